@@ -1,0 +1,50 @@
+# Each target sets up what it needs: a virtual environment in .venv with the project and its tools.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Tests run on both cores unless told otherwise: make test WORKERS=0
+WORKERS ?= auto
+
+.PHONY: demo test lint format bench lock clean
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: veiltab needs Python 3.11 or newer; $(PYTHON) is older" >&2; \
+	    echo "hint: name a newer one, as in: make test PYTHON=python3.12" >&2; exit 1; }
+	@echo "Setting up $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.installed ## A plan for the paper's study, and a quick reproduction of its figures
+	@$(BIN)/veiltab plan --population 45222 --cells 24 --epsilon 0.5
+	@$(BIN)/veiltab reproduce --out demo --runs 100
+
+test: lint ## Lint, types, layers and every test
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(VENV)/.installed ## ruff, mypy --strict and the layer contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed ## Let ruff format the sources and mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.installed ## Speed, as ratios against a reference measured in the same run
+	$(BIN)/python -m benchmarks
+
+lock: ## Take the newest versions of everything into constraints.txt
+	@rm -rf build/lock && $(PYTHON) -m venv build/lock
+	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check '.[dev]'
+	@build/lock/bin/python -m pip freeze --exclude veiltab | LC_ALL=C sort -f > constraints.txt
+
+clean: ## Remove the virtual environment and every cache
+	rm -rf $(VENV) build demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

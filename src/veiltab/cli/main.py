@@ -1,0 +1,70 @@
+"""The ``veiltab`` command: its subcommands, and how it ends."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from veiltab.cli.plan import plan_command
+from veiltab.cli.reproduce import reproduce_command
+from veiltab.cli.simulate import simulate_command
+from veiltab.errors import VeiltabError
+
+INTERRUPTED = 130
+"""What shells expect of a command that was stopped from the keyboard."""
+
+
+@click.group(
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="veiltab", message="%(prog)s %(version)s")
+@click.pass_context
+def veiltab(context: click.Context) -> None:
+    """Joint statistics across organisations that may not share records.
+
+    Data curators sample and encrypt, an untrusted server joins and perturbs what it cannot read,
+    and a researcher whom the curators authorise estimates joint distributions under differential
+    privacy.
+
+    Start with a plan:  veiltab plan --population 45222 --cells 24 --epsilon 0.5
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+veiltab.add_command(plan_command)
+veiltab.add_command(simulate_command)
+veiltab.add_command(reproduce_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command; every failure is ``error:`` and ``hint:`` on stderr and an exit code."""
+    try:
+        code = veiltab.main(arguments, prog_name="veiltab", standalone_mode=False)
+        sys.stdout.flush()
+    except VeiltabError as error:
+        code = _report(error.message, error.hint, error.exit_code)
+    except click.ClickException as error:
+        code = _report(error.format_message(), _help_hint(error), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        code = _report("stopped", "nothing is left half-written; run it again", INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of a pipe has gone; give Python a harmless place for its last flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    sys.exit(code)
+
+
+def _report(message: str, hint: str, exit_code: int) -> int:
+    click.echo(f"error: {message}", err=True)
+    click.echo(f"hint: {hint}", err=True)
+    return exit_code
+
+
+def _help_hint(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "veiltab"
+    return f"'{command} --help' explains every option"

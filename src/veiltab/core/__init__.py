@@ -1,0 +1,1 @@
+"""Pure mathematics: no input or output, no clock, no cryptography, no hidden randomness."""

@@ -1,0 +1,89 @@
+"""The ranges of the numbers that describe a release, each checked in one place."""
+
+import math
+
+from veiltab.errors import ParameterError
+
+MAX_EPSILON = 50
+MAX_POPULATION_SIZE = 2**53
+MAX_DOMAIN_SIZE = 2**48
+"""A cell fits in an int64 with room to spare, and 64-bit noise still has 16 bits per cell."""
+
+MAX_RUNS = 10**7
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Refuse an ε that promises nothing (too large) or cannot be promised (zero, NaN)."""
+    if not math.isfinite(epsilon) or not 0 < epsilon <= MAX_EPSILON:
+        raise ParameterError(
+            f"epsilon must be a number above 0 and at most {MAX_EPSILON}, not {epsilon}",
+            hint="common choices lie between 0.1 (strong privacy) and 1 (moderate privacy)",
+        )
+
+
+def check_delta(delta: float) -> None:
+    """Refuse a δ other than 0: the accounting of this version is pure ε."""
+    if delta != 0:
+        raise ParameterError(
+            f"delta must be 0, not {delta}: only pure epsilon accounting is available",
+            hint="leave delta out",
+        )
+
+
+def check_population_size(population_size: int) -> None:
+    """Refuse a population that is empty or not a whole number."""
+    if not _is_integer(population_size) or not 1 <= population_size <= MAX_POPULATION_SIZE:
+        raise ParameterError(
+            f"the population must be a whole number from 1 to 2^53, not {population_size}",
+            hint="it is the number of respondents that all curators hold in common",
+        )
+
+
+def check_sample_size(sample_size: int, population_size: int) -> None:
+    """Refuse a sample that is empty or larger than the population."""
+    if not _is_integer(sample_size) or not 1 <= sample_size <= population_size:
+        raise ParameterError(
+            f"the sample size must be a whole number from 1 to the population, {population_size},"
+            f" not {sample_size}",
+            hint="leave it out to get the best one",
+        )
+
+
+def check_domain_size(domain_size: int) -> None:
+    """Refuse a domain with nothing to tell apart, or one beyond the arithmetic's reach."""
+    if not _is_integer(domain_size) or not 2 <= domain_size <= MAX_DOMAIN_SIZE:  # noqa: PLR2004
+        raise ParameterError(
+            f"the number of cells must be a whole number from 2 to 2^48, not {domain_size}",
+            hint="it is the product of the numbers of categories of all attributes",
+        )
+
+
+def check_target_rmse(target_rmse: float) -> None:
+    """Refuse a target that no estimate, or any guess, would reach."""
+    if not math.isfinite(target_rmse) or not 0 < target_rmse < 1:
+        raise ParameterError(
+            f"the target RMSE must be a number above 0 and below 1, not {target_rmse}",
+            hint="guessing the uniform distribution is never off by 1 or more, without any data",
+        )
+
+
+def check_runs(runs: int, *, fewest: int = 1) -> None:
+    """Refuse a number of simulated releases that gives no mean, or none in reasonable time."""
+    if not _is_integer(runs) or not fewest <= runs <= MAX_RUNS:
+        raise ParameterError(
+            f"the number of runs must be a whole number from {fewest} to {MAX_RUNS}, not {runs}",
+            hint="1000 runs give an error to about one part in a hundred",
+        )
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that is no natural number."""
+    if not _is_integer(seed) or seed < 0:
+        raise ParameterError(
+            f"the seed must be a whole number from 0 up, not {seed}",
+            hint="any will do; the same one gives the same results again",
+        )
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

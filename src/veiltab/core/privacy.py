@@ -1,0 +1,97 @@
+"""Theorem 1 of the paper, in both directions, and the exact integers that keep its promise.
+
+Neighbours replace one respondent; m of n respondents are sampled without replacement, in random
+order; each sampled record goes through a γ-diagonal channel.
+"""
+
+import math
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import TypeVar
+
+from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
+from veiltab.errors import InfeasiblePlanError
+
+Number = TypeVar("Number", float, Fraction)
+
+_DIGITS = 60
+"""Digits carried beyond the leading zeros of a result; floats have 17."""
+
+
+def likelihood_ratio(population_size: int, sample_size: int, gamma: Number) -> Number:
+    """Return e^ε = 1 + (m/n)(γ − 1), the worst ratio between neighbours (Theorem 1, tight)."""
+    return 1 + sample_size * (gamma - 1) / population_size
+
+
+def epsilon_of(population_size: int, sample_size: int, gamma: float) -> float:
+    """Return ε = ln(1 + (m/n)(γ − 1)) (Theorem 1)."""
+    return math.log1p(sample_size * (gamma - 1) / population_size)
+
+
+def gamma_for(population_size: int, sample_size: int, epsilon: float) -> float:
+    """Return γ = 1 + (n/m)(e^ε − 1), Theorem 1 solved for the noise."""
+    return 1 + population_size * math.expm1(epsilon) / sample_size
+
+
+def largest_keep_threshold(
+    population_size: int, sample_size: int, domain_size: int, epsilon: float
+) -> int:
+    """Return the largest threshold t = 2⁶⁴ − N·M that keeps the promise of ε.
+
+    Then γ = 1 + t/M, so the promise t/M ≤ (n/m)η, η = e^ε − 1, asks for the smallest integer
+    M ≥ 2⁶⁴/(N + (n/m)η).  A lower bound of η is used, so rounding only adds noise.
+    """
+    odds = Fraction(population_size, sample_size) * _expm1_below(epsilon)
+    width = math.ceil(DRAW_RANGE / (domain_size + odds))
+    threshold = DRAW_RANGE - domain_size * width
+    if threshold < 1:
+        raise InfeasiblePlanError(
+            f"epsilon {epsilon:g} is too small for {domain_size} cells and a sample of"
+            f" {sample_size} in {population_size}: nothing but noise would be released",
+            hint="use fewer cells, a smaller sample or a larger epsilon",
+        )
+    return threshold
+
+
+def promise_holds(
+    population_size: int, sample_size: int, channel: GammaDiagonal, epsilon: float
+) -> bool:
+    """Tell whether the channel's exact ratio is at most e^ε, without a rounding error."""
+    ratio = likelihood_ratio(population_size, sample_size, channel.gamma)
+    return ratio - 1 <= _expm1_below(epsilon)
+
+
+def epsilon_achieved(population_size: int, sample_size: int, channel: GammaDiagonal) -> float:
+    """Return the smallest float that is not below the channel's exact ε (Theorem 1)."""
+    return _log_above(likelihood_ratio(population_size, sample_size, channel.gamma))
+
+
+def epsilon_if_order_known(channel: GammaDiagonal) -> float:
+    """Return ln γ, rounded up: all that is left once the sample and its order have leaked."""
+    return _log_above(channel.gamma)
+
+
+def _expm1_below(epsilon: float) -> Fraction:
+    """Return a rational number just below e^ε − 1.
+
+    A float such as 0.1 can be read as the decimal that was typed or as the binary number that is
+    stored; the smaller of the two is taken, so that the promise holds in either reading.
+    """
+    exponent = min(Decimal(repr(float(epsilon))), Decimal(epsilon))
+    context = Context(prec=_DIGITS + max(0, -exponent.adjusted()))
+    # Context.exp is correctly rounded, so the true value is above the next smaller number.
+    return Fraction(context.next_minus(context.exp(exponent))) - 1
+
+
+def _log_above(ratio: Fraction) -> float:
+    """Return the smallest float that is not below ln(ratio), for a ratio above 1."""
+    excess = float(ratio - 1)
+    context = Context(prec=_DIGITS + max(0, -int(math.log10(excess))))
+    above = context.next_plus(context.ln(_decimal_above(ratio, context)))
+    nearest = float(above)
+    return nearest if Decimal(nearest) >= above else math.nextafter(nearest, math.inf)
+
+
+def _decimal_above(ratio: Fraction, context: Context) -> Decimal:
+    quotient = context.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    return context.next_plus(quotient)

@@ -1,0 +1,105 @@
+"""How far the estimate is from the truth: the paper's bounds, and the exact error.
+
+Errors are ℓ₂ distances between the estimated and the true joint distribution.  Functions take γ
+as a float or as a Fraction and answer in kind, so that the formulas themselves, and not a copy of
+them, are checked by exact enumeration.  Derivations: ``docs/explanation/mathematics.md``.
+"""
+
+import math
+from fractions import Fraction
+from typing import TypeVar
+
+Number = TypeVar("Number", float, Fraction)
+
+
+def error_bound(sample_size: int, domain_size: int, gamma: float) -> float:
+    """Return the paper's bound (c√N + 1)/√m on the expected error (Theorem 2)."""
+    condition_number = 1 + domain_size / (gamma - 1)
+    return (condition_number * math.sqrt(domain_size) + 1) / math.sqrt(sample_size)
+
+
+def tightened_bound(sample_size: int, domain_size: int, gamma: float) -> float:
+    """Return the paper's conjectured (c + 1)/√m, Theorem 2 less its loose factor √N."""
+    condition_number = 1 + domain_size / (gamma - 1)
+    return (condition_number + 1) / math.sqrt(sample_size)
+
+
+def paper_sample_size(population_size: int, domain_size: int, epsilon: float) -> int:
+    """Return m* = nη(1 + √N)/N^(3/2), the paper's optimum, within 1..n (Corollary)."""
+    root = math.sqrt(domain_size)
+    best = population_size * math.expm1(epsilon) * (1 + root) / root**3
+    return round(min(max(best, 1), population_size))
+
+
+def best_sample_size(
+    population_size: int, domain_size: int, epsilon: float, sum_of_squares: float
+) -> float:
+    """Return the sample size that minimises the exact error on data with the given ‖T‖².
+
+    It is a real number from 1 to n: nη·√((1 − ‖T‖²)/(N(N − 1)) · n/(n − 1)).
+    """
+    if population_size == 1:
+        return 1.0
+    spread = (1 - sum_of_squares) / (domain_size * (domain_size - 1))
+    correction = population_size / (population_size - 1)
+    best = population_size * math.expm1(epsilon) * math.sqrt(spread * correction)
+    return min(max(best, 1.0), population_size)
+
+
+def minimax_sample_size(population_size: int, domain_size: int, epsilon: float) -> float:
+    """Return m° = (nη/N)·√(n/(n − 1)), which minimises the exact worst-case error.
+
+    It is a real number from 1 to n; at 1 < m° < n the channel has γ ≈ N + 1 and keeps half the
+    records.
+    """
+    return best_sample_size(population_size, domain_size, epsilon, 1 / domain_size)
+
+
+def perturbation_error(sample_size: int, domain_size: int, gamma: Number) -> Number:
+    """Return (N − 1)(2γ + N − 2)/(m(γ − 1)²), the perturbation's share of the squared error.
+
+    It is the same whatever the data.
+    """
+    spread = (domain_size - 1) * (2 * gamma + domain_size - 2)
+    return spread / (sample_size * (gamma - 1) ** 2)
+
+
+def sampling_error(population_size: int, sample_size: int, sum_of_squares: Number) -> Number:
+    """Return (1 − ‖T‖²)(n − m)/(m(n − 1)), the sampling's share of the squared error."""
+    if sample_size == population_size:  # also n = 1, where the formula would divide by zero
+        return 0 * sum_of_squares
+    unsampled = population_size - sample_size
+    return (1 - sum_of_squares) * unsampled / (sample_size * (population_size - 1))
+
+
+def mean_squared_error(
+    population_size: int,
+    sample_size: int,
+    domain_size: int,
+    gamma: Number,
+    sum_of_squares: Number,
+) -> Number:
+    """Return E‖T̂ − T‖² exactly; the data enter through ‖T‖² (``sum_of_squares``) alone."""
+    return perturbation_error(sample_size, domain_size, gamma) + sampling_error(
+        population_size, sample_size, sum_of_squares
+    )
+
+
+def exact_rmse(
+    population_size: int,
+    sample_size: int,
+    domain_size: int,
+    gamma: Number,
+    sum_of_squares: Number,
+) -> float:
+    """Return the root of the exact mean squared error, √E‖T̂ − T‖²."""
+    return math.sqrt(
+        mean_squared_error(population_size, sample_size, domain_size, gamma, sum_of_squares)
+    )
+
+
+def worst_case_rmse(
+    population_size: int, sample_size: int, domain_size: int, gamma: float
+) -> float:
+    """Return the exact error for the hardest data, the uniform ones: ‖T‖² = 1/N."""
+    return exact_rmse(population_size, sample_size, domain_size, gamma, 1 / domain_size)

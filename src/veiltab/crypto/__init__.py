@@ -1,0 +1,1 @@
+"""Thin wrappers over the vetted primitives of ``cryptography``; nothing home-made."""

@@ -1,0 +1,40 @@
+"""Writing results so that a reader never finds half of one."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from veiltab.errors import OutputError
+
+PLAIN_FILE_MODE = 0o644
+"""Results are for sharing, unlike the private files that a temporary file starts as."""
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file beside its place and move it there: it is there as a whole or not at all."""
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        Path(temporary).chmod(PLAIN_FILE_MODE)
+        Path(temporary).replace(path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise _cannot_write(path, error) from error
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder for results, and its parents, unless it is there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _cannot_write(path: Path, error: OSError) -> OutputError:
+    return OutputError(
+        f"cannot write {path}: {error.strerror}", hint="choose a place that you may write to"
+    )

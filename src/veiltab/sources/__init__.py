@@ -1,0 +1,1 @@
+"""Reading tables and turning their columns into codes."""

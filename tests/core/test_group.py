@@ -1,0 +1,99 @@
+"""Addition in Z_k, uniform elements, and Lemma 1: perturbing commutes with encryption."""
+
+from collections import Counter
+from fractions import Fraction
+from itertools import product
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.scripted import ScriptedEntropy
+from tests.support.statistics import assert_fits
+from veiltab.core import group
+from veiltab.core.channel import GammaDiagonal
+from veiltab.core.schema import Attribute, Codes, Schema
+from veiltab.crypto.entropy import CipherEntropy
+
+GROUPS = [(2,), (3,), (4,), (5,), (2, 3), (3, 3), (2, 2, 2)]
+
+
+def schema_of(sizes: tuple[int, ...]) -> Schema:
+    """Return a schema whose attributes have the given numbers of categories."""
+    return Schema(
+        tuple(Attribute(f"a{i}", tuple(map(str, range(size)))) for i, size in enumerate(sizes))
+    )
+
+
+@pytest.mark.parametrize("sizes", GROUPS, ids=str)
+def test_lemma_1(sizes: tuple[int, ...]) -> None:
+    """Encrypt, perturb the ciphertext, decrypt: exactly the law A[·, x], for every record x.
+
+    Every record, every pad and every noise is enumerated, with the package's own arithmetic.
+    """
+    law = _decrypted_law(sizes, group.subtract)
+    channel = GammaDiagonal.from_gamma(prod(sizes), Fraction(7, 2))
+    for cell, released in product(range(prod(sizes)), repeat=2):
+        assert law[cell, released] == channel.probability(released=released, cell=cell)
+
+
+def test_decrypting_by_addition_fails_in_z3() -> None:
+    """The paper writes ⊕ for decryption too; with three categories that gives another law."""
+    law = _decrypted_law((3,), group.add)
+    channel = GammaDiagonal.from_gamma(3, Fraction(7, 2))
+    assert law[0, 0] != channel.probability(released=0, cell=0)
+
+
+def _decrypted_law(sizes: tuple[int, ...], decrypt: object) -> Counter[tuple[int, int]]:
+    assert callable(decrypt)
+    schema = schema_of(sizes)
+    cells = schema.domain_size
+    channel = GammaDiagonal.from_gamma(cells, Fraction(7, 2))
+    chance = [channel.probability(released=noise, cell=0) / cells for noise in range(cells)]
+    triples = np.array(list(product(range(cells), repeat=3)), dtype=np.int64)
+    record, pad, noise = (schema.codes(column) for column in triples.T)
+    columns = []
+    for x, v, e, size in zip(record, pad, noise, sizes, strict=True):
+        encrypted = group.add(x, v, size)
+        perturbed = group.add(encrypted, e, size)
+        columns.append(decrypt(perturbed, v, size))
+    law: Counter[tuple[int, int]] = Counter()
+    for (cell, _, drawn), released in zip(triples, schema.cells(columns), strict=True):
+        law[int(cell), int(released)] += chance[drawn]
+    return law
+
+
+@given(
+    size=st.integers(1, 65_535),
+    values=st.lists(st.tuples(st.integers(0, 65_534), st.integers(0, 65_534)), max_size=20),
+)
+def test_subtracting_undoes_adding(size: int, values: list[tuple[int, int]]) -> None:
+    """Decryption inverts encryption in every group, for both widths of codes."""
+    dtype: type[np.uint8 | np.uint16] = np.uint8 if size <= 256 else np.uint16
+    left: Codes = np.array([a % size for a, _ in values]).astype(dtype)
+    right: Codes = np.array([b % size for _, b in values]).astype(dtype)
+    total = group.add(left, right, size)
+    assert total.dtype == dtype
+    assert total.tolist() == [(a % size + b % size) % size for a, b in values]
+    assert group.subtract(total, right, size).tolist() == left.tolist()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 24, 257])
+def test_uniform_elements_are_uniform(size: int) -> None:
+    """Chi-square over all elements, 1e-9 false alarms."""
+    drawn = group.draw_uniform(size, 2000 * size, CipherEntropy.from_seed(size, "uniform"))
+    if size > 1:
+        assert_fits(np.bincount(drawn, minlength=size), np.full(size, 1 / size))
+    assert drawn.max() == size - 1
+
+
+def test_uneven_words_are_rejected() -> None:
+    """The words beyond the last whole multiple of k are drawn again, so that no bias is left."""
+    last_good = (2**32 // 3) * 3 - 1
+    words = [last_good, last_good + 1, 5]
+    script = b"".join(word.to_bytes(4, "little") for word in words)
+    entropy = ScriptedEntropy(script)
+    assert group.draw_uniform(3, 2, entropy).tolist() == [2, 2]
+    assert entropy.used == 12

@@ -1,0 +1,181 @@
+"""Plans: the best choice, the promise kept in integers, and every bad parameter refused."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import veiltab
+from veiltab.core.channel import DRAW_RANGE
+from veiltab.core.plan import Plan, plan
+from veiltab.errors import InfeasiblePlanError, ParameterError
+
+
+def adult_plan(epsilon: float, sample_size: int | None = None) -> Plan:
+    """Plan the paper's study."""
+    return plan(population_size=45222, domain_size=24, epsilon=epsilon, sample_size=sample_size)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "sample_size", "rmse", "papers"),
+    [(0.1, 198, 0.1390, 239), (0.5, 1222, 0.0558, 1472), (1.0, 3238, 0.0341, 3899)],
+)
+def test_the_papers_study(epsilon: float, sample_size: int, rmse: float, papers: int) -> None:
+    """The minimax plan keeps half the records and beats the paper's own m* a little."""
+    found = adult_plan(epsilon)
+    assert found.sample_size == pytest.approx(sample_size, abs=1)
+    assert found.gamma == pytest.approx(25, abs=0.05)
+    assert found.keep_probability == pytest.approx(0.5, abs=0.001)
+    assert found.rmse == pytest.approx(rmse, abs=0.00006)
+    assert found.paper.optimal_sample_size == papers
+    assert found.rmse < found.paper.rmse < found.paper.tightened_bound < found.paper.error_bound
+
+
+@settings(max_examples=300)
+@given(
+    n=st.integers(1, 2**53),
+    cells=st.integers(2, 10**7),
+    epsilon=st.floats(1e-3, 50),
+    share=st.none() | st.floats(0, 1),
+)
+def test_the_promise_is_never_exceeded(
+    n: int, cells: int, epsilon: float, share: float | None
+) -> None:
+    """Whatever is asked, the integers spend at most ε and leave every cell the same draws."""
+    m = None if share is None else max(1, min(n, round(share * n)))
+    try:
+        found = plan(population_size=n, domain_size=cells, epsilon=epsilon, sample_size=m)
+    except InfeasiblePlanError:
+        return
+    assert found.epsilon_achieved <= epsilon
+    assert (DRAW_RANGE - found.keep_threshold) % cells == 0
+    assert m is None or found.sample_size == m
+    assert 1 <= found.sample_size <= n
+    assert found.epsilon_if_order_known >= found.epsilon_achieved
+    assert math.isfinite(found.rmse)
+
+
+@given(n=st.integers(1, 3000), cells=st.integers(2, 60), epsilon=st.floats(0.05, 3))
+@settings(max_examples=25)
+def test_no_other_sample_size_is_better(n: int, cells: int, epsilon: float) -> None:
+    """By trying them: the chosen whole m has the least worst-case error."""
+    found = plan(population_size=n, domain_size=cells, epsilon=epsilon)
+    near = range(max(1, found.sample_size - 3), min(n, found.sample_size + 3) + 1)
+    for m in {1, n, *near, *range(1, n, max(1, n // 50))}:
+        other = plan(population_size=n, domain_size=cells, epsilon=epsilon, sample_size=m)
+        assert found.rmse <= other.rmse * (1 + 1e-12)
+
+
+@given(
+    n=st.integers(10, 10**7),
+    cells=st.integers(2, 1000),
+    target=st.floats(1e-4, 0.9),
+    share=st.none() | st.floats(0.01, 1),
+)
+@settings(max_examples=40)
+def test_the_smallest_epsilon_that_reaches_a_target(
+    n: int, cells: int, target: float, share: float | None
+) -> None:
+    """The plan reaches the target, and a millionth less ε would not."""
+    m = None if share is None else max(1, round(share * n))
+    try:
+        found = plan(population_size=n, domain_size=cells, target_rmse=target, sample_size=m)
+    except InfeasiblePlanError:
+        most = plan(population_size=n, domain_size=cells, epsilon=50, sample_size=m)
+        assert most.rmse > target
+        return
+    assert found.rmse <= target
+    less = plan(
+        population_size=n, domain_size=cells, epsilon=found.epsilon * (1 - 1e-6), sample_size=m
+    )
+    assert less.rmse > target
+
+
+def test_the_json_has_exactly_the_documented_keys() -> None:
+    """Scripts rely on these names and on the threshold being a decimal string."""
+    found = json.loads(json.dumps(adult_plan(0.5).as_dict()))
+    assert list(found) == [
+        *("population_size", "domain_size", "epsilon", "delta", "sample_size", "gamma"),
+        *("keep_probability", "keep_threshold", "accounting", "epsilon_achieved"),
+        *("delta_achieved", "epsilon_if_order_known", "rmse", "paper", "bytes_per_curator"),
+    ]
+    assert list(found["paper"]) == [
+        *("optimal_sample_size", "gamma", "error_bound", "tightened_bound", "rmse"),
+    ]
+    assert isinstance(found["keep_threshold"], str)
+    assert int(found["keep_threshold"]) / 2**64 == found["keep_probability"]
+    assert (found["accounting"], found["delta"], found["delta_achieved"]) == ("pure", 0, 0)
+    assert found["bytes_per_curator"] == math.ceil(1222 * math.log2(24) / 8)
+
+
+def test_a_plan_that_breaks_its_promise_cannot_be_built() -> None:
+    """A threshold from elsewhere is checked exactly, not trusted."""
+    good = adult_plan(0.5)
+    with pytest.raises(InfeasiblePlanError, match="spends more"):
+        replace(good, keep_threshold=good.keep_threshold + 24)
+    with pytest.raises(InfeasiblePlanError, match="spends more"):
+        replace(good, sample_size=good.sample_size + 1)
+    with pytest.raises(ParameterError, match="same number of draws"):
+        replace(good, keep_threshold=good.keep_threshold - 1)
+    with pytest.raises(ParameterError, match="unknown accounting"):
+        replace(good, accounting="hopeful")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"epsilon": 0},
+        {"epsilon": -1},
+        {"epsilon": math.nan},
+        {"epsilon": math.inf},
+        {"epsilon": 50.001},
+        {"population_size": 0},
+        {"population_size": -3},
+        {"population_size": 2**53 + 1},
+        {"population_size": 10.5},
+        {"population_size": True},
+        {"sample_size": 0},
+        {"sample_size": 45223},
+        {"sample_size": 1.5},
+        {"domain_size": 1},
+        {"domain_size": 0},
+        {"domain_size": 2**48 + 1},
+        {"delta": 1e-6},
+        {"delta": math.nan},
+        {"epsilon": None},
+        {"target_rmse": 0.1},
+        {"epsilon": None, "target_rmse": 0},
+        {"epsilon": None, "target_rmse": 1},
+        {"epsilon": None, "target_rmse": math.nan},
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_refused(bad: dict[str, float | None]) -> None:
+    """Each is one line of error and a hint."""
+    asked = {"population_size": 45222, "domain_size": 24, "epsilon": 0.5} | bad
+    with pytest.raises(ParameterError) as caught:
+        plan(**asked)  # type: ignore[arg-type]  # wrong types are the point
+    assert "\n" not in caught.value.message
+    assert caught.value.hint
+
+
+def test_extremes() -> None:
+    """One respondent, the largest ε, and the largest tables have plans."""
+    one = plan(population_size=1, domain_size=2, epsilon=0.5)
+    assert one.sample_size == 1
+    assert one.gamma == pytest.approx(math.exp(0.5))
+    assert plan(population_size=10, domain_size=2, epsilon=50).rmse < 1e-9
+    wide = plan(population_size=10**6, domain_size=2**48, epsilon=50)
+    assert wide.epsilon_achieved <= 50
+
+
+def test_the_package_offers_the_planner() -> None:
+    """``veiltab.plan`` and the lazily loaded names are the real ones."""
+    assert veiltab.plan is plan
+    assert veiltab.GammaDiagonal.__module__ == "veiltab.core.channel"
+    assert all(hasattr(veiltab, name) for name in veiltab.__all__)
+    with pytest.raises(AttributeError, match="nonsense"):
+        veiltab.nonsense  # noqa: B018

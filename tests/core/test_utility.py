@@ -1,0 +1,173 @@
+"""The exact error and covariance by enumeration of every sample and every release."""
+
+import math
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.support.enumeration import channel_matrix, fractions, orderings, release_law
+from veiltab.core import utility
+from veiltab.core.channel import GammaDiagonal
+from veiltab.core.covariance import estimate_covariance, sampling_share
+from veiltab.core.privacy import gamma_for
+
+DATABASES = [
+    ((0,), 1, 2, Fraction(3)),
+    ((0, 1), 1, 2, Fraction(3)),
+    ((0, 1, 1), 2, 2, Fraction(5, 2)),
+    ((0, 0, 0, 1), 3, 2, Fraction(9)),
+    ((0, 1, 2), 2, 3, Fraction(4)),
+    ((0, 0, 2, 2), 4, 3, Fraction(7, 3)),
+    ((0, 0, 1, 2), 2, 3, Fraction(2)),
+    ((3, 1, 3), 2, 4, Fraction(6)),
+]
+
+
+def enumerated_moments(
+    database: tuple[int, ...], m: int, cells: int, gamma: Fraction
+) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
+    """Return the exact mean and covariance matrix of the estimate, by brute force."""
+    channel = GammaDiagonal.from_gamma(cells, gamma)
+    law = release_law(database, orderings(len(database), m), channel_matrix(cells, gamma))
+    mean = fractions([0] * cells)
+    second = np.outer(mean, mean)
+    for released, chance in law.items():
+        shares = fractions(Fraction(released.count(cell), m) for cell in range(cells))
+        estimate = channel.invert(shares)
+        mean = mean + estimate * chance
+        second = second + np.outer(estimate, estimate) * chance
+    return mean, second - np.outer(mean, mean)
+
+
+def distribution_of(database: tuple[int, ...], cells: int) -> NDArray[np.object_]:
+    """Return the type of a database, exactly."""
+    return fractions(Fraction(database.count(cell), len(database)) for cell in range(cells))
+
+
+@pytest.mark.parametrize(("database", "m", "cells", "gamma"), DATABASES)
+def test_exact_error_and_covariance(
+    database: tuple[int, ...], m: int, cells: int, gamma: Fraction
+) -> None:
+    """Mean, mean squared error and every entry of the covariance are exactly as stated."""
+    n, truth = len(database), distribution_of(database, cells)
+    channel = GammaDiagonal.from_gamma(cells, gamma)
+    mean, matrix = enumerated_moments(database, m, cells, gamma)
+    assert (mean == truth).all()
+    error = utility.mean_squared_error(n, m, cells, gamma, (truth**2).sum())
+    assert error == matrix.trace()
+    covariance = estimate_covariance(truth, channel, n, m)
+    assert (covariance.variances() == matrix.diagonal()).all()
+    assert covariance.variances().sum() == error
+    units = np.array([[Fraction(int(i == j)) for j in range(cells)] for i in range(cells)])
+    for i, j in product(range(cells), repeat=2):
+        assert covariance.between(units[i], units[j]) == matrix[i, j]
+
+
+def test_the_covariance_of_a_marginal_is_that_of_its_own_channel() -> None:
+    """Summing joint cells, or estimating the marginal alone: the same variance, exactly."""
+    joint = fractions(["0.1", "0.2", "0.3", "0.25", "0.05", "0.1"])
+    channel = GammaDiagonal.from_gamma(6, Fraction(5))
+    whole = estimate_covariance(joint, channel, 20, 7)
+    part = estimate_covariance(joint.reshape(2, 3).sum(axis=1), channel.marginal(2), 20, 7)
+    first = fractions([1, 1, 1, 0, 0, 0])
+    assert whole.between(first, first) == part.variances()[0]
+
+
+def test_floats_and_fractions_agree() -> None:
+    """The everyday path in floats gives the exact path's answers."""
+    shares = ["0.1", "0.2", "0.3", "0.4"]
+    channel = GammaDiagonal.from_gamma(4, Fraction(5))
+    exact = estimate_covariance(fractions(shares), channel, 100, 30)
+    everyday = estimate_covariance(np.array(shares, dtype=float), channel, 100, 30)
+    np.testing.assert_allclose(everyday.variances(), exact.variances().astype(float), rtol=1e-12)
+
+
+@given(n=st.integers(2, 10**6), cells=st.integers(2, 1000), epsilon=st.floats(0.01, 5))
+def test_minimax_sample_size_is_the_minimum(n: int, cells: int, epsilon: float) -> None:
+    """No other real sample size up to n has a smaller exact worst-case error."""
+    best = utility.minimax_sample_size(n, cells, epsilon)
+    least = _continuous_error(n, best, cells, epsilon)
+    for factor in (0.5, 0.9, 0.99, 1.01, 1.1, 2):
+        if best * factor <= n:
+            assert least <= _continuous_error(n, best * factor, cells, epsilon) * (1 + 1e-12)
+
+
+def _continuous_error(n: int, m: float, cells: int, epsilon: float) -> float:
+    """Return the worst-case mean squared error at a sample size that need not be whole."""
+    gamma = 1 + n * math.expm1(epsilon) / m
+    noise = (cells - 1) * (2 * gamma + cells - 2) / (m * (gamma - 1) ** 2)
+    return noise + (1 - 1 / cells) * (n - m) / (m * (n - 1))
+
+
+@given(n=st.integers(2, 10**6), cells=st.integers(2, 1000), epsilon=st.floats(0.01, 5))
+def test_paper_sample_size_minimises_the_papers_bound(n: int, cells: int, epsilon: float) -> None:
+    """The corollary: no neighbouring whole number has a smaller bound of Theorem 2."""
+    best = utility.paper_sample_size(n, cells, epsilon)
+
+    def bound(m: int) -> float:
+        return utility.error_bound(m, cells, gamma_for(n, m, epsilon))
+
+    for other in (best - 2, best - 1, best + 1, best + 2):
+        if 1 <= other <= n and abs(other - best) > 1:
+            assert bound(best) <= bound(other) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "paper", "minimax", "rmse"),
+    [(0.1, 239, 198, 0.1390), (0.5, 1472, 1222, 0.0558), (1.0, 3899, 3238, 0.0341)],
+)
+def test_reference_values_of_the_papers_study(
+    epsilon: float, paper: int, minimax: int, rmse: float
+) -> None:
+    """The Adult study: n = 45222, N = 24."""
+    n, cells = 45222, 24
+    assert utility.paper_sample_size(n, cells, epsilon) == paper
+    best = utility.minimax_sample_size(n, cells, epsilon)
+    assert round(best) == pytest.approx(minimax, abs=1)
+    gamma = gamma_for(n, round(best), epsilon)
+    assert gamma == pytest.approx(25, abs=0.05)
+    worst = utility.worst_case_rmse(n, round(best), cells, gamma)
+    assert worst == pytest.approx(rmse, abs=0.00006)
+    assert worst == pytest.approx(2 * math.sqrt((cells - 1) / (n * math.expm1(epsilon))), rel=0.01)
+
+
+@given(
+    m=st.integers(1, 10**6),
+    cells=st.integers(2, 10**6),
+    gamma=st.floats(1.001, 1e6),
+    n=st.integers(2, 10**9),
+)
+def test_the_exact_error_is_below_the_papers_bounds(
+    m: int, cells: int, gamma: float, n: int
+) -> None:
+    """Theorem 2 holds, and so does the tightened form that the paper only conjectures."""
+    m = min(m, n)
+    worst = utility.worst_case_rmse(n, m, cells, gamma)
+    tightened = utility.tightened_bound(m, cells, gamma)
+    assert worst <= tightened * (1 + 1e-9)
+    assert tightened <= utility.error_bound(m, cells, gamma)
+
+
+def test_uniform_data_are_the_hardest() -> None:
+    """Among all databases of five respondents over three cells, the evenest has most error."""
+    errors = {
+        database: utility.mean_squared_error(
+            6, 2, 3, Fraction(4), (distribution_of(database, 3) ** 2).sum()
+        )
+        for database in product(range(3), repeat=6)
+    }
+    assert max(errors, key=lambda database: errors[database]) == (0, 0, 1, 1, 2, 2)
+    assert max(errors.values()) == utility.mean_squared_error(6, 2, 3, Fraction(4), Fraction(1, 3))
+
+
+def test_a_full_sample_has_no_sampling_error() -> None:
+    """With m = n only the perturbation is left, also for a single respondent."""
+    assert utility.sampling_error(7, 7, Fraction(1, 3)) == 0
+    assert utility.sampling_error(1, 1, Fraction(1)) == 0
+    assert sampling_share(1, 1) == 0
+    assert utility.minimax_sample_size(1, 5, 0.5) == 1
