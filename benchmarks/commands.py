@@ -1,0 +1,47 @@
+"""Whole commands, as a person waits for them."""
+
+import subprocess
+import sys
+import tempfile
+
+from benchmarks.timing import Ratio, median_seconds
+
+PLAN = ["plan", "--population", "45222", "--cells", "24", "--epsilon", "0.5"]
+
+
+def run_veiltab(*arguments: str) -> None:
+    """Run the command in a new process."""
+    command = [sys.executable, "-m", "veiltab", *arguments]
+    subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own command
+
+
+def run_empty_python() -> None:
+    """Start Python and do nothing: the least that any command can take."""
+    subprocess.run([sys.executable, "-c", "pass"], check=True)
+
+
+def time_plan() -> Ratio:
+    """Time ``veiltab plan`` from a cold start, against starting Python at all."""
+    seconds = median_seconds(lambda: run_veiltab(*PLAN), 7)
+    return Ratio(
+        name="veiltab plan, start to answer",
+        seconds=seconds,
+        reference="python -c pass",
+        reference_seconds=median_seconds(run_empty_python, 7),
+        goal="under 1 second",
+        met=seconds < 1,
+    )
+
+
+def time_reproduce() -> Ratio:
+    """Time the whole reproduction, against the plan command."""
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = median_seconds(lambda: run_veiltab("reproduce", "--out", folder), 1)
+    return Ratio(
+        name="veiltab reproduce, whole",
+        seconds=seconds,
+        reference="veiltab plan",
+        reference_seconds=median_seconds(lambda: run_veiltab(*PLAN), 3),
+        goal="under 120 seconds",
+        met=seconds < 120,  # noqa: PLR2004 - the goal in the line above
+    )

@@ -1,0 +1,62 @@
+"""The count engine against a plain NumPy loop over records, on all of the UCI figure."""
+
+import numpy as np
+
+from benchmarks.timing import Ratio, median_seconds
+from veiltab.core.table import CountTable
+from veiltab.simulation import figures
+from veiltab.simulation.distributions import ADULT_POPULATION, distribution_table
+from veiltab.simulation.experiment import Setting, run_experiment, settings_for
+
+RUNS = 1000
+LEAST_RATIO = 20
+
+
+def figure_settings() -> list[Setting]:
+    """Return the settings of the UCI figure: three ε and 20 sizes, n = 45222, N = 24."""
+    sizes = np.geomspace(figures.SMALLEST_SAMPLE, ADULT_POPULATION, 20).round()
+    table = distribution_table("adult", figures.CELLS)
+    return settings_for("adult", table, figures.EPSILONS, [int(size) for size in sizes])
+
+
+def plain_experiment(setting: Setting, runs: int, generator: np.random.Generator) -> float:
+    """Simulate as one would write it down: sample records, replace some, count, estimate."""
+    table: CountTable = setting.table
+    cells, m = setting.plan.domain_size, setting.plan.sample_size
+    keep = setting.plan.keep_probability
+    population = np.repeat(np.arange(cells), table.counts)
+    truth = table.distribution
+    total = 0.0
+    for _ in range(runs):
+        sampled = generator.choice(population, m, replace=False)
+        kept = generator.random(m) < keep
+        released = np.where(kept, sampled, generator.integers(cells, size=m))
+        shares = np.bincount(released, minlength=cells) / m
+        estimate = (shares - (1 - keep) / cells) / keep
+        total += float(np.sqrt(((estimate - truth) ** 2).sum()))
+    return total / runs
+
+
+def compare_engines() -> Ratio:
+    """Time both on the whole figure: 60 points of 1000 runs."""
+    settings = figure_settings()
+    generator = np.random.default_rng(1)
+
+    def by_counts() -> None:
+        for setting in settings:
+            run_experiment(setting, RUNS, seed=1)
+
+    def by_records() -> None:
+        for setting in settings:
+            plain_experiment(setting, RUNS, generator)
+
+    ours = median_seconds(by_counts, 3)
+    theirs = median_seconds(by_records, 1)
+    return Ratio(
+        name=f"UCI figure, count engine ({len(settings)} points, {RUNS} runs)",
+        seconds=ours,
+        reference="plain NumPy record loop",
+        reference_seconds=theirs,
+        goal=f"at least {LEAST_RATIO} times faster",
+        met=theirs >= LEAST_RATIO * ours,
+    )
