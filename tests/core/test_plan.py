@@ -111,6 +111,17 @@ def test_the_json_has_exactly_the_documented_keys() -> None:
     assert found["bytes_per_curator"] == math.ceil(1222 * math.log2(24) / 8)
 
 
+@pytest.mark.parametrize(("n", "epsilon"), [(1, 1.1e-10), (10, 1.1e-11), (2**53, 2e-26)])
+def test_the_smallest_epsilon_has_every_number(n: int, epsilon: float) -> None:
+    """Just above what is refused, nothing divides by a γ − 1 that floats have rounded to zero."""
+    found = plan(population_size=n, domain_size=2, epsilon=epsilon)
+    assert found.epsilon_achieved <= epsilon
+    assert math.isfinite(found.rmse)
+    assert math.isfinite(found.paper.error_bound)
+    with pytest.raises(InfeasiblePlanError, match="nothing but noise"):
+        plan(population_size=n, domain_size=2, epsilon=epsilon / 10)
+
+
 def test_a_plan_that_breaks_its_promise_cannot_be_built() -> None:
     """A threshold from elsewhere is checked exactly, not trusted."""
     good = adult_plan(0.5)

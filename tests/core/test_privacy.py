@@ -125,8 +125,14 @@ def test_order_known_leaves_the_channel_alone() -> None:
     assert privacy.epsilon_if_order_known(channel) == pytest.approx(math.log(5), rel=1e-15)
 
 
-def test_an_epsilon_below_the_resolution_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("n", "m", "cells", "epsilon"),
+    [(10, 10, 1000, 1e-20), (10, 1, 2, 1e-17), (1, 1, 2, 9e-11), (10**6, 1, 2**48, 1e-12)],
+)
+def test_an_epsilon_below_the_resolution_is_refused(
+    n: int, m: int, cells: int, epsilon: float
+) -> None:
     """Rather than release pure noise, or round the noise away, planning stops."""
     with pytest.raises(InfeasiblePlanError, match="nothing but noise") as caught:
-        privacy.largest_keep_threshold(10, 10, 1000, 1e-20)
+        privacy.largest_keep_threshold(n, m, cells, epsilon)
     assert "fewer cells" in caught.value.hint

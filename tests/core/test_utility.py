@@ -89,11 +89,11 @@ def test_floats_and_fractions_agree() -> None:
 
 @given(n=st.integers(2, 10**6), cells=st.integers(2, 1000), epsilon=st.floats(0.01, 5))
 def test_minimax_sample_size_is_the_minimum(n: int, cells: int, epsilon: float) -> None:
-    """No other real sample size up to n has a smaller exact worst-case error."""
+    """No other real sample size from 1 to n has a smaller exact worst-case error."""
     best = utility.minimax_sample_size(n, cells, epsilon)
     least = _continuous_error(n, best, cells, epsilon)
     for factor in (0.5, 0.9, 0.99, 1.01, 1.1, 2):
-        if best * factor <= n:
+        if 1 <= best * factor <= n:
             assert least <= _continuous_error(n, best * factor, cells, epsilon) * (1 + 1e-12)
 
 
@@ -145,7 +145,7 @@ def test_reference_values_of_the_papers_study(
 def test_the_exact_error_is_below_the_papers_bounds(
     m: int, cells: int, gamma: float, n: int
 ) -> None:
-    """Theorem 2 holds, and so does the tightened form that the paper only conjectures."""
+    """Theorem 2 holds, and so does the tightened form, which the paper only conjectures."""
     m = min(m, n)
     worst = utility.worst_case_rmse(n, m, cells, gamma)
     tightened = utility.tightened_bound(m, cells, gamma)
@@ -154,7 +154,7 @@ def test_the_exact_error_is_below_the_papers_bounds(
 
 
 def test_uniform_data_are_the_hardest() -> None:
-    """Among all databases of five respondents over three cells, the evenest has most error."""
+    """Among all databases of six respondents over three cells, the evenest has most error."""
     errors = {
         database: utility.mean_squared_error(
             6, 2, 3, Fraction(4), (distribution_of(database, 3) ** 2).sum()

@@ -47,7 +47,7 @@ def test_the_law_of_a_release(engine: str, counts: tuple[int, ...], sample_size:
     table = table_of(*counts)
     chosen = plan_for(table, sample_size)
     law = _law_of_tables(table, chosen)
-    runs = math.ceil(12 / min(law.values()))
+    runs = math.ceil(7 / min(law.values()))
     released = ENGINES[engine](table, chosen, runs, 1, "law")
     seen = [int((released == np.array(outcome)).all(axis=1).sum()) for outcome in law]
     assert sum(seen) == runs
@@ -97,14 +97,14 @@ def test_records_go_through_several_attributes() -> None:
     counts = np.arange(schema.domain_size) * 7 % 50
     table = CountTable(schema, counts)
     chosen = plan_for(table, 200, epsilon=3.0)
-    runs = 3000
+    runs = 500
     by_records = simulate_records(table, chosen, runs, 5, "uneven")
     by_counts = simulate_counts(table, chosen, runs, 5, "uneven")
     difference = by_records.mean(axis=0) - by_counts.mean(axis=0)
     spread = np.sqrt((by_records.var(axis=0) + by_counts.var(axis=0)) / runs)
     assert np.abs(difference / spread).max() < 6  # one false alarm in 10^7 for 42 cells
     ratio = by_records.var(axis=0).sum() / by_counts.var(axis=0).sum()
-    assert ratio == pytest.approx(1, abs=0.05)
+    assert ratio == pytest.approx(1, abs=0.1)
 
 
 def _uneven() -> dict[str, list[str]]:

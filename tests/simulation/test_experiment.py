@@ -51,7 +51,7 @@ def test_simulated_rmse_is_the_exact_one_at_every_cardinality() -> None:
 
 def test_the_record_engine_meets_the_exact_formula() -> None:
     """Real sampling, padding, perturbing and decrypting gives the predicted error."""
-    result = run_experiment(adult_setting(), 1500, seed=9, engine="records")
+    result = run_experiment(adult_setting(), 150, seed=9, engine="records")
     assert result.rmse_standard_error is not None
     # Six standard errors: a false alarm of two in a billion.
     assert abs(result.rmse - result.exact_rmse) < 6 * result.rmse_standard_error

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import NoReturn
 
 import click
@@ -42,6 +43,7 @@ veiltab.add_command(reproduce_command)
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command; every failure is ``error:`` and ``hint:`` on stderr and an exit code."""
+    _write_what_can_be_written()
     try:
         code = veiltab.main(arguments, prog_name="veiltab", standalone_mode=False)
         sys.stdout.flush()
@@ -51,11 +53,25 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = _report(error.format_message(), _help_hint(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         code = _report("stopped", "nothing is left half-written; run it again", INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of a pipe has gone; give Python a harmless place for its last flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of a pipe has gone
+        _close_output()
         code = 1
+    except OSError as error:
+        _close_output()
+        reason = error.strerror or str(error)
+        code = _report(f"the system refused: {reason}", "look at where the output goes", 1)
     sys.exit(code)
+
+
+def _write_what_can_be_written() -> None:
+    """Let a terminal or file without Greek letters show a question mark and not a traceback."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _close_output() -> None:
+    """Give Python a harmless place for its last flush."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report(message: str, hint: str, exit_code: int) -> int:

@@ -33,10 +33,8 @@ def reproduce_command(out: Path, runs: int, seed: int, as_json: bool) -> None:
     Example:
       veiltab reproduce --out figures
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.core.parameters import check_seed
     from veiltab.simulation.reproduce import reproduce
 
-    check_seed(seed)
     found = reproduce(out, runs=runs, seed=seed, track=track)
     if as_json:
         files = [str(path) for path in found.files]

@@ -1,5 +1,6 @@
 """``veiltab simulate``: what releases would give on known data."""
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -114,7 +115,8 @@ def _tables(
             "give either --distribution or --counts, and not both",
             hint="--counts is your own table; --distribution a built-in one",
         )
-    return [(counts.name, _read(counts, cells, population))]
+    name = os.fsencode(counts.name).decode(errors="replace")  # a file's name may be any bytes
+    return [(name, _read(counts, cells, population))]
 
 
 def _read(counts: Path, cells: int | None, population: int | None) -> "CountTable":
@@ -134,6 +136,7 @@ def _read(counts: Path, cells: int | None, population: int | None) -> "CountTabl
 
 
 def _print_results(results: "list[Result]", seed: int) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -141,7 +144,7 @@ def _print_results(results: "list[Result]", seed: int) -> None:
         table.add_column(name, justify="left" if name == "data" else "right")
     for r in results:
         table.add_row(
-            *(r.distribution, f"{r.cells:,}", f"{r.epsilon:g}", f"{r.sample_size:,}"),
+            *(escape(r.distribution), f"{r.cells:,}", f"{r.epsilon:g}", f"{r.sample_size:,}"),
             *(f"{r.gamma:.4g}", f"{r.mean_l2:.4g}", f"{r.rmse:.4g}", f"{r.exact_rmse:.4g}"),
             *(f"{r.error_bound:.4g}", f"{r.error_bound / r.cells**0.5:.4g}"),
         )

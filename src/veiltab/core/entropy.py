@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-type_code = {8: "u1", 16: "<u2", 32: "<u4", 64: "<u8"}
+_WORD_TYPES = {8: "u1", 16: "<u2", 32: "<u4", 64: "<u8"}
 
 
 class Entropy(Protocol):
@@ -25,4 +25,11 @@ def random_words(count: int, bits: int, entropy: Entropy) -> NDArray[np.unsigned
     """
     raw = np.empty(count * bits // 8, dtype=np.uint8)
     entropy.fill(raw)
-    return raw.view(type_code[bits])
+    return raw.view(_WORD_TYPES[bits])
+
+
+def random_bytes(count: int, entropy: Entropy) -> bytes:
+    """Draw ``count`` uniform bytes: keys, nonces, salts and ids."""
+    raw = np.empty(count, dtype=np.uint8)
+    entropy.fill(raw)
+    return raw.tobytes()

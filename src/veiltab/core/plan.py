@@ -163,8 +163,8 @@ def plan(
         parameters.check_sample_size(sample_size, population_size)
     if (epsilon is None) == (target_rmse is None):
         raise ParameterError(
-            "give either epsilon or target_rmse, and not both",
-            hint="epsilon is the privacy you promise; target_rmse the error you can live with",
+            "give either an epsilon or a target RMSE: one of them, and not both",
+            hint="epsilon is the privacy you promise; the target RMSE the error you can live with",
         )
     if epsilon is not None:
         return _plan_for_epsilon(population_size, domain_size, epsilon, sample_size)

@@ -14,6 +14,9 @@ from veiltab.errors import InfeasiblePlanError
 
 Number = TypeVar("Number", float, Fraction)
 
+LEAST_ODDS = Fraction(1, 10**10)
+"""The least γ − 1 that is planned: below it all is noise, and floats lose γ − 1 altogether."""
+
 _DIGITS = 60
 """Digits carried beyond the leading zeros of a result; floats have 17."""
 
@@ -44,7 +47,7 @@ def largest_keep_threshold(
     odds = Fraction(population_size, sample_size) * _expm1_below(epsilon)
     width = math.ceil(DRAW_RANGE / (domain_size + odds))
     threshold = DRAW_RANGE - domain_size * width
-    if threshold < 1:
+    if threshold < 1 or odds < LEAST_ODDS:
         raise InfeasiblePlanError(
             f"epsilon {epsilon:g} is too small for {domain_size} cells and a sample of"
             f" {sample_size} in {population_size}: nothing but noise would be released",

@@ -19,7 +19,10 @@ def error_bound(sample_size: int, domain_size: int, gamma: float) -> float:
 
 
 def tightened_bound(sample_size: int, domain_size: int, gamma: float) -> float:
-    """Return the paper's conjectured (c + 1)/√m, Theorem 2 less its loose factor √N."""
+    """Return (c + 1)/√m, Theorem 2 less its loose factor √N.
+
+    The paper only conjectures it; ``docs/explanation/mathematics.md`` proves it for all data.
+    """
     condition_number = 1 + domain_size / (gamma - 1)
     return (condition_number + 1) / math.sqrt(sample_size)
 

@@ -22,8 +22,9 @@ def write_whole(path: Path, data: bytes) -> None:
         Path(temporary).chmod(PLAIN_FILE_MODE)
         Path(temporary).replace(path)
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
         raise _cannot_write(path, error) from error
+    finally:  # also when it is stopped from the keyboard; after the move there is nothing left
+        Path(temporary).unlink(missing_ok=True)
 
 
 def make_folder(path: Path) -> None:

@@ -48,4 +48,6 @@ def _sizes(plan: Plan) -> list[int]:
     low = math.log(max(1, min(both) / REACH))
     high = math.log(min(plan.population_size, max(both) * REACH))
     step = (high - low) / STEPS
-    return sorted({*both, *(round(math.exp(low + i * step)) for i in range(STEPS + 1))})
+    spread = (round(math.exp(low + i * step)) for i in range(STEPS + 1))
+    # Near 2^53 the exponential of a logarithm can come out above the number.
+    return sorted({*both, *(min(size, plan.population_size) for size in spread)})

@@ -59,7 +59,8 @@ def apportion(weights: NDArray[np.float64], population_size: int) -> NDArray[np.
     exact = weights / weights.sum() * population_size
     counts: NDArray[np.int64] = np.floor(exact).astype(np.int64)
     missing = population_size - int(counts.sum())
-    counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1
+    counts[np.argsort(counts - exact, kind="stable")[: max(0, missing)]] += 1
+    counts[counts.argmax()] += population_size - counts.sum()  # lost to rounding
     return counts
 
 

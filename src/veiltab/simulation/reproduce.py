@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from veiltab.core.parameters import check_runs
+from veiltab.core.parameters import check_runs, check_seed
 from veiltab.report.files import make_folder, write_whole
 from veiltab.report.style import save_chart
 from veiltab.simulation import figures
@@ -50,6 +50,7 @@ def reproduce(
     ``track`` is wrapped around each part of the work, to show progress.
     """
     check_runs(runs, fewest=FEWEST_RUNS)
+    check_seed(seed)
     make_folder(folder)
     by_size, by_cells = figures.sample_size_settings(), figures.cardinality_settings()
     settings = track([*by_size, *by_cells], "Running the paper's experiments")

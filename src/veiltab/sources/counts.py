@@ -7,9 +7,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from veiltab.core.channel import MAX_ESTIMATED_CELLS
+from veiltab.core.parameters import MAX_POPULATION_SIZE
 from veiltab.core.schema import Attribute, Schema
 from veiltab.core.table import CountTable
-from veiltab.errors import CountsError
+from veiltab.errors import CountsError, SchemaError
 from veiltab.sources.encoding import encode_column
 
 COUNT_COLUMN = "count"
@@ -32,32 +33,42 @@ def read_counts(path: Path) -> CountTable:
     for name in names:
         _refuse(path, frame[name].is_null(), f"no value for {name!r}")
     counts = _parse_counts(path, frame[COUNT_COLUMN])
-    schema = Schema(
-        Attribute(name, frame[name].unique(maintain_order=True).to_list()) for name in names
-    )
+    try:
+        schema = Schema(
+            Attribute(name, frame[name].unique(maintain_order=True).to_list()) for name in names
+        )
+    except SchemaError as error:
+        raise CountsError(f"{path}: {error.message}", hint=error.hint) from error
     return CountTable(schema, _arrange(path, frame, schema, counts))
 
 
 def _read_text(path: Path) -> pl.DataFrame:
     """Read every column as text, so that nothing is guessed before it is checked."""
+    data = _read_bytes(path)
     try:
-        header = pl.read_csv(path, n_rows=1, has_header=False, infer_schema=False)
-        frame = pl.read_csv(path, infer_schema=False, truncate_ragged_lines=False)
-    except FileNotFoundError as error:
-        raise CountsError(f"there is no file {path}", hint="check the path") from error
-    except OSError as error:
-        raise CountsError(f"{path} cannot be read: {error.strerror}", hint=_FORMAT) from error
+        header = pl.read_csv(data, n_rows=1, has_header=False, infer_schema=False)
+        frame = pl.read_csv(data, infer_schema=False, truncate_ragged_lines=False)
     except pl.exceptions.NoDataError as error:
         raise CountsError(f"{path} is empty", hint=_FORMAT) from error
     except pl.exceptions.PolarsError as error:
         reason = str(error).splitlines()[0]
         raise CountsError(f"{path} is not a CSV file in UTF-8: {reason}", hint=_FORMAT) from error
+    if frame.is_empty():
+        raise CountsError(f"{path} has a header but no rows", hint=_FORMAT)
     names = header.row(0)
     if len(set(names)) < len(names):
         raise CountsError(f"{path} has two columns of the same name", hint=_FORMAT)
-    if frame.is_empty():
-        raise CountsError(f"{path} has a header but no rows", hint=_FORMAT)
     return frame
+
+
+def _read_bytes(path: Path) -> bytes:
+    """Read this one file; polars would take a path as a pattern, and a folder as its files."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise CountsError(f"there is no file {path}", hint="check the path") from error
+    except OSError as error:
+        raise CountsError(f"{path} cannot be read: {error.strerror}", hint=_FORMAT) from error
 
 
 def _parse_counts(path: Path, column: pl.Series) -> NDArray[np.int64]:
@@ -65,11 +76,18 @@ def _parse_counts(path: Path, column: pl.Series) -> NDArray[np.int64]:
     _refuse(path, text.is_null() | (text == ""), "no count")
     _refuse(path, text.str.contains(r"^-\s*[0-9.]+$"), "a negative count")
     _refuse(path, text.str.contains(r"^[0-9]*\.[0-9]*$"), "a fractional count")
-    _refuse(path, ~text.str.contains(r"^[0-9]{1,18}$"), "a count that is no whole number")
-    counts = text.cast(pl.Int64).to_numpy()
-    if not counts.any():
+    _refuse(path, ~text.str.contains(r"^[0-9]+$"), "a count that is no whole number")
+    _refuse(path, ~text.str.contains(r"^.{1,18}$"), "a count of more than 18 digits")
+    counts = text.cast(pl.Int64)
+    total = counts.cast(pl.Int128).sum()  # 64 bits could overflow without a word
+    if total == 0:
         raise CountsError(f"every count in {path} is zero", hint="count at least one respondent")
-    return counts
+    if total > MAX_POPULATION_SIZE:
+        raise CountsError(
+            f"the counts in {path} add up to {total:,}, more than 2^53",
+            hint="check the counts: the table is about one population",
+        )
+    return counts.to_numpy()
 
 
 def _arrange(

@@ -1,0 +1,226 @@
+"""What the commands print: tables for people, JSON for scripts, pictures where asked."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+import veiltab
+from tests.support.commands import run_apart, succeed
+
+Capture = pytest.CaptureFixture[str]
+
+PLAN = ("plan", "--population", 45222, "--cells", 24)
+SIMULATE = ("simulate", "--runs", 20, "--seed", 1)
+ROW = {
+    *("distribution", "cells", "epsilon", "sample_size", "gamma", "runs", "mean_l2", "rmse"),
+    *("exact_rmse", "error_bound", "tightened_bound"),
+}
+
+
+@pytest.fixture
+def counts(tmp_path: Path) -> Path:
+    """Write a table of 2 × 2 cells and 100 respondents."""
+    path = tmp_path / "mine.csv"
+    path.write_text("sex,smokes,count\nm,yes,10\nm,no,20\nf,yes,30\nf,no,40\n")
+    return path
+
+
+def rows(capsys: Capture, *arguments: object) -> list[dict[str, Any]]:
+    """Return the rows that ``simulate --json`` prints."""
+    found: list[dict[str, Any]] = json.loads(succeed(capsys, *arguments, "--json"))["rows"]
+    return found
+
+
+def test_plan_prints_what_it_chose(capsys: Capture) -> None:
+    """The sample, the noise, the privacy, the error, and the paper's way beside it."""
+    text = succeed(capsys, *PLAN, "--epsilon", 0.5)
+    words = ("45,222 respondents, 24 cells, ε = 0.5", "1,222", "if the order leaks", "RMSE 0.05581")
+    for word in (*words, "m* = 1,472", "0.3075", "γ = 25.0069"):
+        assert word in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_plan_as_json_is_the_plan(capsys: Capture) -> None:
+    """Exactly what the library's plan says, under the documented names."""
+    found = json.loads(succeed(capsys, *PLAN, "--epsilon", 0.5, "--json"))
+    assert found == veiltab.plan(population_size=45222, domain_size=24, epsilon=0.5).as_dict()
+    assert {"sample_size", "keep_threshold", "epsilon_achieved", "rmse", "paper"} <= set(found)
+
+
+def test_plan_for_a_target_error(capsys: Capture) -> None:
+    """The smallest ε that reaches it."""
+    found = json.loads(succeed(capsys, *PLAN, "--target-rmse", 0.05, "--json"))
+    assert found["rmse"] <= 0.05
+    assert found["rmse"] == pytest.approx(0.05, rel=1e-3)
+    about = math.log1p(4 * 23 / (45222 * 0.05**2))  # from RMSE ≈ 2√((N − 1)/(nη))
+    assert found["epsilon"] == pytest.approx(about, rel=0.01)
+
+
+def test_plan_with_a_given_sample(capsys: Capture) -> None:
+    """It is taken as it is, and γ follows from Theorem 1."""
+    found = json.loads(succeed(capsys, *PLAN, "--epsilon", 0.5, "--sample-size", 1472, "--json"))
+    assert found["sample_size"] == 1472
+    assert found["gamma"] == pytest.approx(found["paper"]["gamma"], rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["plan.svg", "plan.png"])
+def test_plan_draws_a_picture(capsys: Capture, tmp_path: Path, name: str) -> None:
+    """Beside the table, which says where it is."""
+    text = succeed(capsys, *PLAN, "--epsilon", 0.5, "--plot", tmp_path / name)
+    assert text.endswith(f"\nPicture: {tmp_path / name}\n")
+    data = (tmp_path / name).read_bytes()
+    if name.endswith(".svg"):
+        assert "m* = 1,472" in "".join(ET.fromstring(data.decode()).itertext())  # noqa: S314
+    else:
+        assert data.startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_plan_draws_beside_json_too(capsys: Capture, tmp_path: Path) -> None:
+    """The output stays one JSON object."""
+    path = tmp_path / "plan.svg"
+    json.loads(succeed(capsys, *PLAN, "--epsilon", 1, "--plot", path, "--json"))
+    assert path.exists()
+
+
+def test_simulate_prints_a_table(capsys: Capture) -> None:
+    """One line a setting, and the seed to repeat it."""
+    text = succeed(capsys, *SIMULATE, "--epsilon", 0.5, "--epsilon", 1)
+    lines = text.splitlines()
+    assert lines[0].split()[:4] == ["data", "cells", "ε", "m"]
+    assert [line.split()[:4] for line in lines[1:3]] == [
+        ["adult", "24", "0.5", "1,222"],
+        ["adult", "24", "1", "3,238"],
+    ]
+    assert lines[-1] == "20 simulated releases a row, seed 1"
+
+
+def test_simulate_rows_have_the_documented_names(capsys: Capture) -> None:
+    """And the values that were asked for."""
+    options = ("--distribution", "peaky", "--cells", 48, "--population", 5000)
+    [row] = rows(capsys, *SIMULATE, *options, "--epsilon", 1, "--sample-size", 100)
+    assert set(row) >= ROW
+    assert (row["distribution"], row["cells"], row["epsilon"]) == ("peaky", 48, 1)
+    assert (row["sample_size"], row["runs"]) == (100, 20)
+    assert row["gamma"] == pytest.approx(1 + 5000 / 100 * 1.718281828, rel=1e-8)
+    assert 0 < row["mean_l2"] <= row["rmse"] < row["error_bound"]
+
+
+def test_simulate_runs_every_combination(capsys: Capture) -> None:
+    """Data by ε by sample size, in the order in which they were given."""
+    found = rows(
+        capsys,
+        *(*SIMULATE, "--distribution", "uniform", "--distribution", "linear"),
+        *("--epsilon", 0.5, "--epsilon", 0.1, "--sample-size", 50, "--sample-size", 20),
+    )
+    places = [(row["distribution"], row["epsilon"], row["sample_size"]) for row in found]
+    assert places == [
+        (name, epsilon, size)
+        for name in ("uniform", "linear")
+        for epsilon in (0.5, 0.1)
+        for size in (50, 20)
+    ]
+
+
+@pytest.mark.parametrize("engine", ["counts", "records"])
+def test_simulate_repeats_itself_with_a_seed(capsys: Capture, engine: str) -> None:
+    """The same seed prints the same bytes; another one, other errors."""
+    command = ("simulate", "--runs", 3, "--epsilon", 1, "--engine", engine, "--json", "--seed")
+    first, again = succeed(capsys, *command, 5), succeed(capsys, *command, 5)
+    assert first == again
+    other = json.loads(succeed(capsys, *command, 6))
+    assert other["rows"][0]["rmse"] != json.loads(first)["rows"][0]["rmse"]
+    assert (other["seed"], other["engine"]) == (6, engine)
+
+
+def test_the_engines_are_not_the_same(capsys: Capture) -> None:
+    """With one seed they draw different releases, of the same theory."""
+    command = ("simulate", "--runs", 3, "--seed", 1, "--epsilon", 1, "--engine")
+    [by_counts], [by_records] = rows(capsys, *command, "counts"), rows(capsys, *command, "records")
+    assert by_counts["rmse"] != by_records["rmse"]
+    assert by_counts["exact_rmse"] == by_records["exact_rmse"]
+
+
+def test_simulate_draws_a_seed_and_tells_it(capsys: Capture) -> None:
+    """Two runs differ, and the seed of the first repeats it."""
+    command = ("simulate", "--runs", 3, "--epsilon", 1, "--json")
+    first, second = succeed(capsys, *command), succeed(capsys, *command)
+    assert first != second
+    assert succeed(capsys, *command, "--seed", json.loads(first)["seed"]) == first
+
+
+@pytest.mark.parametrize("engine", ["counts", "records"])
+def test_simulate_on_a_table_of_ones_own(capsys: Capture, counts: Path, engine: str) -> None:
+    """The file's name stands for the data; stating its size rightly changes nothing."""
+    command = (*SIMULATE, "--counts", counts, "--epsilon", 1, "--engine", engine)
+    [row] = rows(capsys, *command)
+    assert (row["distribution"], row["cells"]) == ("mine.csv", 4)
+    assert [row] == rows(capsys, *command, "--cells", 4, "--population", 100)
+    # ‖T‖² = 0.3 for shares 0.1, 0.2, 0.3 and 0.4
+    exact = veiltab.plan(population_size=100, domain_size=4, epsilon=1)
+    assert row["exact_rmse"] < exact.rmse
+
+
+def test_a_file_name_is_printed_as_it_is(capsys: Capture, counts: Path) -> None:
+    """Brackets in a name are no markup."""
+    odd = counts.rename(counts.with_name("[bold]odd[green].csv"))
+    text = succeed(capsys, *SIMULATE, "--counts", odd, "--epsilon", 1)
+    assert text.splitlines()[1].startswith("[bold]odd[green].csv ")
+
+
+@pytest.mark.slow
+def test_reproduce_as_json(tmp_path: Path) -> None:
+    """The files it wrote, and every claim with its verdict."""
+    outcome = run_apart("reproduce", "--out", tmp_path / "paper", "--runs", 50, "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    found = json.loads(outcome.out)
+    assert set(found) == {"files", "claims"}
+    assert {Path(name) for name in found["files"]} == set((tmp_path / "paper").iterdir())
+    assert len(found["files"]) == 11
+    assert len(found["claims"]) == 9
+    for claim in found["claims"]:
+        assert set(claim) == {"figure", "claim", "measured", "holds"}
+        assert claim["holds"] is True, claim
+
+
+@pytest.mark.slow
+def test_reproduce_for_people(capsys: Capture, tmp_path: Path) -> None:
+    """A verdict for every claim, and where to look first."""
+    text = succeed(capsys, "reproduce", "--out", tmp_path / "paper", "--runs", 50, "--seed", 3)
+    assert text.count(" yes ") == 9
+    assert text.splitlines()[-1].startswith(f"11 files in {tmp_path / 'paper'}.  Start with ")
+    start = Path(text.splitlines()[-1].rpartition("Start with ")[2])
+    assert start.is_file()
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ([], ("plan", "simulate", "reproduce", "--version")),
+        (["plan"], ("--population", "--cells", "--epsilon", "--target-rmse", "--plot", "--json")),
+        (["simulate"], ("--counts", "--distribution", "--engine", "--runs", "--seed", "--json")),
+        (["reproduce"], ("--out", "--runs", "--seed", "--json")),
+    ],
+)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help(capsys: Capture, command: list[str], words: tuple[str, ...], flag: str) -> None:
+    """Every command explains itself and its options, and shows an example."""
+    text = succeed(capsys, *command, flag)
+    assert text.startswith(" ".join(["Usage: veiltab", *command]))
+    assert all(word in text for word in words)
+    assert f"veiltab {' '.join(command)}" in text.partition("\n")[2]
+
+
+def test_without_a_command_there_is_help(capsys: Capture) -> None:
+    """The same as with --help, and no error."""
+    assert succeed(capsys) == succeed(capsys, "--help")
+
+
+def test_the_version(capsys: Capture) -> None:
+    """One line, as the package is installed."""
+    name, version = succeed(capsys, "--version").split()
+    assert name == "veiltab"
+    assert version[0].isdigit()

@@ -1,0 +1,174 @@
+"""The command as a process: fast to start, quiet when stopped, at home in any terminal."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import assert_refused, run_apart
+
+HEAVY = ("altair", "cryptography", "numpy", "polars", "rich", "vl_convert")
+LOADED = """
+import sys
+from veiltab.cli.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit as ended:
+    print(ended.code or 0, *(name for name in {heavy} if name in sys.modules), file=sys.stderr)
+"""
+INTERRUPTIBLE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from veiltab.cli.main import main
+main(sys.argv[1:])
+"""
+"""Some test runners start their children deaf to Ctrl-C."""
+
+PLAN = ("plan", "--population", "45222", "--cells", "24", "--epsilon", "0.5")
+
+
+def loaded_by(*arguments: str) -> list[str]:
+    """Run a command and return which heavy libraries it has loaded by its end."""
+    command = [sys.executable, "-c", LOADED.format(heavy=HEAVY), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    code, *names = done.stderr.split()
+    assert code == "0"
+    return names
+
+
+def test_planning_as_json_loads_nothing_heavy() -> None:
+    """No arrays, tables, charts, colours or ciphers: it starts at once."""
+    assert loaded_by(*PLAN, "--json") == []
+
+
+def test_a_target_error_loads_nothing_heavy() -> None:
+    """The search for ε needs no library either."""
+    target = ("plan", "--population", "45222", "--cells", "24", "--target-rmse", "0.1", "--json")
+    assert loaded_by(*target) == []
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate", "reproduce"])
+def test_help_loads_nothing_heavy(command: str) -> None:
+    """Asking how to do it is instant, whatever it is."""
+    assert loaded_by(command, "--help") == []
+
+
+def test_planning_for_people_loads_the_table_printer_alone() -> None:
+    """Which also shows that the test can see what is loaded."""
+    assert loaded_by(*PLAN) == ["rich"]
+
+
+def test_the_module_is_the_command() -> None:
+    """``python -m veiltab`` prints what the function does."""
+    outcome = run_apart(*PLAN, "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert json.loads(outcome.out)["sample_size"] == 1222
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("simulate", "--runs", "5", "--epsilon", "1"),
+        ("simulate", "--runs", "5", "--epsilon", "1", "--json"),
+        (*PLAN, "--json"),
+        PLAN,
+        ("--help",),
+    ],
+)
+def test_a_closed_pipe_is_no_error_to_talk_about(arguments: tuple[str, ...]) -> None:
+    """As in ``veiltab simulate … | head -1``: no traceback, and not a word."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "veiltab", *arguments]
+    with subprocess.Popen(  # noqa: S603
+        command, stdout=writer, stderr=subprocess.PIPE, text=True
+    ) as process:
+        os.close(writer)
+        _, error = process.communicate(timeout=60)
+    assert error == ""
+    assert process.returncode == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
+@pytest.mark.parametrize("arguments", [PLAN, (*PLAN, "--json"), ("--help",)])
+def test_a_full_disk_is_an_error_with_a_hint(arguments: tuple[str, ...]) -> None:
+    """Where the output was redirected to."""
+    command = [sys.executable, "-m", "veiltab", *arguments]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(  # noqa: S603
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == "error: the system refused: No space left on device"
+    assert done.stderr.splitlines()[1].startswith("hint: ")
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_ctrl_c_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    """Exit code 130, a word and a hint, and no file that is half-written."""
+    folder = tmp_path / "paper"
+    arguments = ["reproduce", "--out", str(folder), "--runs", "1000000"]
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", INTERRUPTIBLE, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not folder.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert [line.partition(": ")[0] for line in error.split("\n") if line] == ["error", "hint"]
+    assert "stopped" in error
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_terminals_without_greek_letters(encoding: str) -> None:
+    """They show a question mark; numbers and JSON are the same everywhere."""
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    outcome = run_apart(*PLAN, env=environment, encoding=encoding)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "24 cells, ? = 0.5" in outcome.out
+    as_json = run_apart(*PLAN, "--json", env=environment, encoding=encoding)
+    assert json.loads(as_json.out)["epsilon"] == 0.5
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_file_name_may_be_any_bytes(tmp_path: Path, flags: list[str]) -> None:
+    """A table whose name is no UTF-8 is simulated like any other."""
+    path = tmp_path / os.fsdecode(b"caf\xe9.csv")
+    path.write_text("a,count\nx,10\ny,20\n")
+    outcome = run_apart("simulate", "--counts", path, "--epsilon", 1, "--runs", 5, *flags)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "caf\ufffd.csv" in outcome.out
+
+
+def test_a_missing_file_with_any_name_is_refused(tmp_path: Path) -> None:
+    """The error can be printed, whatever the bytes."""
+    path = tmp_path / os.fsdecode(b"caf\xe9.csv")
+    error = assert_refused(run_apart("simulate", "--counts", path, "--epsilon", 1))
+    assert error.startswith("there is no file ")
+
+
+def test_progress_is_shown_on_a_terminal_and_kept_out_of_the_output() -> None:
+    """A bar on stderr, one JSON object on stdout."""
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "veiltab", "simulate", "--runs", "5", "--epsilon", "1"]
+    done = subprocess.run(  # noqa: S603
+        [*command, "--json"], stdout=subprocess.PIPE, stderr=slave, text=True, check=True
+    )
+    os.close(slave)
+    shown = os.read(master, 1 << 16).decode()
+    os.close(master)
+    assert "Simulating" in shown
+    assert len(json.loads(done.stdout)["rows"]) == 1
