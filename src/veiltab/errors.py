@@ -85,3 +85,103 @@ class OutputError(VeiltabError):
     """A result could not be written where it was asked for."""
 
     code = "cannot_write"
+
+
+class MessageError(VeiltabError):
+    """A message from another party cannot be accepted; nothing of it was used."""
+
+    code = "bad_message"
+    http_status = 422
+
+
+class MalformedError(MessageError):
+    """The bytes are no message of the expected kind: form, fields, types, ranges, lengths."""
+
+    code = "malformed_message"
+
+
+class VersionError(MessageError):
+    """The message is of another version of the protocol."""
+
+    code = "unsupported_version"
+
+
+class DigestError(MessageError):
+    """Bytes do not have the digest that a signed message states."""
+
+    code = "wrong_digest"
+
+
+class SignatureError(MessageError):
+    """A signature is missing, wrong, or by somebody who should not have signed."""
+
+    code = "bad_signature"
+    http_status = 403
+
+
+class SealError(MessageError):
+    """A sealed part cannot be opened: another key, another purpose, or changed bytes."""
+
+    code = "cannot_unseal"
+    http_status = 403
+
+
+class MismatchError(MessageError):
+    """Messages that should belong together do not: another study, upload, curator or schema."""
+
+    code = "mismatch"
+    http_status = 409
+
+
+class ExpiredError(MessageError):
+    """A grant's time is over."""
+
+    code = "expired"
+    http_status = 403
+
+
+class PromiseError(MessageError):
+    """The stated parameters do not keep the promised privacy."""
+
+    code = "promise_broken"
+    http_status = 409
+
+
+class NotGrantedError(VeiltabError):
+    """A researcher asks for attributes that no valid grant covers."""
+
+    code = "not_granted"
+    http_status = 403
+
+
+class AlignmentError(VeiltabError):
+    """The curators do not hold the same respondents."""
+
+    code = "not_aligned"
+    http_status = 409
+
+
+class LinkageError(InputError):
+    """A table's ids cannot be used: empty, repeated, or of an unusable type."""
+
+    code = "bad_ids"
+
+
+class BudgetError(VeiltabError):
+    """A study would exceed a curator's privacy budget or policy."""
+
+    code = "over_budget"
+    http_status = 403
+
+
+class StateError(VeiltabError):
+    """A step was asked for that the study's life does not allow now."""
+
+    code = "wrong_state"
+    http_status = 409
+
+
+class KeyFileError(VeiltabError):
+    """A key file cannot be read or written: missing, malformed, unsafe or locked."""
+
+    code = "bad_key_file"

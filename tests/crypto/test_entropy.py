@@ -1,9 +1,13 @@
 """The cipher behind the randomness is AES-256-CTR, checked against a published vector."""
 
-import numpy as np
+import os
 
-from veiltab.core.entropy import random_words
-from veiltab.crypto.entropy import CipherEntropy
+import numpy as np
+import pytest
+
+from tests.support.statistics import assert_fits
+from veiltab.core.entropy import random_bytes, random_words
+from veiltab.crypto.entropy import CipherEntropy, SystemEntropy
 
 
 def test_the_keystream_is_aes_256_in_counter_mode() -> None:
@@ -46,6 +50,32 @@ def test_seeds_and_labels_separate_streams() -> None:
 def test_the_system_source_never_repeats() -> None:
     """Two sources keyed by the operating system share nothing."""
     assert _head(CipherEntropy.from_system()) != _head(CipherEntropy.from_system())
+
+
+def test_system_entropy_is_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every byte, across the inner block size, is one of ``os.urandom`` and used once."""
+    handed: list[bytes] = []
+    source = os.urandom
+
+    def watch(count: int) -> bytes:
+        handed.append(source(count))
+        return handed[-1]
+
+    monkeypatch.setattr(os, "urandom", watch)
+    out = np.zeros(150_001, dtype=np.uint8)
+    SystemEntropy().fill(out)
+    SystemEntropy().fill(np.empty(0, dtype=np.uint8))
+    assert out.tobytes() == b"".join(handed)
+    assert_fits(np.bincount(out, minlength=256), np.full(256, 1 / 256))
+
+
+def test_random_bytes_are_the_next_bytes_of_the_source() -> None:
+    """As many as asked for, in the order of the source."""
+    whole = random_bytes(40, CipherEntropy(bytes(32)))
+    source = CipherEntropy(bytes(32))
+    assert random_bytes(0, source) == b""
+    assert random_bytes(16, source) + random_bytes(24, source) == whole
+    assert whole[:16].hex() == "dc95c078a2408989ad48a21492842087"
 
 
 def _head(source: CipherEntropy) -> bytes:

@@ -14,6 +14,22 @@ KEY_BYTES = 32
 _ZEROS = bytes(1 << 16)
 
 
+class SystemEntropy:
+    """The operating system's own random bytes, with no cipher of ours in between.
+
+    One-time pads need it (spec, section 6): a keyed stream would make their secrecy against an
+    unbounded server computational.  Long-lived keys and secrets are drawn from it too.  Implements
+    :class:`veiltab.core.entropy.Entropy`.
+    """
+
+    def fill(self, out: NDArray[np.uint8]) -> None:
+        """Overwrite ``out`` with fresh bytes of the operating system."""
+        view = out.data.cast("B")
+        for start in range(0, len(view), len(_ZEROS)):
+            block = view[start : start + len(_ZEROS)]
+            block[:] = os.urandom(len(block))
+
+
 class CipherEntropy:
     """The AES-256-CTR keystream of a secret key, as a source of random bytes.
 
