@@ -1,0 +1,192 @@
+"""Any message of each kind, for hypothesis."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.support.messages import chunks
+from veiltab.core.schema import Attribute
+from veiltab.wire.alignment import Alignment
+from veiltab.wire.canonical import MAX_INTEGER
+from veiltab.wire.contract import (
+    Contract,
+    CuratorTerms,
+    Linkage,
+    Pads,
+    Sampler,
+    Sampling,
+    Stored,
+)
+from veiltab.wire.grant import Grant
+from veiltab.wire.identity import PublicIdentity
+from veiltab.wire.release import Release, ReleasedUpload
+from veiltab.wire.repad import Repad, RepadRequest
+from veiltab.wire.secret import Secret
+from veiltab.wire.upload import ColumnChunks, Upload
+from veiltab.wire.vault import Vault
+
+CHARACTERS = st.characters(codec="utf-8", min_codepoint=0x20, exclude_characters="\x7f")
+TEXTS = st.text(CHARACTERS, min_size=1, max_size=12)
+IDS = st.binary(min_size=32, max_size=32)
+SHORT_IDS = st.binary(min_size=16, max_size=16)
+PADS: st.SearchStrategy[Pads] = st.sampled_from(["stream", "one-time"])
+SAMPLERS: st.SearchStrategy[Sampler] = st.sampled_from(["curators", "server"])
+EPSILONS = st.floats(0, 50, exclude_min=True) | st.integers(1, 50)
+IDENTITIES = st.builds(PublicIdentity, TEXTS, IDS, IDS)
+LINKAGES = st.just(Linkage.by_rows()) | st.builds(
+    Linkage.by_ids,
+    st.integers(1, MAX_INTEGER),
+    st.lists(st.sampled_from(["nfc", "trim", "lowercase"])),
+)
+ROWS = st.integers(1, 200_000)
+
+
+@st.composite
+def agreements(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw what a contract and a vault have in common, and a few other parties."""
+    names = draw(st.lists(TEXTS, min_size=1, max_size=6, unique=True))
+    count = draw(st.integers(1, len(names)))
+    parties = draw(
+        st.lists(IDENTITIES, min_size=count + 1, max_size=count + 3, unique_by=lambda p: p.party_id)
+    )
+    categories = st.lists(TEXTS, min_size=2, max_size=4, unique=True)
+    attributes = [Attribute(name, draw(categories)) for name in names]
+    shares = [tuple(attributes[position::count]) for position in range(count)]
+    return {
+        "title": draw(TEXTS),
+        "nonce": draw(SHORT_IDS),
+        "curators": tuple(map(CuratorTerms, parties[:count], shares)),
+        "server": parties[count],
+        "linkage": draw(LINKAGES),
+        "secret_commitment": draw(IDS),
+        "others": tuple(parties[count + 1 :]),
+    }
+
+
+@st.composite
+def contracts(draw: st.DrawFn) -> Contract:
+    """Draw a contract."""
+    common = draw(agreements())
+    others = common.pop("others")
+    uploads = tuple(draw(IDS) for _ in common["curators"])
+    stored = draw(st.none() | st.builds(Stored, IDS, st.just(uploads)))
+    by = draw(SAMPLERS) if stored is None else "server"
+    population = draw(st.none() | st.integers(1, MAX_INTEGER))
+    most = min(population or MAX_INTEGER, 2**48)
+    return Contract(
+        **common,
+        researchers=draw(st.none() | st.just(others)),
+        epsilon=draw(EPSILONS),
+        delta=0,
+        sampling=Sampling(by, draw(st.none() | st.integers(1, most))),
+        population=population,
+        pads=draw(PADS),
+        stored=stored,
+    )
+
+
+@st.composite
+def vaults(draw: st.DrawFn) -> Vault:
+    """Draw a vault."""
+    common = draw(agreements())
+    del common["others"]
+    return Vault(**common)
+
+
+def columns(rows: int) -> st.SearchStrategy[tuple[ColumnChunks, ...]]:
+    """Draw columns of this length."""
+    column = st.builds(lambda name: ColumnChunks(name, chunks(name, rows)), TEXTS)
+    drawn = st.lists(column, min_size=1, max_size=3, unique_by=lambda each: each.attribute)
+    return drawn.map(tuple)
+
+
+@st.composite
+def uploads(draw: st.DrawFn) -> Upload:
+    """Draw an upload of either form."""
+    rows = draw(ROWS)
+    population = draw(st.none() | st.integers(rows, MAX_INTEGER))
+    return Upload(
+        columns=draw(columns(rows)),
+        curator=draw(IDS),
+        population=population,
+        rows=rows,
+        scope=draw(IDS),
+        tokens=chunks("tokens", rows) if population is None else None,
+        upload_id=draw(SHORT_IDS),
+    )
+
+
+@st.composite
+def releases(draw: st.DrawFn) -> Release:
+    """Draw a release, with positions or without."""
+    rows = draw(ROWS)
+    cells = draw(st.integers(2, 2**48))
+    positions = draw(st.sampled_from([None, chunks("positions", rows)]))
+    curators = draw(st.lists(IDS, min_size=1, max_size=3, unique=True))
+    return Release(
+        accounting="pure",
+        cells=cells,
+        columns=draw(columns(rows)),
+        delta=0,
+        epsilon=draw(EPSILONS),
+        keep_threshold=2**64 - cells * draw(st.integers(1, (2**64 - 1) // cells)),
+        population=draw(st.integers(rows, MAX_INTEGER)),
+        sample_size=rows,
+        study=draw(IDS),
+        uploads=tuple(ReleasedUpload(curator, draw(IDS), positions) for curator in curators),
+    )
+
+
+@st.composite
+def repad_requests(draw: st.DrawFn) -> RepadRequest:
+    """Draw a request for new pads."""
+    rows = draw(ROWS)
+    return RepadRequest(
+        curator=draw(IDS),
+        population=draw(st.integers(rows, MAX_INTEGER)),
+        positions=chunks("positions", rows),
+        sample_size=rows,
+        study=draw(IDS),
+        upload_digest=draw(IDS),
+    )
+
+
+@st.composite
+def repads(draw: st.DrawFn) -> Repad:
+    """Draw an answer to a request for new pads."""
+    rows = draw(ROWS)
+    return Repad(
+        columns=draw(columns(rows)),
+        curator=draw(IDS),
+        request_digest=draw(IDS),
+        rows=rows,
+        study=draw(IDS),
+        upload_id=draw(SHORT_IDS),
+    )
+
+
+STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
+    "contract": contracts(),
+    "vault": vaults(),
+    "secret": st.builds(Secret, sender=IDS, receiver=IDS, scope=IDS, sealed=st.binary()),
+    "alignment": st.builds(
+        Alignment, curator=IDS, digest=IDS, population=st.integers(1, MAX_INTEGER), study=IDS
+    ),
+    "upload": uploads(),
+    "release": releases(),
+    "grant": st.builds(
+        Grant,
+        attributes=st.lists(TEXTS, min_size=1, max_size=4, unique=True).map(tuple),
+        curator=IDS,
+        expires=st.integers(0, MAX_INTEGER),
+        grant_id=SHORT_IDS,
+        pads=PADS,
+        researcher=IDS,
+        sealed_digest=IDS,
+        study=IDS,
+        upload_digest=IDS,
+    ),
+    "repad-request": repad_requests(),
+    "repad": repads(),
+}
+"""A strategy for each kind of message."""

@@ -1,0 +1,214 @@
+"""Fields that are fine one by one and contradict each other (spec 4 to 12)."""
+
+from typing import Any
+
+import pytest
+
+from tests.support import messages
+from tests.support.messages import HOSPITAL, POPULATION, ROWS, SERVER, TAX_OFFICE, chunks, filler
+from veiltab.core.schema import MAX_CATEGORIES, Attribute
+from veiltab.errors import MalformedError
+from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Sampling, Stored
+from veiltab.wire.identity import PublicIdentity
+from veiltab.wire.release import ReleasedUpload
+from veiltab.wire.upload import ColumnChunks
+
+
+def sized(*sizes: int) -> tuple[Attribute, ...]:
+    """Build attributes of these sizes."""
+    return tuple(
+        Attribute(f"a{position}", map(str, range(size))) for position, size in enumerate(sizes)
+    )
+
+
+def curated(*attributes: Attribute) -> dict[str, Any]:
+    """Change a contract to one curator with these attributes."""
+    return {"curators": (CuratorTerms(HOSPITAL.identity, attributes),), "stored": None}
+
+
+def test_parties_are_all_different() -> None:
+    """A curator twice, a curator as server or as researcher, a researcher twice."""
+    again = CuratorTerms(HOSPITAL.identity, (Attribute("other", ("x", "y")),))
+    renamed = PublicIdentity("Other name", SERVER.signing_key, SERVER.sealing_key)
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"curators": (HOSPITAL, again)}, r"^curators\[1\]: is the same party as curators\[0\]"),
+        ({"server": TAX_OFFICE.identity}, r"^server: is the same party as curators\[1\]"),
+        ({"researchers": (renamed,)}, r"^researchers\[0\]: is the same party as server"),
+        (
+            {"researchers": (messages.RESEARCHER, messages.RESEARCHER)},
+            r"^researchers\[1\]: is the same party as researchers\[0\]",
+        ),
+    ]
+    for changes, error in cases:
+        with pytest.raises(MalformedError, match=error):
+            messages.contract(**changes)
+    with pytest.raises(MalformedError, match=r"^curators\[1\]: is the same party"):
+        messages.vault(curators=(HOSPITAL, again))
+    assert messages.contract(researchers=()).researchers == ()
+
+
+def test_attribute_names_are_different_over_all_curators() -> None:
+    """The joint table could not be labelled otherwise."""
+    clash = CuratorTerms(TAX_OFFICE.identity, (Attribute("age", ("young", "old")),))
+    for build in (messages.contract, messages.vault):
+        with pytest.raises(MalformedError, match=r"^curators: .* the attribute 'age' 2 times"):
+            build(curators=(HOSPITAL, clash))
+
+
+def test_categories_are_different() -> None:
+    """What ``Attribute`` refuses is a malformed message when it comes from somebody else."""
+    value = messages.contract().to_json()
+    value["curators"][0]["attributes"][1]["categories"][2] = "<40"
+    with pytest.raises(MalformedError, match=r"^curators\[0\].attributes\[1\]: .*'<40' 2 times"):
+        Contract.from_json(value)
+
+
+def test_the_number_of_joint_cells_is_2_to_2_to_the_48() -> None:
+    """Too few tell nothing apart, too many cannot be numbered."""
+    assert messages.contract(**curated(*sized(1, 2))).schema.domain_size == 2
+    assert messages.contract(**curated(*sized(*[16] * 12))).schema.domain_size == 2**48
+    with pytest.raises(MalformedError, match=r"^curators: .* from 2 to 2\^48, not 1"):
+        messages.contract(**curated(*sized(1, 1)))
+    with pytest.raises(MalformedError, match=r"^curators: .* more than 2\^48 joint cells"):
+        messages.contract(**curated(*sized(*[16] * 12, 2)))
+
+
+def test_many_attributes_are_refused_quickly() -> None:
+    """The product of 1,000 sizes would be a number of 300 digits; it is never formed."""
+    many = tuple(Attribute(str(number), ("0", "1")) for number in range(1_000))
+    with pytest.raises(MalformedError, match=r"more than 2\^48 joint cells"):
+        messages.contract(**curated(*many))
+
+
+def test_a_curator_has_at_most_1000_attributes() -> None:
+    """The limit of section 4, which attributes of one category would not meet otherwise."""
+    many = tuple(Attribute(str(number), ("0",)) for number in range(1_001))
+    with pytest.raises(MalformedError, match=r"^attributes: must have at most 1,000"):
+        messages.contract(**curated(*many))
+
+
+def test_two_parties_with_one_signing_key_are_refused() -> None:
+    """Otherwise one signature would count for both, whatever their sealing keys."""
+    twin = PublicIdentity("Twin", HOSPITAL.identity.signing_key, SERVER.sealing_key)
+    terms = CuratorTerms(twin, (Attribute("other", ("x", "y")),))
+    with pytest.raises(MalformedError, match=r"^curators\[1\]: is the same party"):
+        messages.contract(curators=(HOSPITAL, terms))
+
+
+def test_an_attribute_has_at_most_65535_categories() -> None:
+    """One more does not fit into two bytes with all that is done to it."""
+    value = messages.plain_contract(**curated(*sized(MAX_CATEGORIES))).to_json()
+    assert Contract.from_json(value).schema.domain_size == MAX_CATEGORIES
+    value["curators"][0]["attributes"][0]["categories"].append("one more")
+    with pytest.raises(MalformedError, match=r"^curators\[0\].attributes\[0\].categories: "):
+        Contract.from_json(value)
+
+
+def test_a_contract_has_at_most_1000_curators() -> None:
+    """The limit of section 4."""
+    curators = tuple(
+        CuratorTerms(messages.party(str(number)), (Attribute(str(number), ("x",)),))
+        for number in range(1_001)
+    )
+    with pytest.raises(
+        MalformedError, match=r"^curators: must have at most 1,000 items, not 1,001"
+    ):
+        messages.plain_contract(curators=curators)
+    wide = (HOSPITAL, *curators[:999])
+    assert len(messages.plain_contract(curators=wide).curators) == 1_000
+
+
+def test_a_sample_is_no_larger_than_the_population() -> None:
+    """Where both are known."""
+    sampling = Sampling("server", POPULATION)
+    assert messages.contract(sampling=sampling).sampling.size == POPULATION
+    with pytest.raises(MalformedError, match=r"^sampling.size: .* 1 to the population"):
+        messages.contract(sampling=sampling, population=POPULATION - 1)
+    assert messages.contract(sampling=sampling, population=None).population is None
+
+
+def test_stored_tables_are_sampled_by_the_server() -> None:
+    """Section 12: and there is one upload per curator."""
+    with pytest.raises(MalformedError, match=r"^sampling.by: must be 'server'"):
+        messages.contract(sampling=Sampling("curators", None))
+    for count in (0, 1, 3):
+        stored = Stored(filler("vault"), (filler("upload"),) * count)
+        with pytest.raises(MalformedError, match=r"^stored.uploads: must have one item per"):
+            messages.contract(stored=stored)
+
+
+def test_linkage_has_one_of_two_forms() -> None:
+    """By ids with columns and rules, by rows with neither."""
+    assert Linkage.by_rows().to_json() == {"by": "rows"}
+    assert Linkage.from_json({"by": "rows"}) == Linkage.by_rows()
+    plain = {"by": "ids", "columns": 1, "normalisation": []}
+    assert Linkage.from_json(plain) == Linkage.by_ids()
+    with pytest.raises(MalformedError, match=r"^linkage: has the unknown field 'columns'"):
+        Linkage.from_json({"by": "rows", "columns": 1}, "linkage")
+    with pytest.raises(MalformedError, match=r"^linkage.columns: is missing"):
+        Linkage.from_json({"by": "ids", "normalisation": []}, "linkage")
+    for wrong in [("rows", 1, ()), ("rows", None, ("nfc",)), ("ids", None, ())]:
+        with pytest.raises(MalformedError, match=r"^columns: "):
+            Linkage(*wrong)  # type: ignore[arg-type]
+
+
+def test_an_upload_has_a_population_or_tokens() -> None:
+    """Curators sample, or the server does; a mixture is neither (spec 8)."""
+    mixtures: list[dict[str, Any]] = [{"tokens": chunks("tokens")}, {"population": None}]
+    for changes in mixtures:
+        with pytest.raises(MalformedError, match=r"^population, tokens: exactly one"):
+            messages.upload(**changes)
+    with pytest.raises(MalformedError, match=r"^rows: must be at most the population, 69,999"):
+        messages.upload(population=ROWS - 1)
+    for wrong in ((), chunks("tokens", 1), chunks("tokens", 200_000)):
+        with pytest.raises(MalformedError, match=r"^tokens: 70,000 rows have 2 chunks, not"):
+            messages.token_upload(tokens=wrong)
+
+
+@pytest.mark.parametrize("build", [messages.upload, messages.release, messages.repad])
+def test_columns_have_as_many_chunks_as_rows_need(build: Any) -> None:  # noqa: ANN401
+    """And an attribute comes once."""
+    first = build().columns[0]
+    for wrong in ((), first.chunks[:1], first.chunks * 2):
+        with pytest.raises(
+            MalformedError, match=r"^columns\[1\].chunks: 70,000 rows have 2 chunks"
+        ):
+            build(columns=(first, ColumnChunks("age", wrong)))
+    with pytest.raises(MalformedError, match=r"^columns\[1\].attribute: comes twice"):
+        build(columns=(first, first))
+
+
+def test_a_release_names_each_curator_once_and_positions_for_all_or_none() -> None:
+    """Section 10."""
+    one, two = messages.release().uploads
+    bare = ReleasedUpload(two.curator, two.digest, None)
+    with pytest.raises(MalformedError, match=r"^uploads: a curator comes twice"):
+        messages.release(uploads=(one, one))
+    with pytest.raises(MalformedError, match=r"^uploads: some have positions and some have not"):
+        messages.release(uploads=(one, bare))
+    short = ReleasedUpload(two.curator, two.digest, two.positions[:1] if two.positions else ())
+    with pytest.raises(MalformedError, match=r"^uploads\[1\].positions: 70,000 rows have 2"):
+        messages.release(uploads=(one, short))
+    assert messages.release(uploads=(bare,)).uploads == (bare,)
+
+
+def test_a_threshold_leaves_the_same_draws_to_every_cell() -> None:
+    """The threshold is t = 2⁶⁴ − N·M with M of at least 1 (spec 4.1)."""
+    assert messages.release(keep_threshold=2**64 - 12).keep_threshold == 2**64 - 12
+    for wrong in (2**64 - 1, 2**64 - 13, 0, 2**64):
+        with pytest.raises(MalformedError, match=r"^keep_threshold: "):
+            messages.release(keep_threshold=wrong)
+
+
+def test_samples_and_positions_fit_in_requests() -> None:
+    """Section 12.2."""
+    with pytest.raises(MalformedError, match=r"^sample_size: .* 1 to the population, 69999"):
+        messages.repad_request(population=ROWS - 1)
+    with pytest.raises(MalformedError, match=r"^positions: 70,000 rows have 2 chunks, not 1"):
+        messages.repad_request(positions=chunks("positions", 5))
+
+
+def test_a_grant_lists_an_attribute_once() -> None:
+    """Its pads would otherwise come twice."""
+    with pytest.raises(MalformedError, match=r"^attributes: an attribute comes twice"):
+        messages.grant(attributes=("age", "age"))
