@@ -1,7 +1,7 @@
 """Two ways to simulate releases; both give the counts that a researcher would see.
 
 The count engine draws the released table directly, at a cost of O(N) a release.  The record
-engine does what the parties do, record by record, and is there to check the first.
+engine runs the whole protocol among real roles, and is there to check the first.
 """
 
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from veiltab.core import group
-from veiltab.core.perturbation import draw_noise
 from veiltab.core.plan import Plan
-from veiltab.core.sampling import draw_sample
 from veiltab.core.table import CountTable
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import ParameterError
+from veiltab.roles.researcher.estimate import estimate
+from veiltab.simulation.protocol import Holding, Rehearsal, Terms
+from veiltab.sources.ids import row_messages
 
 Release = NDArray[np.int64]
 """Released counts: one row per run, one column per cell."""
@@ -26,8 +26,8 @@ Engine = Callable[[CountTable, Plan, int, int, str], Release]
 MAX_COUNTED_POPULATION = 10**9 - 1
 """What NumPy's hypergeometric sampler takes."""
 
-MAX_RECORDS = 10**8
-"""The record engine holds the whole population in memory, 8 bytes a record."""
+MAX_RECORDS = 10**7
+"""The record engine holds the whole population in memory."""
 
 
 def simulate_counts(table: CountTable, plan: Plan, runs: int, seed: int, label: str) -> Release:
@@ -66,31 +66,28 @@ def _draw_without_replacement(
 
 
 def simulate_records(table: CountTable, plan: Plan, runs: int, seed: int, label: str) -> Release:
-    """Really sample, pad, perturb, decrypt and count, once per run."""
+    """Go through a whole study once per run: the real roles sample, pad, perturb and decrypt.
+
+    The attributes are divided between two curators, unless there is only one.
+    """
     _check_population(table, MAX_RECORDS, "records")
-    entropy = CipherEntropy.from_seed(seed, label)
-    population = np.repeat(np.arange(table.counts.size), table.counts)
+    rehearsal = Rehearsal(_holdings(table), CipherEntropy.from_seed(seed, label))
+    terms = Terms(epsilon=plan.epsilon, sample_size=plan.sample_size)
     released = np.empty((runs, table.counts.size), dtype=np.int64)
     for run in range(runs):
-        rows = draw_sample(population.size, plan.sample_size, entropy)
-        sanitized = _through_the_server(table, plan, population[rows], entropy)
-        released[run] = np.bincount(sanitized, minlength=table.counts.size)
+        outcome = rehearsal.run(terms)
+        access = rehearsal.access(outcome)
+        released[run] = estimate(access, outcome.released).counts
     return released
 
 
-def _through_the_server(
-    table: CountTable, plan: Plan, sampled: NDArray[np.int64], entropy: CipherEntropy
-) -> NDArray[np.int64]:
-    """Return the sampled cells as the researcher decrypts them."""
+def _holdings(table: CountTable) -> list[Holding]:
     schema = table.schema
-    noise = schema.codes(draw_noise(plan.channel, sampled.size, entropy))
-    sanitized = []
-    for codes, error, size in zip(schema.codes(sampled), noise, schema.sizes, strict=True):
-        pad = group.draw_uniform(size, sampled.size, entropy)
-        encrypted = group.add(codes, pad, size)
-        perturbed = group.add(encrypted, error, size)
-        sanitized.append(group.subtract(perturbed, pad, size))
-    return schema.cells(sanitized)
+    codes = schema.codes(np.repeat(np.arange(table.counts.size), table.counts))
+    ids = row_messages(table.population_size)
+    half = max(1, len(codes) // 2)
+    parts = [slice(0, half), slice(half, None)][: len(codes)]
+    return [Holding(schema.attributes[part], codes[part], ids) for part in parts]
 
 
 def _check_population(table: CountTable, limit: int, engine: str) -> None:

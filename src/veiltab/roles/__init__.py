@@ -1,0 +1,1 @@
+"""What each party does, on bytes and arrays, without network or disk."""

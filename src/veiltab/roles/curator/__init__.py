@@ -1,0 +1,1 @@
+"""The curator: keeps the records, samples and encrypts them, and decides who may learn what."""

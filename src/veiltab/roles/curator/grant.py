@@ -1,0 +1,69 @@
+"""Granting: the pads of chosen attributes, sealed to one researcher (spec 11)."""
+
+import hashlib
+from collections.abc import Sequence
+
+from veiltab.core.entropy import random_bytes
+from veiltab.crypto.sealing import seal
+from veiltab.errors import SchemaError
+from veiltab.roles.agreements import check_researcher
+from veiltab.roles.curator.desk import Desk
+from veiltab.roles.curator.prepare import Prepared
+from veiltab.roles.grants import SEAL_PURPOSE, seal_context
+from veiltab.roles.signatures import sign
+from veiltab.wire.contract import Contract
+from veiltab.wire.grant import Grant, SignedGrant
+from veiltab.wire.identity import PublicIdentity
+from veiltab.wire.repad import Repad
+from veiltab.wire.upload import Upload
+
+GRANT_ID_BYTES = 16
+
+
+def grant(
+    desk: Desk,
+    contract: Contract,
+    prepared: Prepared[Upload] | Prepared[Repad],
+    researcher: PublicIdentity,
+    attributes: Sequence[str] | None = None,
+    *,
+    expires: int,
+) -> SignedGrant:
+    """Let a researcher decrypt these attributes (all by default) until a time in seconds.
+
+    With one-time pads the result goes to the researcher directly, and the server is given its
+    :meth:`~veiltab.wire.grant.SignedGrant.header` alone.
+    """
+    check_researcher(contract, researcher.party_id)
+    schema = contract.schema_of(desk.identity.party_id)
+    chosen = _in_order(schema.names, attributes)
+    grant_id = random_bytes(GRANT_ID_BYTES, desk.entropy)
+    material = prepared.pads.material([schema.names.index(name) for name in chosen])
+    curator = desk.identity.party_id
+    context = seal_context(contract.study_id, curator, researcher.party_id, grant_id)
+    sealed = seal(material, researcher.sealing_key, SEAL_PURPOSE, context)
+    body = Grant(
+        attributes=chosen,
+        curator=curator,
+        expires=expires,
+        grant_id=grant_id,
+        pads=contract.pads,
+        researcher=researcher.party_id,
+        sealed_digest=hashlib.sha256(sealed).digest(),
+        study=contract.study_id,
+        upload_digest=prepared.message.digest,
+    )
+    return SignedGrant(sign(body, desk.identity.signing), sealed)
+
+
+def _in_order(names: Sequence[str], wanted: Sequence[str] | None) -> tuple[str, ...]:
+    """Put the wanted attributes in the contract's order; refuse what the curator does not hold."""
+    if wanted is None:
+        return tuple(names)
+    unknown = sorted(set(wanted) - set(names))
+    if unknown or not wanted:
+        raise SchemaError(
+            f"the curator has no attribute {', '.join(map(repr, unknown)) or 'of no name'}",
+            hint=f"it can grant {', '.join(map(repr, names))}",
+        )
+    return tuple(name for name in names if name in wanted)

@@ -1,0 +1,99 @@
+"""The pads of one upload: what a curator must keep to grant access, and must show nobody else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from veiltab.core.entropy import Entropy, random_bytes
+from veiltab.core.schema import Attribute, Codes, Schema
+from veiltab.crypto.derivation import SECRET_BYTES, UPLOAD_ID_BYTES, pad_key
+from veiltab.crypto.pads import one_time_pad, stream_pad
+from veiltab.roles.chunks import ChunkStore
+from veiltab.roles.columns import Digests, read_chunk, write_column
+from veiltab.roles.curator.desk import Desk
+
+ROWS_BYTES = 8
+
+
+class Pads(Protocol):
+    """The pads of an upload, by the number of the attribute in the curator's list."""
+
+    @property
+    def upload_id(self) -> bytes:
+        """The fresh id of the preparation that these pads were drawn for."""
+
+    def chunk(self, attribute: int, number: int, where: slice) -> Codes:
+        """Return the pads of one chunk of one attribute."""
+
+    def material(self, attributes: Sequence[int]) -> bytes:
+        """Return what a grant of these attributes hands to a researcher (spec 11)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPads:
+    """Pads from a key per attribute (spec 6.1)."""
+
+    upload_id: bytes
+    attributes: tuple[Attribute, ...]
+    keys: tuple[bytes, ...] = field(repr=False)
+
+    @classmethod
+    def fresh(cls, attributes: Sequence[Attribute], scope: bytes, entropy: Entropy) -> "StreamPads":
+        """Draw a new upload id and secret; nothing else is ever encrypted under them."""
+        upload_id = random_bytes(UPLOAD_ID_BYTES, entropy)
+        secret = random_bytes(SECRET_BYTES, entropy)
+        keys = tuple(pad_key(secret, scope, upload_id, i) for i in range(len(attributes)))
+        return cls(upload_id, tuple(attributes), keys)
+
+    def chunk(self, attribute: int, number: int, where: slice) -> Codes:  # noqa: ARG002
+        """Compute the pads of one chunk."""
+        rows = where.stop - where.start
+        return stream_pad(self.keys[attribute], self.attributes[attribute].size, where.start, rows)
+
+    def material(self, attributes: Sequence[int]) -> bytes:
+        """Return the attributes' keys."""
+        return b"".join(self.keys[attribute] for attribute in attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class OneTimePads:
+    """Pads drawn one by one from the operating system, and kept in a private store."""
+
+    upload_id: bytes
+    attributes: tuple[Attribute, ...]
+    rows: int
+    digests: tuple[Digests, ...]
+    store: ChunkStore = field(repr=False)
+
+    @classmethod
+    def fresh(
+        cls, attributes: Sequence[Attribute], rows: int, entropy: Entropy, store: ChunkStore
+    ) -> "OneTimePads":
+        """Draw new pads for every row; ``store`` is the curator's own, and private."""
+        upload_id = random_bytes(UPLOAD_ID_BYTES, entropy)
+
+        def draw(attribute: Attribute) -> Digests:
+            def chunk(_: int, where: slice) -> Codes:
+                return one_time_pad(attribute.size, where.stop - where.start, entropy)
+
+            return write_column(attribute, rows, chunk, store)
+
+        digests = tuple(draw(attribute) for attribute in attributes)
+        return cls(upload_id, tuple(attributes), rows, digests, store)
+
+    def chunk(self, attribute: int, number: int, where: slice) -> Codes:
+        """Read the pads of one chunk."""
+        digests, definition = self.digests[attribute], self.attributes[attribute]
+        return read_chunk(digests, definition, number, where, self.store)
+
+    def material(self, attributes: Sequence[int]) -> bytes:
+        """Return the number of rows and the packed pads of all of them."""
+        packed = [self.store.get(digest) for a in attributes for digest in self.digests[a]]
+        return self.rows.to_bytes(ROWS_BYTES, "big") + b"".join(packed)
+
+
+def fresh_pads(desk: Desk, mode: str, schema: Schema, scope: bytes, rows: int) -> Pads:
+    """Draw new pads of the contract's mode for one preparation."""
+    if mode == "one-time":
+        return OneTimePads.fresh(schema.attributes, rows, desk.entropy, desk.private)
+    return StreamPads.fresh(schema.attributes, scope, desk.entropy)

@@ -1,0 +1,1 @@
+"""The researcher: checks everything, decrypts what was granted, and estimates."""

@@ -1,0 +1,242 @@
+"""Checking everything before anything is decrypted (spec 11)."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veiltab.core.plan import Plan
+from veiltab.core.schema import Attribute, Codes
+from veiltab.crypto.identity import PrivateIdentity
+from veiltab.crypto.pads import stream_pad, stream_pad_at
+from veiltab.errors import (
+    DigestError,
+    InputError,
+    MalformedError,
+    MismatchError,
+    PromiseError,
+    SealError,
+)
+from veiltab.roles.agreements import check_researcher, verify_agreement
+from veiltab.roles.columns import check_column_names
+from veiltab.roles.grants import SEAL_PURPOSE, seal_context, verify_grant
+from veiltab.roles.signatures import verify
+from veiltab.wire.contract import MAX_ROWS, Contract
+from veiltab.wire.grant import SignedGrant
+from veiltab.wire.packing import CHUNK_ROWS, chunk_slices, packed_length, unpack
+from veiltab.wire.release import Release
+from veiltab.wire.signed import Signed
+
+KEY_BYTES = 32
+ROWS_BYTES = 8
+
+
+class PadReader(Protocol):
+    """The pads of one granted column."""
+
+    def rows(self, where: slice) -> Codes:
+        """Return the pads of these rows of the upload."""
+
+    def at(self, positions: NDArray[np.int64]) -> Codes:
+        """Return the pads of rows anywhere in the upload."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReader:
+    """Pads from a granted key."""
+
+    size: int
+    key: bytes = field(repr=False)
+
+    def rows(self, where: slice) -> Codes:
+        """Compute the pads of these rows."""
+        return stream_pad(self.key, self.size, where.start, where.stop - where.start)
+
+    def at(self, positions: NDArray[np.int64]) -> Codes:
+        """Compute the pads of rows anywhere."""
+        return stream_pad_at(self.key, self.size, positions)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneTimeReader:
+    """Pads that the grant itself carries."""
+
+    pads: Codes = field(repr=False)
+
+    def rows(self, where: slice) -> Codes:
+        """Return the pads of these rows."""
+        self._check(where.stop)
+        return self.pads[where]
+
+    def at(self, positions: NDArray[np.int64]) -> Codes:
+        """Return the pads of rows anywhere."""
+        self._check(int(positions.max()) + 1)
+        return self.pads[positions]
+
+    def _check(self, rows: int) -> None:
+        if rows > self.pads.size:
+            raise MismatchError(
+                "the release has rows that the grant has no pads for",
+                hint="ask the curator for a grant of the upload that was released",
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Access:
+    """A verified release with the pads of the attributes that were granted."""
+
+    contract: Contract
+    release: Release
+    plan: Plan
+    pads: Mapping[str, PadReader] = field(repr=False)
+
+
+def open_access(
+    identity: PrivateIdentity,
+    contract: Signed[Contract],
+    release: Signed[Release],
+    grants: Iterable[SignedGrant],
+    *,
+    now: int,
+) -> Access:
+    """Verify contract, release and grants, and unseal the pads; any doubt is an error."""
+    terms = verify_agreement(contract)
+    check_researcher(terms, identity.party_id)
+    released = verify(release, [terms.server.signing_key])
+    _check_release(terms, released)
+    pads: dict[str, PadReader] = {}
+    for grant in grants:
+        opened = _open_grant(identity, terms, released, grant, now)
+        twice = sorted(pads.keys() & opened.keys())
+        if twice:
+            raise MismatchError(
+                f"{', '.join(map(repr, twice))} is granted twice",
+                hint="give each grant once, and of overlapping ones the larger",
+            )
+        pads |= opened
+    return Access(terms, released, _checked_plan(terms, released), pads)
+
+
+def _check_release(contract: Contract, release: Release) -> None:
+    schema = contract.schema
+    curators = tuple(terms.party_id for terms in contract.curators)
+    positions = release.uploads[0].positions is not None
+    fresh = contract.sampling.by == "server" and contract.stored is None
+    if (
+        release.study != contract.study_id
+        or release.cells != schema.domain_size
+        or tuple(upload.curator for upload in release.uploads) != curators
+        or positions != fresh
+    ):
+        raise MismatchError(
+            "the release does not belong to the contract",
+            hint="fetch the release of this study; its curators, cells and form must agree",
+        )
+    check_column_names(release.columns, schema)
+
+
+def _checked_plan(contract: Contract, release: Release) -> Plan:
+    """Recompute the promise from the release's own numbers (spec 4.1)."""
+    if (release.epsilon, release.delta) != (contract.epsilon, contract.delta) or (
+        contract.sampling.size not in (None, release.sample_size)
+        or contract.population not in (None, release.population)
+    ):
+        raise PromiseError(
+            "the release states other parameters than the contract",
+            hint="do not use it; ask the curators and the server what happened",
+        )
+    try:
+        return Plan(
+            population_size=release.population,
+            domain_size=release.cells,
+            epsilon=release.epsilon,
+            delta=release.delta,
+            sample_size=release.sample_size,
+            keep_threshold=release.keep_threshold,
+            accounting=release.accounting,
+        )
+    except InputError as error:
+        raise PromiseError(
+            f"the release does not keep its promise: {error.message}",
+            hint="do not use it; ask the curators and the server what happened",
+        ) from error
+
+
+def _open_grant(
+    identity: PrivateIdentity, contract: Contract, release: Release, grant: SignedGrant, now: int
+) -> dict[str, PadReader]:
+    curator = verify_grant(contract, release, grant, now)
+    body = grant.body
+    if body.researcher != identity.party_id:
+        raise MismatchError(
+            "the grant is for another researcher", hint="ask the curator for one of your own"
+        )
+    if grant.sealed is None:
+        raise SealError(
+            f"the grant of {curator.identity.name!r} is only a header, without the pads",
+            hint="with one-time pads the curator sends you the whole grant file directly",
+        )
+    if hashlib.sha256(grant.sealed).digest() != body.sealed_digest:
+        raise DigestError(
+            "the sealed part of the grant is not the one that was signed",
+            hint="ask the curator for the grant again",
+        )
+    context = seal_context(body.study, body.curator, body.researcher, body.grant_id)
+    material = identity.sealing.open(grant.sealed, SEAL_PURPOSE, context)
+    attributes = [a for a in curator.attributes if a.name in body.attributes]
+    if body.pads == "stream":
+        return _stream_readers(attributes, material)
+    return _one_time_readers(attributes, material)
+
+
+def _stream_readers(attributes: list[Attribute], material: bytes) -> dict[str, PadReader]:
+    if len(material) != KEY_BYTES * len(attributes):
+        raise _wrong_material()
+    return {
+        attribute.name: StreamReader(attribute.size, material[start : start + KEY_BYTES])
+        for attribute, start in zip(attributes, range(0, len(material), KEY_BYTES), strict=True)
+    }
+
+
+def _one_time_readers(attributes: list[Attribute], material: bytes) -> dict[str, PadReader]:
+    rows = int.from_bytes(material[:ROWS_BYTES], "big")
+    if rows > MAX_ROWS or len(material) != ROWS_BYTES + sum(
+        _packed_bytes(a, rows) for a in attributes
+    ):
+        raise _wrong_material()
+    readers: dict[str, PadReader] = {}
+    start = ROWS_BYTES
+    for attribute in attributes:
+        stop = start + _packed_bytes(attribute, rows)
+        readers[attribute.name] = OneTimeReader(_unpack_all(attribute, rows, material[start:stop]))
+        start = stop
+    return readers
+
+
+def _unpack_all(attribute: Attribute, rows: int, packed: bytes) -> Codes:
+    if attribute.size == 1:  # takes no bytes, so nothing but this bounds the number of rows
+        return np.broadcast_to(np.zeros(1, dtype=attribute.dtype), rows)
+    pads = np.empty(rows, dtype=attribute.dtype)
+    start = 0
+    for where in chunk_slices(rows):
+        count = where.stop - where.start
+        stop = start + packed_length(attribute.size, count)
+        pads[where] = unpack(packed[start:stop], attribute.size, count)
+        start = stop
+    return pads
+
+
+def _packed_bytes(attribute: Attribute, rows: int) -> int:
+    whole, rest = divmod(rows, CHUNK_ROWS)
+    full = packed_length(attribute.size, CHUNK_ROWS)
+    return whole * full + packed_length(attribute.size, rest)
+
+
+def _wrong_material() -> MalformedError:
+    return MalformedError(
+        "the grant holds another amount of pads than its attributes need",
+        hint="ask the curator for the grant again",
+    )

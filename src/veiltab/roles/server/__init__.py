@@ -1,0 +1,1 @@
+"""The server: joins, samples and perturbs ciphertext that it cannot read, once."""

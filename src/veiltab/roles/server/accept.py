@@ -1,0 +1,98 @@
+"""What the server checks of what curators send, before it keeps any of it (spec 8, 12.2)."""
+
+from collections.abc import Sequence
+
+from veiltab.errors import MismatchError
+from veiltab.roles.agreements import plan_for
+from veiltab.roles.chunks import ChunkStore
+from veiltab.roles.columns import check_column, check_column_names, read_tokens
+from veiltab.roles.signatures import verify
+from veiltab.wire.agreement import Agreement
+from veiltab.wire.contract import Contract
+from veiltab.wire.repad import Repad, RepadRequest
+from veiltab.wire.signed import Signed
+from veiltab.wire.upload import Upload
+from veiltab.wire.vault import Vault
+
+
+def check_upload(agreement: Agreement, signed: Signed[Upload], chunks: ChunkStore) -> None:
+    """Refuse an upload that is not wholly right: signature, scope, columns, every chunk."""
+    terms = agreement.curator(signed.body.curator)
+    upload = verify(signed, [terms.identity.signing_key])
+    if upload.scope != agreement.scope:
+        raise MismatchError(
+            f"the upload of {terms.identity.name!r} is for another study",
+            hint="prepare the data for this study; uploads cannot be moved",
+        )
+    if isinstance(agreement, Contract):
+        _check_form(agreement, upload)
+    check_column_names(upload.columns, terms.schema)
+    for attribute, column in zip(terms.schema.attributes, upload.columns, strict=True):
+        check_column(column.chunks, attribute, upload.rows, chunks)
+    if upload.tokens is not None:
+        read_tokens(upload.tokens, upload.rows, chunks)
+
+
+def check_repad(
+    contract: Contract, request: Signed[RepadRequest], signed: Signed[Repad], chunks: ChunkStore
+) -> None:
+    """Refuse new pads that are not the answer to the server's own request."""
+    terms = contract.curator(signed.body.curator)
+    repad = verify(signed, [terms.identity.signing_key])
+    asked = request.body
+    if (repad.study, repad.curator, repad.request_digest, repad.rows) != (
+        contract.study_id,
+        asked.curator,
+        request.digest,
+        asked.sample_size,
+    ):
+        raise MismatchError(
+            f"the new pads of {terms.identity.name!r} answer another request",
+            hint="ask the curator to answer the request of this study",
+        )
+    check_column_names(repad.columns, terms.schema)
+    for attribute, column in zip(terms.schema.attributes, repad.columns, strict=True):
+        check_column(column.chunks, attribute, repad.rows, chunks)
+
+
+def _check_form(contract: Contract, upload: Upload) -> None:
+    """Refuse the form of the other architecture, or another sample than the contract's."""
+    by_curators = contract.sampling.by == "curators"
+    if by_curators != (upload.population is not None):
+        raise MismatchError(
+            f"the contract has the {contract.sampling.by} sample, the upload does not",
+            hint="prepare the data in the way that the contract says",
+        )
+    if upload.population is not None:
+        expected = plan_for(contract, upload.population).sample_size
+        if upload.rows != expected:
+            raise MismatchError(
+                f"the upload has {upload.rows} rows, the contract asks for {expected}",
+                hint="upload exactly the agreed sample",
+            )
+
+
+def check_stored(
+    contract: Contract, vault: Vault, uploads: Sequence[Signed[Upload]], chunks: ChunkStore
+) -> None:
+    """Refuse stored tables that are not the ones which the contract names (spec 12.1)."""
+    stored = contract.stored
+    if stored is None or stored.vault != vault.vault_id:
+        raise MismatchError(
+            "the contract does not read this vault",
+            hint="use the vault that the contract names",
+        )
+    shared = ("curators", "linkage", "server", "secret_commitment")
+    different = [name for name in shared if getattr(contract, name) != getattr(vault, name)]
+    if different:
+        raise MismatchError(
+            f"the contract and its vault differ in {', '.join(different)}",
+            hint="propose the study with exactly the vault's parties and terms",
+        )
+    if tuple(upload.digest for upload in uploads) != stored.uploads:
+        raise MismatchError(
+            "these are not the uploads that the contract names",
+            hint="give them in the order of the curators",
+        )
+    for upload in uploads:
+        check_upload(vault, upload, chunks)

@@ -1,0 +1,33 @@
+"""Matching respondents by their tokens, and drawing the sample (spec 9)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veiltab.errors import MismatchError
+
+
+def match_tokens(tables: Sequence[NDArray[np.uint8]]) -> NDArray[np.int64]:
+    """Return the row of each common respondent in each table: one row per respondent.
+
+    All tokens are sorted together; a respondent whom all curators hold is a run of as many equal
+    tokens as there are curators.
+    """
+    tokens = np.concatenate(tables)
+    owners = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+    rows = np.concatenate([np.arange(len(table)) for table in tables])
+    words = np.ascontiguousarray(tokens).view(">u8").astype(np.uint64)
+    order = np.lexsort((owners, words[:, 1], words[:, 0]))
+    words, owners = words[order], owners[order]
+    new_token = np.append(True, (words[1:] != words[:-1]).any(axis=1))
+    if (~new_token[1:] & (owners[1:] == owners[:-1])).any():
+        raise MismatchError(
+            "an upload has the same token twice",
+            hint="a curator uploads each respondent once; ask it to check its ids",
+        )
+    starts = np.flatnonzero(new_token)
+    lengths = np.diff(np.append(starts, len(owners)))
+    common = starts[lengths == len(tables)]
+    matched: NDArray[np.int64] = rows[order][common[:, np.newaxis] + np.arange(len(tables))]
+    return matched

@@ -1,0 +1,192 @@
+"""A study on the server: every message it takes, every step it makes, and each of them once."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from veiltab.errors import MismatchError, NotGrantedError, StateError
+from veiltab.roles.agreements import verify_agreement
+from veiltab.roles.chunks import ChunkStore
+from veiltab.roles.grants import verify_grant
+from veiltab.roles.server.accept import check_repad, check_stored, check_upload
+from veiltab.roles.server.bench import Bench
+from veiltab.roles.server.join import (
+    Drawn,
+    Joined,
+    draw_rows,
+    join_fresh,
+    join_sampled,
+    join_stored,
+    repad_requests,
+)
+from veiltab.roles.server.life import Event, State, advance, expect
+from veiltab.roles.server.release import perturb_and_sign
+from veiltab.roles.signatures import verify_some
+from veiltab.wire.contract import Contract
+from veiltab.wire.grant import SignedGrant
+from veiltab.wire.release import Release
+from veiltab.wire.repad import Repad, RepadRequest
+from veiltab.wire.signed import Signed
+from veiltab.wire.upload import Upload
+from veiltab.wire.vault import Vault
+
+Body = TypeVar("Body", Upload, Repad)
+
+
+class ServerStudy:
+    """The server's side of one study.
+
+    A message that is sent again changes nothing; a different one in its place is refused.  The
+    sample is drawn once and perturbed once; after that the same release is returned for ever.
+    """
+
+    def __init__(self, bench: Bench, contract: Contract) -> None:
+        """Take a proposed contract, which nobody need have signed yet."""
+        self._bench = bench
+        self.contract = Signed(contract, ())
+        self.state = State.PROPOSED
+        self.uploads: dict[bytes, Signed[Upload]] = {}
+        self.requests: dict[bytes, Signed[RepadRequest]] = {}
+        self._repads: dict[bytes, Signed[Repad]] = {}
+        self._grants: dict[bytes, SignedGrant] = {}
+        self._drawn: Drawn | None = None
+        self._joined: Joined | None = None
+        self._release: Signed[Release] | None = None
+
+    def sign(self, signed: Signed[Contract]) -> None:
+        """Take signatures; the study opens when every curator has signed."""
+        if signed.body != self.contract.body:
+            raise MismatchError(
+                "the signature is on another contract", hint="sign the contract of this study"
+            )
+        keys = [terms.identity.signing_key for terms in signed.body.curators]
+        verify_some(signed, keys)
+        for signature in signed.signatures:
+            self.contract = self.contract.with_signature(signature)
+        if self.state is State.PROPOSED and len(self.contract.signatures) == len(keys):
+            self.state = advance(self.state, Event.ALL_SIGNED)
+
+    def upload(self, signed: Signed[Upload]) -> None:
+        """Take a curator's upload, whose chunks have been received; join when all are there."""
+        contract = self.contract.body
+        if _is_repeated(self.uploads, signed):
+            return
+        expect(self.state, State.OPEN)
+        if contract.stored is not None:
+            raise MismatchError(
+                "the study reads stored tables and takes no uploads",
+                hint="the contract names the uploads that it reads",
+            )
+        check_upload(contract, signed, self._bench.received)
+        self.uploads[signed.body.curator] = signed
+        if len(self.uploads) == len(contract.curators):
+            by_curators = contract.sampling.by == "curators"
+            ordered = self._ordered_uploads()
+            self._joined = (
+                join_sampled(contract, ordered)
+                if by_curators
+                else join_fresh(self._bench, contract, ordered)
+            )
+            self.state = advance(self.state, Event.ALL_UPLOADED)
+
+    def draw_from(
+        self, vault: Signed[Vault], uploads: Sequence[Signed[Upload]], tables: ChunkStore
+    ) -> dict[bytes, Signed[RepadRequest]]:
+        """Draw rows of stored tables, once; return the request for each curator.
+
+        The positions that a request refers to are among the received chunks.
+        """
+        if not self.requests:
+            expect(self.state, State.OPEN)
+            contract = self.contract.body
+            check_stored(contract, verify_agreement(vault), uploads, tables)
+            self._drawn = draw_rows(self._bench, contract, uploads, tables)
+            self.requests = repad_requests(self._bench, contract, self._drawn, uploads)
+            self.state = advance(self.state, Event.ROWS_DRAWN)
+        return self.requests
+
+    def repad(self, signed: Signed[Repad]) -> None:
+        """Take a curator's new pads; join when all are there."""
+        if _is_repeated(self._repads, signed):
+            return
+        expect(self.state, State.SAMPLED)
+        contract, curator = self.contract.body, signed.body.curator
+        contract.curator(curator)
+        check_repad(contract, self.requests[curator], signed, self._bench.received)
+        self._repads[curator] = signed
+        if len(self._repads) == len(contract.curators) and self._drawn is not None:
+            self._joined = join_stored(contract, self._drawn, self._repads)
+            self.state = advance(self.state, Event.ALL_REPADDED)
+
+    def release(self) -> Signed[Release]:
+        """Perturb the joined rows once, and return the same release ever after."""
+        if self._release is None:
+            following = advance(self.state, Event.PERTURBED)
+            joined, bench = self._joined, self._bench
+            if joined is None:
+                raise StateError("nothing is joined", hint="wait for every curator's upload")
+            self._release = perturb_and_sign(
+                self.contract.body,
+                joined.plan,
+                lambda number, where: joined.chunk(number, where, bench.received),
+                joined.uploads,
+                bench.key,
+                entropy=bench.entropy,
+                released=bench.released,
+            )
+            self.state = following
+            bench.received.clear()
+        return self._release
+
+    def accept_grant(self, grant: SignedGrant, now: int) -> None:
+        """Keep a grant, so that its researcher may fetch the columns that it covers."""
+        verify_grant(self.contract.body, self._released().body, grant, now)
+        if grant.sealed is not None and grant.body.pads == "one-time":
+            raise MismatchError(
+                "a one-time-pad grant must not pass through the server",
+                hint="send the server the grant's header, and the grant itself to the researcher",
+            )
+        earlier = self._grants.setdefault(grant.body.grant_id, grant)
+        if earlier != grant:
+            raise MismatchError("another grant has this id", hint="draw a fresh id for each grant")
+
+    def serve(self, researcher: bytes, digest: bytes, now: int) -> bytes:
+        """Return a chunk of the release that an unexpired grant of the researcher covers."""
+        release = self._released().body
+        for grant in self._grants.values():
+            if grant.body.researcher == researcher and digest in _covered(release, grant):
+                verify_grant(self.contract.body, release, grant, now)
+                return self._bench.released.get(digest)
+        raise NotGrantedError(
+            "no grant of yours covers this part of the release",
+            hint="ask the curator who holds the attribute for a grant",
+        )
+
+    def abort(self) -> None:
+        """End the study before its release; what was uploaded for it is forgotten."""
+        self.state = advance(self.state, Event.ABORTED)
+        self._bench.received.clear()
+
+    def _ordered_uploads(self) -> list[Signed[Upload]]:
+        return [self.uploads[terms.party_id] for terms in self.contract.body.curators]
+
+    def _released(self) -> Signed[Release]:
+        expect(self.state, State.RELEASED)
+        return self.release()
+
+
+def _is_repeated(known: Mapping[bytes, Signed[Body]], signed: Signed[Body]) -> bool:
+    """Tell whether this very message was taken before; refuse another in its place."""
+    earlier = known.get(signed.body.curator)
+    if earlier is not None and earlier != signed:
+        raise StateError(
+            f"this curator has sent another {signed.body.kind} already",
+            hint="it cannot be replaced; abort the study and propose a new one",
+        )
+    return earlier is not None
+
+
+def _covered(release: Release, grant: SignedGrant) -> set[bytes]:
+    """Return the digests of the columns, and positions, that a grant covers."""
+    columns = [c.chunks for c in release.columns if c.attribute in grant.body.attributes]
+    columns += [u.positions or () for u in release.uploads if u.curator == grant.body.curator]
+    return {digest for chunks in columns for digest in chunks}

@@ -1,0 +1,245 @@
+"""Whole studies among parties in one process: the real roles, without a network or a disk.
+
+Simulations and tests run these.  Nothing here is done differently from what parties on different
+machines do, except that a message or a chunk is handed over instead of sent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from veiltab.core.entropy import Entropy
+from veiltab.core.schema import Attribute, Codes
+from veiltab.crypto.identity import PrivateIdentity
+from veiltab.roles.chunks import MemoryChunks
+from veiltab.roles.curator.desk import Desk
+from veiltab.roles.curator.grant import grant
+from veiltab.roles.curator.ledger import Ledger
+from veiltab.roles.curator.prepare import (
+    Prepared,
+    Tokens,
+    align,
+    make_tokens,
+    prepare_sample,
+    prepare_table,
+)
+from veiltab.roles.curator.stored import StoredTable
+from veiltab.roles.curator.study import (
+    new_secret,
+    public_identity,
+    receive_secret,
+    share_secret,
+    sign_contract,
+    sign_vault,
+    unsigned,
+)
+from veiltab.roles.researcher.access import Access, open_access
+from veiltab.roles.server.bench import Bench
+from veiltab.roles.server.study import ServerStudy
+from veiltab.sources.ids import IdMessages
+from veiltab.wire.agreement import Agreement, CuratorTerms, Linkage
+from veiltab.wire.contract import Contract, Pads, Sampler, Sampling, Stored
+from veiltab.wire.grant import SignedGrant
+from veiltab.wire.repad import Repad
+from veiltab.wire.signed import Signed
+from veiltab.wire.upload import Upload
+from veiltab.wire.vault import Vault
+
+NO_LIMIT = 1e9
+"""A rehearsal spends nobody's privacy."""
+
+LATER = 2**40
+"""An expiry, in seconds, that no rehearsal lives to see."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holding:
+    """What one curator brings: its attributes, its rows, and whose rows they are."""
+
+    attributes: tuple[Attribute, ...]
+    codes: Sequence[Codes]
+    ids: IdMessages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the parties agree on, besides who they are."""
+
+    epsilon: float
+    sample_size: int | None = None
+    sampler: Sampler = "curators"
+    pads: Pads = "stream"
+    population: int | None = None
+
+
+@dataclass(eq=False)
+class Outcome:
+    """A study that was gone through: everything that was made on the way."""
+
+    contract: Signed[Contract]
+    study: ServerStudy
+    received: MemoryChunks
+    released: MemoryChunks
+    desks: list[Desk]
+    prepared: list[Prepared[Upload] | Prepared[Repad]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Deposit:
+    """Tables stored under a vault, to be read by many studies."""
+
+    vault: Signed[Vault]
+    secret: bytes
+    tables: MemoryChunks
+    stored: list[StoredTable]
+
+
+class Rehearsal:
+    """The parties of studies: curators with their holdings, a server, a researcher."""
+
+    def __init__(
+        self,
+        holdings: Sequence[Holding],
+        entropy: Entropy,
+        server_entropy: Entropy | None = None,
+    ) -> None:
+        """Give every party an identity; the server draws from the same source by default."""
+        self.holdings = list(holdings)
+        self.entropy = entropy
+        self.server_entropy = entropy if server_entropy is None else server_entropy
+        self.curators = [
+            PrivateIdentity.create(f"curator {number}", entropy)
+            for number, _ in enumerate(self.holdings, start=1)
+        ]
+        self.server = PrivateIdentity.create("server", entropy)
+        self.researcher = PrivateIdentity.create("researcher", entropy)
+
+    def run(self, terms: Terms) -> Outcome:
+        """Go through a study up to its release, with uploads made for it alone."""
+        secret, commitment, nonce = new_secret(self.entropy)
+        outcome = self._open(self._contract(terms, commitment, nonce))
+        tokens = self._tokens(outcome.contract.body, secret)
+        for prepared in self._prepare(outcome, secret, tokens):
+            outcome.study.upload(prepared.message)
+            outcome.prepared.append(prepared)
+        outcome.study.release()
+        return outcome
+
+    def deposit(self) -> Deposit:
+        """Store every curator's table under a vault."""
+        secret, commitment, nonce = new_secret(self.entropy)
+        signed = unsigned(
+            Vault(
+                title="rehearsal",
+                nonce=nonce,
+                curators=self._curator_terms(),
+                server=public_identity(self.server),
+                linkage=Linkage.by_ids(),
+                secret_commitment=commitment,
+            )
+        )
+        for identity in self.curators:
+            signed = sign_vault(signed, identity)
+        tables = MemoryChunks()
+        tokens = self._tokens(signed.body, secret)
+        prepared = [
+            prepare_table(desk, signed, found, holding.codes)
+            for desk, found, holding in zip(self._desks(tables), tokens, self.holdings, strict=True)
+        ]
+        return Deposit(signed, secret, tables, [StoredTable(each) for each in prepared])
+
+    def run_stored(self, terms: Terms, deposit: Deposit) -> Outcome:
+        """Go through a study up to its release, on tables that were stored before."""
+        vault = deposit.vault.body
+        contract = replace(
+            self._contract(terms, vault.secret_commitment, new_secret(self.entropy)[2]),
+            stored=Stored(
+                vault=vault.vault_id,
+                uploads=tuple(table.upload.digest for table in deposit.stored),
+            ),
+        )
+        outcome = self._open(contract)
+        uploads = [table.upload for table in deposit.stored]
+        requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)
+        for desk, table in zip(outcome.desks, deposit.stored, strict=True):
+            request = requests[desk.identity.party_id]
+            answer = table.repad(desk, outcome.contract, request, outcome.received)
+            outcome.study.repad(answer.message)
+            outcome.prepared.append(answer)
+        outcome.study.release()
+        return outcome
+
+    def grants(self, outcome: Outcome) -> list[SignedGrant]:
+        """Let every curator grant all its attributes to the researcher."""
+        to = public_identity(self.researcher)
+        return [
+            grant(desk, outcome.contract.body, prepared, to, expires=LATER)
+            for desk, prepared in zip(outcome.desks, outcome.prepared, strict=True)
+        ]
+
+    def access(self, outcome: Outcome) -> Access:
+        """Let the researcher check and unseal everything."""
+        release = outcome.study.release()
+        grants = self.grants(outcome)
+        return open_access(self.researcher, outcome.contract, release, grants, now=0)
+
+    def _contract(self, terms: Terms, commitment: bytes, nonce: bytes) -> Contract:
+        return Contract(
+            title="rehearsal",
+            nonce=nonce,
+            curators=self._curator_terms(),
+            server=public_identity(self.server),
+            linkage=Linkage.by_ids(),
+            secret_commitment=commitment,
+            researchers=None,
+            epsilon=terms.epsilon,
+            delta=0.0,
+            sampling=Sampling(by=terms.sampler, size=terms.sample_size),
+            population=terms.population,
+            pads=terms.pads,
+            stored=None,
+        )
+
+    def _open(self, contract: Contract) -> Outcome:
+        """Let every curator sign, and open the study on the server."""
+        signed = unsigned(contract)
+        for identity in self.curators:
+            ledger = Ledger(dataset="rehearsal", epsilon_limit=NO_LIMIT)
+            signed, _ = sign_contract(signed, identity, ledger)
+        received, released = MemoryChunks(), MemoryChunks()
+        bench = Bench(self.server.signing, self.server_entropy, received, released)
+        study = ServerStudy(bench, contract)
+        study.sign(signed)
+        return Outcome(signed, study, received, released, self._desks(received))
+
+    def _tokens(self, agreement: Agreement, secret: bytes) -> list[Tokens]:
+        """Pass the secret from the first curator to the others, and compute everybody's tokens."""
+        first, *others = self.curators
+        secrets = [secret]
+        for identity in others:
+            message = share_secret(agreement, first, secret, identity.party_id)
+            secrets.append(receive_secret(agreement, identity, message))
+        return [
+            make_tokens(agreement, own, holding.ids.data, holding.ids.offsets)
+            for own, holding in zip(secrets, self.holdings, strict=True)
+        ]
+
+    def _prepare(
+        self, outcome: Outcome, secret: bytes, tokens: Sequence[Tokens]
+    ) -> list[Prepared[Upload]]:
+        signed = outcome.contract
+        parties = list(zip(outcome.desks, tokens, self.holdings, strict=True))
+        if signed.body.sampling.by == "server":
+            return [prepare_table(d, signed, found, h.codes) for d, found, h in parties]
+        aligned = [align(signed.body, d.identity, secret, found) for d, found, _ in parties]
+        return [prepare_sample(d, signed, found, h.codes, aligned) for d, found, h in parties]
+
+    def _curator_terms(self) -> tuple[CuratorTerms, ...]:
+        return tuple(
+            CuratorTerms(public_identity(identity), holding.attributes)
+            for identity, holding in zip(self.curators, self.holdings, strict=True)
+        )
+
+    def _desks(self, outgoing: MemoryChunks) -> list[Desk]:
+        return [
+            Desk(identity, self.entropy, outgoing, MemoryChunks()) for identity in self.curators
+        ]
