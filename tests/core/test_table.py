@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veiltab.core.schema import Attribute, Schema
@@ -42,6 +42,7 @@ def brute_force(table: CountTable, names: list[str]) -> dict[tuple[str, ...], in
 
 
 @given(st.data())
+@settings(deadline=None)
 def test_any_marginal_in_any_order(data: st.DataObject) -> None:
     """Every cell of the marginal is the sum of the joint cells that share its categories."""
     table = data.draw(tables())
@@ -55,6 +56,7 @@ def test_any_marginal_in_any_order(data: st.DataObject) -> None:
 
 
 @given(st.data())
+@settings(deadline=None)
 def test_marginals_of_marginals(data: st.DataObject) -> None:
     """Summing in two steps gives what summing at once gives."""
     table = data.draw(tables())
@@ -72,6 +74,7 @@ def test_a_transposed_table() -> None:
 
 
 @given(tables())
+@settings(deadline=None)
 def test_the_distribution_is_each_cells_share(table: CountTable) -> None:
     """Shares are counts over the population, and sum to one."""
     total = sum(table.counts.tolist())

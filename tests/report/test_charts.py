@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veiltab.core import utility
@@ -213,6 +213,7 @@ def test_extreme_plans_can_be_drawn(
     st.floats(1e-6, 50),
     st.floats(0, 1),
 )
+@settings(deadline=None)
 def test_sample_sizes_of_any_plan(n: int, cells: int, epsilon: float, share: float) -> None:
     """No curve leaves the population, wherever the plan lies in it."""
     size = max(1, min(n, round(share * n)))

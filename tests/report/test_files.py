@@ -87,7 +87,7 @@ def test_a_write_that_is_stopped_leaves_nothing(
     path.write_text("old")
 
     def stop(*_: object) -> None:
-        signal.raise_signal(signal.SIGINT)
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(Path, "chmod", stop)
     with pytest.raises(KeyboardInterrupt):
