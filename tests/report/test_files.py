@@ -1,7 +1,6 @@
 """Writing results: whole or not at all, and an error that names the place."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path

@@ -78,6 +78,7 @@ def contracts(draw: st.DrawFn) -> Contract:
         researchers=draw(st.none() | st.just(others)),
         epsilon=draw(EPSILONS),
         delta=0,
+        accounting="pure-1",
         sampling=Sampling(by, draw(st.none() | st.integers(1, most))),
         population=population,
         pads=draw(PADS),
@@ -124,10 +125,10 @@ def releases(draw: st.DrawFn) -> Release:
     positions = draw(st.sampled_from([None, chunks("positions", rows)]))
     curators = draw(st.lists(IDS, min_size=1, max_size=3, unique=True))
     return Release(
-        accounting="pure",
         cells=cells,
         columns=draw(columns(rows)),
         delta=0,
+        accounting="pure-1",
         epsilon=draw(EPSILONS),
         keep_threshold=2**64 - cells * draw(st.integers(1, (2**64 - 1) // cells)),
         population=draw(st.integers(rows, MAX_INTEGER)),

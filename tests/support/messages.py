@@ -62,6 +62,7 @@ def contract(**changes: Any) -> Contract:
         "server": SERVER,
         "epsilon": 0.5,
         "delta": 0.0,
+        "accounting": "pure-1",
         "sampling": Sampling("server", ROWS),
         "population": POPULATION,
         "pads": "stream",
@@ -143,10 +144,10 @@ def token_upload(**changes: Any) -> Upload:
 def release(**changes: Any) -> Release:
     """Build a release with positions."""
     fields: dict[str, Any] = {
-        "accounting": "pure",
         "cells": 12,
         "columns": columns(*HOSPITAL.attributes, *TAX_OFFICE.attributes),
         "delta": 0.0,
+        "accounting": "pure-1",
         "epsilon": 0.5,
         "keep_threshold": 2**64 - 12 * 10**18,
         "population": POPULATION,

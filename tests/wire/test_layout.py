@@ -55,6 +55,7 @@ WRITTEN_OUT: list[tuple[Message, dict[str, Any]]] = [
             "server": identity_json(SERVER),
             "epsilon": 0.5,
             "delta": 0,
+            "accounting": "pure-1",
             "sampling": {"by": "server", "size": 70_000},
             "population": 100_000,
             "pads": "stream",
@@ -118,10 +119,10 @@ WRITTEN_OUT: list[tuple[Message, dict[str, Any]]] = [
     (
         messages.release(columns=messages.columns(*HOSPITAL.attributes)),
         {
-            "accounting": "pure",
             "cells": 12,
             "columns": COLUMNS_JSON,
             "delta": 0,
+            "accounting": "pure-1",
             "epsilon": 0.5,
             "keep_threshold": "6446744073709551616",
             "kind": "release",

@@ -6,7 +6,7 @@ from veiltab.core.plan import Plan, plan
 from veiltab.errors import MismatchError, NotGrantedError
 from veiltab.roles.signatures import verify
 from veiltab.wire.agreement import Agreement
-from veiltab.wire.contract import Contract
+from veiltab.wire.contract import Accounting, Contract
 from veiltab.wire.signed import Signed
 
 AgreementType = TypeVar("AgreementType", bound=Agreement)
@@ -24,13 +24,27 @@ def plan_for(contract: Contract, population_size: int) -> Plan:
             f"the contract is about {contract.population} respondents, not {population_size}",
             hint="check that every curator uses the table that was agreed on",
         )
+    size = contract.sampling.size
+    if size is None and contract.delta > 0:
+        size = population_size  # shuffling gains most from everybody, and all parties must agree
+    if size is not None and size > population_size:
+        raise MismatchError(
+            f"the contract asks for a sample of {size}, and there are {population_size}"
+            " respondents in common",
+            hint="propose a study with a smaller sample",
+        )
     return plan(
         population_size=population_size,
         domain_size=contract.schema.domain_size,
         epsilon=contract.epsilon,
         delta=contract.delta,
-        sample_size=contract.sampling.size,
+        sample_size=size,
     )
+
+
+def accounting_id(chosen: Plan) -> Accounting:
+    """Return how messages name the plan's accounting, with its version (spec 4.1)."""
+    return "pure-1" if chosen.accounting == "pure" else "shuffle-1"
 
 
 def check_researcher(contract: Contract, party_id: bytes) -> None:

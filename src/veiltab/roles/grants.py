@@ -1,6 +1,9 @@
 """What curators, server and researchers all check of a grant (spec 11)."""
 
-from veiltab.errors import ExpiredError, MismatchError
+import hashlib
+
+from veiltab.errors import DigestError, ExpiredError, MismatchError
+from veiltab.roles.agreements import check_researcher
 from veiltab.roles.signatures import verify
 from veiltab.wire.agreement import CuratorTerms
 from veiltab.wire.contract import Contract
@@ -26,6 +29,7 @@ def verify_grant(
         )
     terms = contract.curator(body.curator)
     verify(grant.signed, [terms.identity.signing_key])
+    check_researcher(contract, body.researcher)
     if now >= body.expires:
         raise ExpiredError(
             f"the grant of {terms.identity.name!r} has expired",
@@ -38,6 +42,7 @@ def verify_grant(
             hint="ask the curator for a grant of the upload that was released",
         )
     _check_terms(contract, terms, body)
+    _check_sealed(grant)
     return terms
 
 
@@ -48,4 +53,14 @@ def _check_terms(contract: Contract, terms: CuratorTerms, body: Grant) -> None:
         raise MismatchError(
             f"the grant of {terms.identity.name!r} does not fit the contract",
             hint="its attributes must be the curator's, in order, and its pads the contract's",
+        )
+
+
+def _check_sealed(grant: SignedGrant) -> None:
+    """Refuse a sealed part that is not the one which the curator signed for, if there is one."""
+    sealed = grant.sealed
+    if sealed is not None and hashlib.sha256(sealed).digest() != grant.body.sealed_digest:
+        raise DigestError(
+            "the sealed part of the grant is not the one that was signed",
+            hint="ask the curator for the grant again",
         )

@@ -65,6 +65,7 @@ class Terms:
     """What the parties agree on, besides who they are."""
 
     epsilon: float
+    delta: float = 0.0
     sample_size: int | None = None
     sampler: Sampler = "curators"
     pads: Pads = "stream"
@@ -192,7 +193,8 @@ class Rehearsal:
             secret_commitment=commitment,
             researchers=None,
             epsilon=terms.epsilon,
-            delta=0.0,
+            delta=terms.delta,
+            accounting="pure-1" if terms.delta == 0 else "shuffle-1",
             sampling=Sampling(by=terms.sampler, size=terms.sample_size),
             population=terms.population,
             pads=terms.pads,
@@ -203,7 +205,7 @@ class Rehearsal:
         """Let every curator sign, and open the study on the server."""
         signed = unsigned(contract)
         for identity in self.curators:
-            ledger = Ledger(dataset="rehearsal", epsilon_limit=NO_LIMIT)
+            ledger = Ledger(dataset="rehearsal", epsilon_limit=NO_LIMIT, delta_limit=0.5)
             signed, _ = sign_contract(signed, identity, ledger)
         received, released = MemoryChunks(), MemoryChunks()
         bench = Bench(self.server.signing, self.server_entropy, received, released)

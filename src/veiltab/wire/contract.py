@@ -24,12 +24,14 @@ from veiltab.wire.fields import (
 from veiltab.wire.identity import PublicIdentity
 
 __all__ = [
+    "ACCOUNTING",
     "DELTA",
     "EPSILON",
     "MAX_ROWS",
     "PADS",
     "POPULATION",
     "ROWS",
+    "Accounting",
     "Contract",
     "CuratorTerms",
     "Linkage",
@@ -41,6 +43,7 @@ __all__ = [
 
 Sampler = Literal["curators", "server"]
 Pads = Literal["stream", "one-time"]
+Accounting = Literal["pure-1", "shuffle-1"]
 
 MAX_ROWS = 2**48
 """Rows of an upload (spec 8)."""
@@ -50,6 +53,8 @@ ROWS = integer(1, MAX_ROWS)
 POPULATION = integer(1, MAX_INTEGER)
 EPSILON = number(check_epsilon)
 DELTA = number(check_delta)
+ACCOUNTING: Codec[Accounting] = choice("pure-1", "shuffle-1")
+"""How a promise is computed, with its version: Theorem 1, or also the privacy blanket."""
 _SAMPLER: Codec[Sampler] = choice("curators", "server")
 
 
@@ -79,6 +84,7 @@ class Contract(Agreement):
     researchers: tuple[PublicIdentity, ...] | None = wired(optional(items(nested(PublicIdentity))))
     epsilon: float = wired(EPSILON)
     delta: float = wired(DELTA)
+    accounting: Accounting = wired(ACCOUNTING)
     sampling: Sampling = wired(nested(Sampling))
     population: int | None = wired(optional(POPULATION))
     pads: Pads = wired(PADS)
@@ -98,6 +104,9 @@ class Contract(Agreement):
     def check(self) -> None:
         """Refuse terms that contradict each other (spec 4)."""
         Agreement.check(self)
+        expected = "pure-1" if self.delta == 0 else "shuffle-1"
+        if self.accounting != expected:
+            raise malformed("accounting", f"must be {expected!r} for a delta of {self.delta:g}")
         if self.sampling.size is not None and self.population is not None:
             with input_errors_at("sampling.size"):
                 check_sample_size(self.sampling.size, self.population)

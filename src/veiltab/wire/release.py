@@ -1,16 +1,22 @@
 """The release: the perturbed, still encrypted table, with all its parameters (spec 10)."""
 
 import re
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
 from veiltab.core.parameters import MAX_DOMAIN_SIZE, check_sample_size
 from veiltab.wire.agreement import DIGEST, MAX_CURATORS
-from veiltab.wire.contract import DELTA, EPSILON, POPULATION, ROWS
+from veiltab.wire.contract import (
+    ACCOUNTING,
+    DELTA,
+    EPSILON,
+    POPULATION,
+    ROWS,
+    Accounting,
+)
 from veiltab.wire.fields import (
     Codec,
     Part,
-    choice,
     describe,
     input_errors_at,
     integer,
@@ -39,8 +45,6 @@ def _read_threshold(value: object, path: str) -> int:
 _THRESHOLD = Codec(_read_threshold, lambda value, path: str(_DRAW.write(value, path)))
 """A 64-bit integer as decimal text: JSON numbers are exact only below 2⁵³."""
 
-_ACCOUNTING: Codec[Literal["pure"]] = choice("pure")
-
 
 @part
 class ReleasedUpload(Part):
@@ -57,7 +61,7 @@ class Release(SignedMessage):
 
     kind: ClassVar[str] = "release"
 
-    accounting: Literal["pure"] = wired(_ACCOUNTING)
+    accounting: Accounting = wired(ACCOUNTING)
     cells: int = wired(integer(2, MAX_DOMAIN_SIZE))
     columns: tuple[ColumnChunks, ...] = wired(COLUMNS)
     delta: float = wired(DELTA)

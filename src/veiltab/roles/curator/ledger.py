@@ -1,10 +1,9 @@
 """A curator's ledger: what every signed study may cost, and the limit that no sum exceeds."""
 
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from fractions import Fraction
 
-from veiltab.core.parameters import check_epsilon
+from veiltab.core.parameters import check_delta, check_epsilon
 from veiltab.errors import BudgetError, ParameterError
 
 
@@ -15,14 +14,15 @@ class Entry:
     study: bytes
     epsilon: float
     delta: float
+    accounting: str = "pure-1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
     """The privacy budget of one data set; a new ledger comes out of every charge.
 
-    Promises add up (basic composition), exactly: as fractions, and each rounded up, so that no
-    sum of floats ever slips below the limit.
+    Promises add up (basic composition), exactly: as the decimals that people wrote, so that ten
+    times 0.1 is 1 and not one bit more or less.  Every plan keeps its ε in this reading (spec 4.1).
     """
 
     dataset: str
@@ -33,44 +33,62 @@ class Ledger:
     entries: tuple[Entry, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse limits that limit nothing, and entries beyond them."""
+        """Refuse limits that limit nothing, such as NaN, which nothing exceeds."""
+        largest = self.epsilon_limit if self.largest_epsilon is None else self.largest_epsilon
         if not 0 < self.epsilon_limit < float("inf") or not 0 <= self.delta_limit < 1:
             raise ParameterError(
                 f"a budget of epsilon {self.epsilon_limit}, delta {self.delta_limit} is no limit",
                 hint="epsilon must be above 0 and finite, delta from 0 to below 1",
             )
+        if not largest > 0:
+            raise ParameterError(
+                f"a largest epsilon of {largest} is no policy", hint="give a number above 0"
+            )
 
     @property
     def epsilon_spent(self) -> Fraction:
         """The sum of all promises so far."""
-        return sum((_above(entry.epsilon) for entry in self.entries), Fraction(0))
+        return sum((_exact(entry.epsilon) for entry in self.entries), Fraction(0))
 
     @property
     def delta_spent(self) -> Fraction:
         """The sum of all δ so far."""
-        return sum((_above(entry.delta) for entry in self.entries), Fraction(0))
+        return sum((_exact(entry.delta) for entry in self.entries), Fraction(0))
 
     def supports(self, epsilon: float, delta: float) -> bool:
         """Tell whether another promise of this size stays within the limit."""
-        fits = self.epsilon_spent + _above(epsilon) <= _below(self.epsilon_limit)
-        return fits and self.delta_spent + _above(delta) <= _below(self.delta_limit)
+        fits = self.epsilon_spent + _exact(epsilon) <= _exact(self.epsilon_limit)
+        return fits and self.delta_spent + _exact(delta) <= _exact(self.delta_limit)
 
     def charge(
-        self, study: bytes, epsilon: float, delta: float, population_size: int | None
+        self,
+        study: bytes,
+        epsilon: float,
+        delta: float,
+        population_size: int | None,
+        *,
+        accounting: str = "pure-1",
     ) -> "Ledger":
         """Return the ledger with the study on it; a study already there costs nothing more."""
         check_epsilon(epsilon)
+        check_delta(delta)
         if any(entry.study == study for entry in self.entries):
             return self
         self._check_policy(epsilon, population_size)
         if not self.supports(epsilon, delta):
-            left = float(_below(self.epsilon_limit) - self.epsilon_spent)
-            raise BudgetError(
-                f"a study of epsilon {epsilon:g} exceeds what is left of {self.dataset!r}:"
-                f" {left:.6g} of {self.epsilon_limit:g}",
-                hint="agree on a smaller epsilon; a budget that is spent cannot be won back",
-            )
-        return replace(self, entries=(*self.entries, Entry(study, epsilon, delta)))
+            raise self._exceeded(epsilon, delta)
+        entry = Entry(study, epsilon, delta, accounting)
+        return replace(self, entries=(*self.entries, entry))
+
+    def _exceeded(self, epsilon: float, delta: float) -> BudgetError:
+        left = float(_exact(self.epsilon_limit) - self.epsilon_spent)
+        delta_left = float(_exact(self.delta_limit) - self.delta_spent)
+        return BudgetError(
+            f"a study of epsilon {epsilon:g}, delta {delta:g} exceeds what is left of"
+            f" {self.dataset!r}: epsilon {left:.6g} of {self.epsilon_limit:g}, delta"
+            f" {delta_left:.6g} of {self.delta_limit:g}",
+            hint="agree on a smaller epsilon or delta; a budget that is spent cannot be won back",
+        )
 
     def _check_policy(self, epsilon: float, population_size: int | None) -> None:
         if self.largest_epsilon is not None and epsilon > self.largest_epsilon:
@@ -79,19 +97,15 @@ class Ledger:
                 f" of {self.dataset!r} allows for one study",
                 hint="agree on a smaller epsilon, or change the policy first",
             )
-        if population_size is not None and population_size < self.smallest_population:
+        if (population_size or 1) < self.smallest_population:
+            known = "not stated in the contract" if population_size is None else population_size
             raise BudgetError(
-                f"a population of {population_size} is below {self.smallest_population}, the"
+                f"a population of {known} is below {self.smallest_population}, the"
                 f" least that the policy of {self.dataset!r} allows",
-                hint="study more respondents, or change the policy first",
+                hint="state a larger population in the contract, or change the policy first",
             )
 
 
-def _above(value: float) -> Fraction:
-    """Read a cost as the larger of its decimal text and its binary value."""
-    return Fraction(max(Decimal(repr(float(value))), Decimal(value)))
-
-
-def _below(value: float) -> Fraction:
-    """Read a limit as the smaller of its decimal text and its binary value."""
-    return Fraction(min(Decimal(repr(float(value))), Decimal(value)))
+def _exact(value: float) -> Fraction:
+    """Read a float as the decimal that it is written as."""
+    return Fraction(repr(float(value)))

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from veiltab.core import group
 from veiltab.core.sampling import draw_sample
-from veiltab.core.schema import Attribute, Codes, Schema
+from veiltab.core.schema import Attribute, Codes, Schema, check_range
 from veiltab.crypto.derivation import alignment_key, token_key
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.linkage import alignment_digest, find_duplicates, token_order, tokens
-from veiltab.errors import AlignmentError, LinkageError, MismatchError
+from veiltab.errors import AlignmentError, LinkageError, MismatchError, SchemaError
 from veiltab.roles.agreements import plan_for, verify_agreement
 from veiltab.roles.chunks import ChunkStore
 from veiltab.roles.columns import write_column, write_tokens
@@ -76,7 +76,7 @@ def align(
 
 def check_alignment(contract: Contract, alignments: Sequence[Signed[Alignment]]) -> int:
     """Return n if all curators hold the same respondents; stop with the counts otherwise."""
-    by_curator = {signed.body.curator: signed for signed in alignments}
+    by_curator = {contract.curator(s.body.curator).party_id: s for s in alignments}
     held = []
     for terms in contract.curators:
         signed = by_curator.get(terms.party_id)
@@ -92,7 +92,7 @@ def check_alignment(contract: Contract, alignments: Sequence[Signed[Alignment]])
                 hint="ask it for the alignment of this study",
             )
         held.append((terms.identity.name, body.population, body.digest))
-    if len({digest for _, _, digest in held}) > 1:
+    if len({(count, digest) for _, count, digest in held}) > 1:
         counts = ", ".join(f"{name!r} holds {count:,}" for name, count, _ in held)
         raise AlignmentError(
             f"the curators do not hold the same respondents: {counts}",
@@ -123,7 +123,7 @@ def prepare_sample(
             hint="prepare the same table that was aligned",
         )
     order = token_order(found)[: plan_for(contract, population).sample_size]
-    return _prepare(desk, contract, codes, order, population=population)
+    return _prepare(desk, contract, codes, order, rows=population, population=population)
 
 
 def prepare_table(
@@ -134,7 +134,7 @@ def prepare_table(
     if isinstance(agreement, Contract):
         _check_sampler(agreement, "server")
     order = draw_sample(len(found), len(found), desk.entropy)
-    return _prepare(desk, agreement, codes, order, tokens=found[order])
+    return _prepare(desk, agreement, codes, order, rows=len(found), tokens=found[order])
 
 
 def _prepare(
@@ -143,11 +143,13 @@ def _prepare(
     codes: Sequence[Codes],
     order: NDArray[np.int64],
     *,
+    rows: int,
     population: int | None = None,
     tokens: Tokens | None = None,
 ) -> Prepared[Upload]:
     """Encrypt the rows in the given order under fresh pads, and sign what was made."""
     schema = agreement.schema_of(desk.identity.party_id)
+    _check_codes(schema, codes, rows)
     # A stored table serves many studies, so its pads can only come from a key.
     mode = agreement.pads if isinstance(agreement, Contract) else "stream"
     pads = fresh_pads(desk, mode, schema, agreement.scope, order.size)
@@ -182,6 +184,18 @@ def _encrypt(
 
     pairs = zip(schema.attributes, codes, strict=True)
     return tuple(column(index, attribute, plain) for index, (attribute, plain) in enumerate(pairs))
+
+
+def _check_codes(schema: Schema, codes: Sequence[Codes], rows: int) -> None:
+    """Refuse columns that are not one code per respondent: the group would take any number."""
+    lengths = [len(column) for column in codes]
+    if lengths != [rows] * len(schema.attributes):
+        raise SchemaError(
+            f"the table has columns of {lengths} codes for {rows:,} respondents",
+            hint=f"give one code per respondent for each of {', '.join(map(repr, schema.names))}",
+        )
+    for attribute, column in zip(schema.attributes, codes, strict=True):
+        check_range(column, attribute.size, f"codes of {attribute.name!r}")
 
 
 def _check_sampler(contract: Contract, sampler: str) -> None:

@@ -35,6 +35,7 @@ class StoredTable:
             )
         self.upload = prepared.message
         self._keys = prepared.pads.keys
+        self._attributes = prepared.pads.attributes
         self._answers: dict[bytes, tuple[bytes, Prepared[Repad]]] = {}
 
     def repad(
@@ -66,12 +67,17 @@ class StoredTable:
         return answer
 
     def _check(self, desk: Desk, contract: Contract, request: RepadRequest) -> None:
-        own = self.upload.digest
-        place = [terms.party_id for terms in contract.curators].index(desk.identity.party_id)
-        if contract.stored is None or contract.stored.uploads[place] != own:
+        own, stored = self.upload.digest, contract.stored
+        terms = contract.curator(desk.identity.party_id)
+        if (
+            stored is None
+            or stored.vault != self.upload.body.scope
+            or stored.uploads[contract.curators.index(terms)] != own
+            or terms.attributes != self._attributes
+        ):
             raise MismatchError(
                 "the contract is not about this stored table",
-                hint="look at the uploads that the contract names",
+                hint="look at the vault, uploads and attributes that the contract names",
             )
         if (request.study, request.upload_digest, request.curator) != (
             contract.study_id,
@@ -82,9 +88,13 @@ class StoredTable:
                 "the request is for another study, table or curator",
                 hint="ask the server for the request of this study",
             )
-        if request.sample_size != plan_for(contract, request.population).sample_size:
+        if (
+            request.population > self.upload.body.rows
+            or request.sample_size != plan_for(contract, request.population).sample_size
+        ):
             raise MismatchError(
-                f"the server drew {request.sample_size} rows, which is not what was agreed",
+                f"the server drew {request.sample_size} rows of {request.population}, which is not"
+                " what was agreed",
                 hint="the contract says how many rows are drawn",
             )
 

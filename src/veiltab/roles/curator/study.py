@@ -45,7 +45,11 @@ def sign_contract(
     contract = verify_some(signed, _signing_keys(signed.body))
     contract.curator(identity.party_id)
     charged = ledger.charge(
-        contract.study_id, contract.epsilon, contract.delta, contract.population
+        contract.study_id,
+        contract.epsilon,
+        contract.delta,
+        contract.population,
+        accounting=contract.accounting,
     )
     return cosign(signed, identity.signing), charged
 

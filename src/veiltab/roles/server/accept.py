@@ -94,5 +94,10 @@ def check_stored(
             "these are not the uploads that the contract names",
             hint="give them in the order of the curators",
         )
+    if [upload.body.curator for upload in uploads] != [c.party_id for c in contract.curators]:
+        raise MismatchError(
+            "the contract names the stored uploads in another order than their curators",
+            hint="propose the study anew, with one upload of each curator in their order",
+        )
     for upload in uploads:
         check_upload(vault, upload, chunks)

@@ -8,6 +8,7 @@ from veiltab.core.perturbation import draw_noise
 from veiltab.core.plan import Plan
 from veiltab.core.schema import Codes
 from veiltab.crypto.signing import SigningKey
+from veiltab.roles.agreements import accounting_id
 from veiltab.roles.chunks import ChunkStore
 from veiltab.roles.signatures import sign
 from veiltab.wire.contract import Contract
@@ -45,7 +46,7 @@ def perturb_and_sign(
             perturbed = group.add(encrypted, error, attribute.size)
             chunks.append(released.put(pack(perturbed, attribute.size)))
     release = Release(
-        accounting="pure",
+        accounting=accounting_id(plan),
         cells=plan.domain_size,
         columns=tuple(
             ColumnChunks(attribute=attribute.name, chunks=tuple(chunks))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from veiltab.errors import MismatchError, NotGrantedError, StateError
+from veiltab.errors import MismatchError, NotGrantedError, StateError, VeiltabError
 from veiltab.roles.agreements import verify_agreement
 from veiltab.roles.chunks import ChunkStore
 from veiltab.roles.grants import verify_grant
@@ -79,13 +79,7 @@ class ServerStudy:
         check_upload(contract, signed, self._bench.received)
         self.uploads[signed.body.curator] = signed
         if len(self.uploads) == len(contract.curators):
-            by_curators = contract.sampling.by == "curators"
-            ordered = self._ordered_uploads()
-            self._joined = (
-                join_sampled(contract, ordered)
-                if by_curators
-                else join_fresh(self._bench, contract, ordered)
-            )
+            self._joined = self._join()
             self.state = advance(self.state, Event.ALL_UPLOADED)
 
     def draw_from(
@@ -140,10 +134,10 @@ class ServerStudy:
     def accept_grant(self, grant: SignedGrant, now: int) -> None:
         """Keep a grant, so that its researcher may fetch the columns that it covers."""
         verify_grant(self.contract.body, self._released().body, grant, now)
-        if grant.sealed is not None and grant.body.pads == "one-time":
+        if (grant.sealed is None) != (grant.body.pads == "one-time"):
             raise MismatchError(
-                "a one-time-pad grant must not pass through the server",
-                hint="send the server the grant's header, and the grant itself to the researcher",
+                "a one-time-pad grant must not pass through the server; any other must be whole",
+                hint="send a one-time-pad grant to the researcher, and its header to the server",
             )
         earlier = self._grants.setdefault(grant.body.grant_id, grant)
         if earlier != grant:
@@ -152,22 +146,40 @@ class ServerStudy:
     def serve(self, researcher: bytes, digest: bytes, now: int) -> bytes:
         """Return a chunk of the release that an unexpired grant of the researcher covers."""
         release = self._released().body
-        for grant in self._grants.values():
-            if grant.body.researcher == researcher and digest in _covered(release, grant):
-                verify_grant(self.contract.body, release, grant, now)
-                return self._bench.released.get(digest)
-        raise NotGrantedError(
-            "no grant of yours covers this part of the release",
-            hint="ask the curator who holds the attribute for a grant",
-        )
+        covering = [
+            grant
+            for grant in self._grants.values()
+            if grant.body.researcher == researcher and digest in _covered(release, grant)
+        ]
+        if not covering:
+            raise NotGrantedError(
+                "no grant of yours covers this part of the release",
+                hint="ask the curator who holds the attribute for a grant",
+            )
+        longest = max(covering, key=lambda grant: grant.body.expires)
+        verify_grant(self.contract.body, release, longest, now)
+        return self._bench.released.get(digest)
 
     def abort(self) -> None:
         """End the study before its release; what was uploaded for it is forgotten."""
         self.state = advance(self.state, Event.ABORTED)
         self._bench.received.clear()
 
-    def _ordered_uploads(self) -> list[Signed[Upload]]:
-        return [self.uploads[terms.party_id] for terms in self.contract.body.curators]
+    def _join(self) -> Joined:
+        """Join the uploads; a study that cannot be joined is over.
+
+        With a second try a curator could ask of one person after the other whether the others
+        hold it.
+        """
+        contract = self.contract.body
+        uploads = [self.uploads[terms.party_id] for terms in contract.curators]
+        try:
+            if contract.sampling.by == "curators":
+                return join_sampled(contract, uploads)
+            return join_fresh(self._bench, contract, uploads)
+        except VeiltabError:
+            self.abort()
+            raise
 
     def _released(self) -> Signed[Release]:
         expect(self.state, State.RELEASED)

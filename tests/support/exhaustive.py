@@ -1,0 +1,276 @@
+"""Tiny studies in which a test makes every random choice, and goes through all of them.
+
+The code is the real one of every role.  What is scripted is entropy: tokens give the secret order,
+32-bit words the one-time pads, 64-bit words the server's sample and 16-bit words its noise.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import permutations, product
+from math import prod
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.support.scripted import ScriptedEntropy
+from tests.support.studies import holding, proposal, stored_contract
+from veiltab.core.channel import GammaDiagonal
+from veiltab.core.entropy import Entropy
+from veiltab.core.schema import Codes
+from veiltab.crypto.entropy import CipherEntropy
+from veiltab.roles.agreements import plan_for
+from veiltab.roles.chunks import MemoryChunks
+from veiltab.roles.curator.desk import Desk
+from veiltab.roles.curator.grant import grant
+from veiltab.roles.curator.prepare import Prepared, align, prepare_sample, prepare_table
+from veiltab.roles.curator.study import public_identity
+from veiltab.roles.grants import SEAL_PURPOSE, seal_context
+from veiltab.roles.server.bench import Bench
+from veiltab.roles.server.study import ServerStudy
+from veiltab.simulation.protocol import LATER, Deposit, Holding, Rehearsal, Terms
+from veiltab.wire.repad import Repad
+from veiltab.wire.upload import Upload
+
+Database = tuple[int, ...]
+Order = tuple[int, ...]
+PadValues = tuple[int, ...]
+View = tuple[bytes, ...]
+Law = dict[View, Fraction]
+Way = Literal["curators", "fresh", "stored"]
+AnyPrepared = Prepared[Upload] | Prepared[Repad]
+
+UPLOAD_ID = b"an upload's id.."
+GRANT_ID = b"and a grant's id"
+
+
+def words(values: Sequence[int], size: int) -> bytes:
+    """Return the entropy from which these words of ``size`` bytes are read."""
+    return b"".join(value.to_bytes(size, "little") for value in values)
+
+
+def ranks(order: Order) -> list[int]:
+    """Return the sort keys that put the rows in this order."""
+    return [order.index(row) for row in range(len(order))]
+
+
+def tokens_for(order: Order) -> NDArray[np.uint8]:
+    """Return tokens that put the rows in this order."""
+    found = np.zeros((len(order), 16), dtype=np.uint8)
+    found[:, 0] = ranks(order)
+    return found
+
+
+def noise_script(channel: GammaDiagonal, noise: Sequence[int]) -> bytes:
+    """Return 16-bit words that decide these noises on their own."""
+    threshold, width = channel.keep_threshold, channel.noise_width
+    draws = [cell and threshold + cell * width + width // 2 for cell in noise]
+    return words([draw >> 48 for draw in draws], 2)
+
+
+class Tiny:
+    """The parties and the contract of a tiny study; databases are tuples of joint cells."""
+
+    def __init__(
+        self, shares: Sequence[Mapping[str, int]], population: int, sample_size: int, way: Way
+    ) -> None:
+        """Sign one contract, which all runs share."""
+        self.way: Way = way
+        self.population, self.sample_size = population, sample_size
+        holdings = [holding(sizes, range(population)) for sizes in shares]
+        self.rehearsal = Rehearsal(holdings, CipherEntropy.from_seed(1, "tiny"))
+        sampler: Literal["curators", "server"] = "curators" if way == "curators" else "server"
+        self._terms = Terms(epsilon=1.0, sample_size=sample_size, sampler=sampler, pads="one-time")
+        contract, self._secret = proposal(self.rehearsal, self._terms)
+        self._signed = self.rehearsal._open(contract).contract
+        self.schema = contract.schema
+        self.plan = plan_for(contract, population)
+        self._sizes = [[a.size for a in each.attributes] for each in holdings]
+
+    def databases(self) -> list[Database]:
+        """Return every database."""
+        return list(product(range(self.schema.domain_size), repeat=self.population))
+
+    def law(self, database: Database) -> Law:
+        """Return the exact law of all that a researcher with every grant sees."""
+        law: Law = {}
+        for view, chance in self._runs(database):
+            law[view] = law.get(view, Fraction(0)) + chance
+        assert sum(law.values()) == 1
+        return law
+
+    def pads(self, rows: int) -> list[list[PadValues]]:
+        """Return every choice of pads: for each curator, its attributes one after the other."""
+        own = [
+            list(product(*(range(size) for size in sizes for _ in range(rows))))
+            for sizes in self._sizes
+        ]
+        return [list(choice) for choice in product(*own)]
+
+    def upload(self, database: Database, order: Order, pads: Sequence[PadValues]) -> list[bytes]:
+        """Return all chunks that the curators send in a study where they sample."""
+        received = MemoryChunks()
+        prepared = self._prepare_samples(database, order, pads, received)
+        return [chunk for _, each in prepared for chunk in _sent(each, received)]
+
+    def table_upload(self, database: Database, order: Order, pads: PadValues) -> list[bytes]:
+        """Return all chunks that the one curator sends for a study where the server samples."""
+        received = MemoryChunks()
+        _, prepared = self._prepare_table(database, order, pads, received)
+        return _sent(prepared, received)
+
+    def _runs(self, database: Database) -> Iterator[tuple[View, Fraction]]:
+        """Go through every order, pad, sample and noise, with their exact chances."""
+        rows = self.population if self.way == "fresh" else self.sample_size
+        every_pad = self.pads(rows)
+        orders = list(permutations(range(self.population)))
+        draws = [None] if self.way == "curators" else orders
+        even = Fraction(1, len(orders) * len(every_pad) * len(draws))
+        for order, draw in product(orders, draws):
+            deposit = self._deposit(database, order) if self.way == "stored" else None
+            for pads, noise in product(every_pad, self._noises()):
+                chance = prod(self._chance(cell) for cell in noise) * even
+                script = words(ranks(draw), 8) if draw is not None else b""
+                script += noise_script(self.plan.channel, noise)
+                yield self._view(database, order, pads, script, deposit), chance
+
+    def _noises(self) -> list[tuple[int, ...]]:
+        return list(product(range(self.schema.domain_size), repeat=self.sample_size))
+
+    def _chance(self, noise: int) -> Fraction:
+        return self.plan.channel.probability(released=noise, cell=0)
+
+    def _view(
+        self,
+        database: Database,
+        order: Order,
+        pads: Sequence[PadValues],
+        server_script: bytes,
+        deposit: Deposit | None,
+    ) -> View:
+        """Go through the whole protocol, and return what the researcher gets."""
+        received, released = MemoryChunks(), MemoryChunks()
+        entropy = ScriptedEntropy(server_script)
+        signed = self._signed
+        if deposit is not None:
+            contract = stored_contract(self.rehearsal, self._terms, deposit)
+            signed = self.rehearsal._open(contract).contract
+        study = ServerStudy(
+            Bench(self.rehearsal.server.signing, entropy, received, released), signed.body
+        )
+        study.sign(signed)
+        prepared: Sequence[tuple[Desk, AnyPrepared]]
+        if deposit is not None:
+            prepared = self._repad(study, pads, received, deposit)
+        else:
+            uploads = (
+                self._prepare_samples(database, order, pads, received)
+                if self.way == "curators"
+                else [self._prepare_table(database, order, pads[0], received)]
+            )
+            for _, upload in uploads:
+                study.upload(upload.message)
+            prepared = uploads
+        release = study.release().body
+        assert entropy.used == len(server_script)
+        parts = [chunk for column in release.columns for chunk in column.chunks]
+        parts += [chunk for upload in release.uploads for chunk in upload.positions or ()]
+        return (
+            *(released.get(digest) for digest in parts),
+            *(self._granted(desk, study, each) for desk, each in prepared),
+        )
+
+    def _prepare_samples(
+        self, database: Database, order: Order, pads: Sequence[PadValues], received: MemoryChunks
+    ) -> list[tuple[Desk, Prepared[Upload]]]:
+        found = tokens_for(order)
+        desks = [
+            self._desk(number, ScriptedEntropy(_curator_script(own)), received)
+            for number, own in enumerate(pads)
+        ]
+        aligned = [align(self._signed.body, d.identity, self._secret, found) for d in desks]
+        parties = zip(desks, self._codes(database), strict=True)
+        return [
+            (desk, prepare_sample(desk, self._signed, found, codes, aligned))
+            for desk, codes in parties
+        ]
+
+    def _prepare_table(
+        self, database: Database, order: Order, pads: PadValues, received: MemoryChunks
+    ) -> tuple[Desk, Prepared[Upload]]:
+        """Upload a whole table in this order; tokens are in the order of the rows."""
+        script = words(ranks(order), 8) + _curator_script(pads)
+        desk = self._desk(0, ScriptedEntropy(script), received)
+        found = tokens_for(tuple(range(self.population)))
+        return desk, prepare_table(desk, self._signed, found, self._codes(database)[0])
+
+    def _deposit(self, database: Database, order: Order) -> Deposit:
+        """Store the table in this order under fixed keys; its pads never reach the researcher."""
+        script = words(ranks(order), 8) + bytes(16) + bytes(32)
+        rehearsal = self.rehearsal
+        rehearsal.holdings = [
+            Holding(each.attributes, codes, each.ids)
+            for each, codes in zip(rehearsal.holdings, self._codes(database), strict=True)
+        ]
+        fixed = CipherEntropy.from_seed(2, "vault")
+        parties = _Scripted(rehearsal, fixed, script)
+        return parties.deposit()
+
+    def _repad(
+        self,
+        study: ServerStudy,
+        pads: Sequence[PadValues],
+        received: MemoryChunks,
+        deposit: Deposit,
+    ) -> list[tuple[Desk, Prepared[Repad]]]:
+        uploads = [table.upload for table in deposit.stored]
+        requests = study.draw_from(deposit.vault, uploads, deposit.tables)
+        answers = []
+        for number, (own, table) in enumerate(zip(pads, deposit.stored, strict=True)):
+            desk = self._desk(number, ScriptedEntropy(_curator_script(own)), received)
+            request = requests[desk.identity.party_id]
+            answers.append((desk, table.repad(desk, study.contract, request, received)))
+            study.repad(answers[-1][1].message)
+        return answers
+
+    def _granted(self, desk: Desk, study: ServerStudy, prepared: AnyPrepared) -> bytes:
+        """Return the pads that the researcher unseals."""
+        researcher, contract = self.rehearsal.researcher, study.contract.body
+        whole = grant(desk, contract, prepared, public_identity(researcher), expires=LATER)
+        body = whole.body
+        context = seal_context(body.study, body.curator, body.researcher, body.grant_id)
+        assert whole.sealed is not None
+        return researcher.sealing.open(whole.sealed, SEAL_PURPOSE, context)
+
+    def _codes(self, database: Database) -> list[list[Codes]]:
+        """Take a database of joint cells apart into the curators' columns."""
+        columns = iter(self.schema.codes(np.array(database)))
+        return [[next(columns) for _ in sizes] for sizes in self._sizes]
+
+    def _desk(self, number: int, entropy: Entropy, received: MemoryChunks) -> Desk:
+        return Desk(self.rehearsal.curators[number], entropy, received, MemoryChunks())
+
+
+class _Scripted(Rehearsal):
+    """The same parties again, whose curators draw from a script."""
+
+    def __init__(self, parties: Rehearsal, entropy: Entropy, script: bytes) -> None:
+        super().__init__(parties.holdings, entropy)
+        self.curators, self.server = parties.curators, parties.server
+        self._script = script
+
+    def _desks(self, outgoing: MemoryChunks) -> list[Desk]:
+        script = ScriptedEntropy(self._script)
+        return [replace(desk, entropy=script) for desk in super()._desks(outgoing)]
+
+
+def _sent(prepared: Prepared[Upload], received: MemoryChunks) -> list[bytes]:
+    """Return the chunks of an upload, columns first, then tokens."""
+    body = prepared.message.body
+    digests = [digest for column in body.columns for digest in column.chunks]
+    return [received.get(digest) for digest in (*digests, *(body.tokens or ()))]
+
+
+def _curator_script(pads: PadValues) -> bytes:
+    return UPLOAD_ID + words(pads, 4) + GRANT_ID

@@ -1,0 +1,259 @@
+"""How the package answers a vector: a function for each file, which takes a case's inputs.
+
+Each returns what the case must expect, or raises the error that it must expect.  An input that a
+function does not know is a ``TypeError``, so that nothing in a vector goes unused.
+"""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tests.support.scripted import ScriptedEntropy
+from vectors.generator import hpke
+from veiltab.core.channel import GammaDiagonal
+from veiltab.core.perturbation import draw_noise, first_bits
+from veiltab.core.plan import plan
+from veiltab.core.schema import Attribute, Schema
+from veiltab.crypto import derivation, signing
+from veiltab.crypto.identity import PrivateIdentity, fingerprint
+from veiltab.crypto.keyfile import load_identity
+from veiltab.crypto.linkage import alignment_digest
+from veiltab.crypto.linkage import tokens as make_tokens
+from veiltab.crypto.pads import stream_pad, stream_pad_at
+from veiltab.crypto.sealing import SealingKey
+from veiltab.crypto.signing import SigningKey
+from veiltab.sources.ids import id_messages
+from veiltab.wire.alignment import Alignment
+from veiltab.wire.canonical import dump, load
+from veiltab.wire.contract import Contract
+from veiltab.wire.grant import SignedGrant
+from veiltab.wire.packing import pack, pack_positions, unpack, unpack_positions
+from veiltab.wire.release import Release
+from veiltab.wire.repad import Repad, RepadRequest
+from veiltab.wire.secret import Secret
+from veiltab.wire.signed import SignedMessage, signing_input
+from veiltab.wire.upload import Upload
+from veiltab.wire.vault import Vault
+
+KINDS: dict[str, type[SignedMessage]] = {
+    each.kind: each
+    for each in (Alignment, Contract, Release, Repad, RepadRequest, Secret, Upload, Vault)
+}
+
+
+def canonical(
+    text: str | None = None, message: str | None = None, message_hex: str | None = None
+) -> str:
+    """Write JSON in its canonical form, which must be read again; or read a message."""
+    if text is not None:
+        value = json.loads(text)
+        assert load(dump(value)) == value
+        return dump(value).decode()
+    load(bytes.fromhex(message_hex) if message_hex is not None else _utf8(message))
+    raise AssertionError("the message was accepted")
+
+
+def identity(signing_seed: str, sealing_scalar: str) -> dict[str, str]:
+    """Show a party's public side."""
+    party = private_identity("x", signing_seed, sealing_scalar)
+    return {
+        "signing_key": party.signing.public.hex(),
+        "sealing_key": party.sealing.public.hex(),
+        "party_id": party.party_id.hex(),
+        "fingerprint": fingerprint(party.party_id),
+    }
+
+
+def private_identity(name: str, signing_seed: str, sealing_scalar: str) -> PrivateIdentity:
+    """Build a party from its private keys."""
+    signing_key = SigningKey(bytes.fromhex(signing_seed))
+    return PrivateIdentity(name, signing_key, SealingKey(bytes.fromhex(sealing_scalar)))
+
+
+def keyfile(content: str, passphrase: str | None) -> dict[str, str]:
+    """Load a key file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "key"
+        path.touch(mode=0o600)
+        path.write_bytes(content.encode())
+        party = load_identity(path, passphrase)
+    return {
+        "name": party.name,
+        "signing_seed": party.signing.secret_bytes().hex(),
+        "sealing_scalar": party.sealing.secret_bytes().hex(),
+    }
+
+
+def derived(derive: str, **inputs: Any) -> str:
+    """Derive what is named, from bytes and numbers in the order of the function's parameters."""
+    known = {"secret_commitment", "token_key", "alignment_key", "pad_key"}
+    assert derive in known
+    values = [bytes.fromhex(x) if isinstance(x, str) else x for x in inputs.values()]
+    found: bytes = getattr(derivation, derive)(*values)
+    return found.hex()
+
+
+def signatures(
+    kind: str,
+    body: str,
+    seed: str | None = None,
+    key: str | None = None,
+    signature: str | None = None,
+) -> dict[str, str]:
+    """Sign a body, or verify a signature on it."""
+    data = signing_input(kind, body.encode())
+    if seed is not None:
+        private = SigningKey(bytes.fromhex(seed))
+        made = private.sign(data)
+        signing.verify(private.public, data, made)
+        digest = hashlib.sha256(body.encode()).hexdigest()
+        return {"key": private.public.hex(), "signature": made.hex(), "digest": digest}
+    assert key is not None
+    assert signature is not None
+    signing.verify(bytes.fromhex(key), data, bytes.fromhex(signature))
+    raise AssertionError("the signature was accepted")
+
+
+def sealing(
+    private_key: str, purpose: str, context: str, sealed: str, ephemeral_key: str | None = None
+) -> str:
+    """Open what was sealed; with the ephemeral key it can be sealed again."""
+    key, bound = SealingKey(bytes.fromhex(private_key)), bytes.fromhex(context)
+    opened = key.open(bytes.fromhex(sealed), purpose, bound)
+    if ephemeral_key is not None:
+        ephemeral = bytes.fromhex(ephemeral_key)
+        again = hpke.seal(opened, key.public, purpose, bound, ephemeral=ephemeral)
+        assert again.hex() == sealed
+    return opened.hex()
+
+
+def tokens(
+    key: str | None = None,
+    message: str | None = None,
+    texts: list[str] | None = None,
+    normalisation: list[str] | None = None,
+) -> str:
+    """Return a message's token, or the message of a respondent's texts."""
+    if texts is not None:
+        assert normalisation is not None
+        frame = pl.DataFrame({str(place): [text] for place, text in enumerate(texts)})
+        return id_messages(frame, frame.columns, normalisation).data.tobytes().hex()
+    assert key is not None
+    assert message is not None
+    data = np.frombuffer(bytes.fromhex(message), dtype=np.uint8)
+    return make_tokens(bytes.fromhex(key), data, np.array([0, data.size])).tobytes().hex()
+
+
+def alignment(secret: str, study: str, tokens: list[str]) -> str:
+    """Return the keyed digest of tokens."""
+    key = derivation.alignment_key(bytes.fromhex(secret), bytes.fromhex(study))
+    table = np.frombuffer(bytes.fromhex("".join(tokens)), dtype=np.uint8).reshape(-1, 16)
+    return alignment_digest(key, table).hex()
+
+
+def pads(
+    key: str,
+    size: int,
+    start: int | None = None,
+    count: int | None = None,
+    positions: list[int] | None = None,
+) -> list[int]:
+    """Return a stream pad; rows in a row must be the same as rows one by one."""
+    secret = bytes.fromhex(key)
+    if positions is None:
+        assert start is not None
+        assert count is not None
+        positions = list(range(start, start + count))
+        found: list[int] = stream_pad(secret, size, start, count).tolist()
+        assert stream_pad_at(secret, size, np.array(positions)).tolist() == found
+        return found
+    rows: list[int] = stream_pad_at(secret, size, np.array(positions)).tolist()
+    assert rows == [int(stream_pad(secret, size, place, 1)[0]) for place in positions]
+    return rows
+
+
+def packing(
+    size: int | None = None,
+    codes: list[int] | None = None,
+    positions: list[int] | None = None,
+    count: int | None = None,
+    packed: str | None = None,
+) -> str:
+    """Pack codes or positions, which must come back; or unpack bytes."""
+    if positions is not None:
+        data = pack_positions(np.array(positions))
+        assert unpack_positions(data, len(positions)).tolist() == positions
+        return data.hex()
+    assert size is not None
+    if codes is not None:
+        data = pack(np.array(codes, dtype=np.uint16), size)
+        assert unpack(data, size, len(codes)).tolist() == codes
+        return data.hex()
+    assert count is not None
+    assert packed is not None
+    unpack(bytes.fromhex(packed), size, count)
+    raise AssertionError("the chunk was accepted")
+
+
+def threshold(population: int, size: int | None, cells: int, epsilon: float) -> dict[str, Any]:
+    """Plan a release."""
+    found = plan(population_size=population, domain_size=cells, epsilon=epsilon, sample_size=size)
+    return {"sample_size": found.sample_size, "keep_threshold": str(found.keep_threshold)}
+
+
+def noise(keep_threshold: str, sizes: list[int], draw: str) -> dict[str, Any]:
+    """Let the sampling kernel draw exactly this number, first bits first."""
+    schema = Schema(
+        Attribute(str(place), map(str, range(size))) for place, size in enumerate(sizes)
+    )
+    channel = GammaDiagonal.from_threshold(schema.domain_size, int(keep_threshold))
+    number, bits = int(draw), first_bits(schema.domain_size)
+    script = (number >> 64 - bits).to_bytes(bits // 8, "little")
+    script += (number << bits & 2**64 - 1).to_bytes(8, "little")
+    cell = draw_noise(channel, 1, ScriptedEntropy(script))
+    return {"cell": int(cell[0]), "parts": [int(part[0]) for part in schema.codes(cell)]}
+
+
+def bad_messages(kind: str, message: str) -> None:
+    """Read a message of a kind."""
+    read_message(kind, message)
+    raise AssertionError("the message was accepted")
+
+
+def read_message(kind: str, message: str) -> Any:  # noqa: ANN401 - a Signed, or a SignedGrant
+    """Read a message, and check that it is written in the same way again."""
+    found: Any = (
+        SignedGrant.loads(message.encode())
+        if kind == "grant"
+        else KINDS[kind].loads(message.encode())
+    )
+    assert found.dumps().decode() == message
+    return found
+
+
+def _utf8(message: str | None) -> bytes:
+    assert message is not None
+    return message.encode()
+
+
+RUNNERS: dict[str, Callable[..., Any]] = {
+    "alignment": alignment,
+    "bad_messages": bad_messages,
+    "canonical": canonical,
+    "derivation": derived,
+    "identity": identity,
+    "keyfile": keyfile,
+    "noise": noise,
+    "packing": packing,
+    "pads": pads,
+    "sealing": sealing,
+    "signatures": signatures,
+    "threshold": threshold,
+    "tokens": tokens,
+}

@@ -1,0 +1,228 @@
+"""Going through the studies of the vectors again, step by step, with the real roles."""
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+
+from tests.support.scripted import ScriptedEntropy
+from tests.vectors.runners import private_identity, read_message
+from veiltab.core.schema import Attribute, Codes
+from veiltab.crypto.derivation import pad_key
+from veiltab.crypto.linkage import token_order
+from veiltab.crypto.pads import stream_pad_at
+from veiltab.roles.chunks import MemoryChunks
+from veiltab.roles.columns import read_positions, read_tokens
+from veiltab.roles.curator.desk import Desk
+from veiltab.roles.curator.pads import StreamPads
+from veiltab.roles.curator.prepare import Prepared, Tokens, check_alignment, make_tokens
+from veiltab.roles.curator.stored import StoredTable
+from veiltab.roles.curator.study import receive_secret
+from veiltab.roles.researcher.access import open_access
+from veiltab.roles.researcher.estimate import decrypt, estimate
+from veiltab.roles.server.accept import check_repad, check_upload
+from veiltab.sources.ids import id_messages, row_messages
+from veiltab.wire.agreement import Agreement
+from veiltab.wire.packing import packed_length, unpack
+
+
+class StudyFile:
+    """A study as a vector file has it; every message is read when it is first asked for."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        """Take the parties' keys."""
+        self.document = document
+        parties = [private_identity(**party) for party in document["parties"]]
+        *self.curators, self.server, self.researcher = parties
+        self.by_name = {party.name: party for party in parties}
+
+    @cached_property
+    def contract(self) -> Any:  # noqa: ANN401 - a Signed[Contract], as all below
+        """The signed contract."""
+        return read_message("contract", self.document["contract"])
+
+    @cached_property
+    def agreement(self) -> Agreement:
+        """The vault, where there is one: what uploads and secrets are bound to."""
+        vault = self.document["vault"]
+        body: Agreement = self.contract.body if vault is None else read_message("vault", vault).body
+        return body
+
+    @cached_property
+    def release(self) -> Any:  # noqa: ANN401
+        """The signed release."""
+        return read_message("release", self.document["release"]["message"])
+
+    def messages(self, kind: str, name: str) -> list[Any]:
+        """Return the messages in one list of the file."""
+        found = self.document[name]
+        texts = [each if isinstance(each, str) else each["message"] for each in found]
+        return [read_message(kind, text) for text in texts]
+
+    def attributes(self, number: int) -> tuple[Attribute, ...]:
+        """Return the attributes of a curator."""
+        return self.agreement.curators[number].attributes
+
+
+def store(chunks: Sequence[str]) -> MemoryChunks:
+    """Put chunks where messages refer to them."""
+    found = MemoryChunks()
+    for chunk in chunks:
+        found.put(bytes.fromhex(chunk))
+    return found
+
+
+def research(study: StudyFile, case: Mapping[str, Any], **instead: Any) -> dict[str, Any]:
+    """Do what the researcher does in a case, with other messages instead of the right ones."""
+    known = {"contract", "release", "chunks", "grants", "now", "party", "attributes"}
+    assert instead.keys() <= known
+    document = study.document
+    given = {
+        "contract": document["contract"],
+        "release": document["release"]["message"],
+        "chunks": document["release"]["chunks"],
+        "party": "researcher",
+        "grants": case["grants"],
+        "now": case["now"],
+        "attributes": None,
+        **instead,
+    }
+    access = open_access(
+        study.by_name[given["party"]],
+        read_message("contract", given["contract"]),
+        read_message("release", given["release"]),
+        [read_message("grant", text) for text in given["grants"]],
+        now=given["now"],
+    )
+    chunks, wanted = store(given["chunks"]), given["attributes"]
+    found = estimate(access, chunks, wanted)
+    columns = [
+        np.concatenate(parts) for parts in zip(*decrypt(access, chunks, wanted), strict=True)
+    ]
+    rows = len(columns[0])
+    exact = found.channel.invert(np.array([Fraction(int(count), rows) for count in found.counts]))
+    assert found.distribution == pytest.approx([float(share) for share in exact], abs=1e-12)
+    return {
+        **_codes(found.schema.names, columns, long=document["tables"] is None),
+        "counts": found.counts.tolist(),
+        "estimate": [float(share) for share in exact],
+        "estimate_exact": [f"{share.numerator}/{share.denominator}" for share in exact],
+    }
+
+
+def _codes(names: Sequence[str], columns: Sequence[Codes], *, long: bool) -> dict[str, Any]:
+    if not long:
+        return {"codes": {n: column.tolist() for n, column in zip(names, columns, strict=True)}}
+    digests = [sha256(column.astype(np.uint8).tobytes()).hexdigest() for column in columns]
+    return {"codes_sha256": dict(zip(names, digests, strict=True))}
+
+
+def _receive_secret(study: StudyFile, message: str) -> None:
+    receive_secret(study.agreement, study.curators[1], read_message("secret", message))
+
+
+def _align(study: StudyFile, messages: Sequence[str]) -> None:
+    check_alignment(study.contract.body, [read_message("alignment", text) for text in messages])
+
+
+def _upload(study: StudyFile, message: str, chunks: Sequence[str]) -> None:
+    check_upload(study.contract.body, read_message("upload", message), store(chunks))
+
+
+def _request(study: StudyFile, message: str, chunks: Sequence[str]) -> None:
+    identity = study.curators[0]
+    pads = StreamPads(
+        read_message("upload", study.document["uploads"][0]["message"]).body.upload_id,
+        study.attributes(0),
+        tuple(pad_keys(study, "uploads", 0)),
+    )
+    table = StoredTable(Prepared(study.messages("upload", "uploads")[0], pads))
+    desk = Desk(identity, ScriptedEntropy(bytes(48)), MemoryChunks(), MemoryChunks())
+    table.repad(desk, study.contract, read_message("repad-request", message), store(chunks))
+
+
+def _repad(study: StudyFile, message: str, chunks: Sequence[str]) -> None:
+    request = study.messages("repad-request", "requests")[0]
+    check_repad(study.contract.body, request, read_message("repad", message), store(chunks))
+
+
+STEPS: dict[str, Callable[..., object]] = {
+    "alignment": _align,
+    "repad": _repad,
+    "request": _request,
+    "secret": _receive_secret,
+    "upload": _upload,
+}
+"""What parties other than the researcher do with messages that they are sent."""
+
+
+def pad_keys(study: StudyFile, name: str, number: int) -> list[bytes]:
+    """Derive the pad keys of an upload or repad from its upload secret."""
+    kept = study.document[name][number]
+    kind = "upload" if name == "uploads" else "repad"
+    body = read_message(kind, kept["message"]).body
+    scope = body.scope if kind == "upload" else body.study
+    secret = bytes.fromhex(kept["upload_secret"])
+    return [pad_key(secret, scope, body.upload_id, i) for i in range(len(body.columns))]
+
+
+def pads_of(study: StudyFile, name: str, number: int, rows: NDArray[np.int64]) -> list[Codes]:
+    """Return the pads of rows of an upload or repad, for each of its attributes."""
+    attributes = study.attributes(number)
+    material = study.document[name][number]["one_time_pads"]
+    if material is None:
+        keys = pad_keys(study, name, number)
+        return [stream_pad_at(key, a.size, rows) for key, a in zip(keys, attributes, strict=True)]
+    data = bytes.fromhex(material)
+    count, start, found = int.from_bytes(data[:8], "big"), 8, []
+    for attribute in attributes:
+        stop = start + packed_length(attribute.size, count)
+        found.append(unpack(data[start:stop], attribute.size, count)[rows])
+        start = stop
+    assert start == len(data)
+    return found
+
+
+def tokens_of(study: StudyFile, number: int) -> Tokens:
+    """Compute the tokens of a curator's rows from its ids."""
+    table = study.document["tables"][number]
+    messages = row_messages(len(next(iter(table["codes"].values()))))
+    if table["ids"] is not None:
+        columns = zip(*table["ids"], strict=True)
+        frame = pl.DataFrame({str(i): list(texts) for i, texts in enumerate(columns)})
+        messages = id_messages(frame, frame.columns, study.agreement.linkage.normalisation)
+    secret = bytes.fromhex(study.document["secret"])
+    return make_tokens(study.agreement, secret, messages.data, messages.offsets)
+
+
+def uploaded_rows(study: StudyFile, number: int) -> NDArray[np.int64]:
+    """Return which row of a curator's table each row of its upload must be."""
+    upload, own = study.messages("upload", "uploads")[number].body, tokens_of(study, number)
+    if upload.tokens is None:
+        return token_order(own)[: upload.rows]
+    sent = read_tokens(
+        upload.tokens, upload.rows, store(study.document["uploads"][number]["chunks"])
+    )
+    places = {token.tobytes(): row for row, token in enumerate(own)}
+    return np.array([places[token.tobytes()] for token in sent])
+
+
+def joined_rows(study: StudyFile, number: int) -> NDArray[np.int64]:
+    """Return which row of a curator's upload each released row is."""
+    release = study.release.body
+    if study.document["requests"]:
+        request = study.messages("repad-request", "requests")[number].body
+        chunks = store(study.document["requests"][number]["chunks"])
+        return read_positions(request.positions, release.sample_size, chunks)
+    positions = release.uploads[number].positions
+    if positions is None:
+        return np.arange(release.sample_size)
+    return read_positions(
+        positions, release.sample_size, store(study.document["release"]["chunks"])
+    )

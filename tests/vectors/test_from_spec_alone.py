@@ -1,0 +1,225 @@
+"""The specification is complete: a researcher written from it alone reaches the same results.
+
+The modules ``spec_*`` beside this file, and this file, import nothing of the package; a test makes
+sure of it.
+"""
+
+import ast
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from tests.vectors import spec_bytes, spec_messages, spec_plan, spec_researcher
+from tests.vectors.spec_bytes import RefusedError
+
+ROOT = Path(__file__).parents[2]
+OWN = [Path(__file__), *sorted(Path(__file__).parent.glob("spec_*.py"))]
+DOCUMENTS = {path.stem: json.loads(path.read_bytes()) for path in ROOT.glob("vectors/*.json")}
+STUDIES = sorted(name for name in DOCUMENTS if name.startswith("study-"))
+
+
+def cases(file: str) -> list[Any]:
+    """Return the cases of a file as parameters."""
+    return [pytest.param(case, id=case["name"][:60]) for case in DOCUMENTS[file]["cases"]]
+
+
+def party(study: dict[str, Any], name: str) -> dict[str, str]:
+    """Return a party's private sealing key and its public keys."""
+    found = next(each for each in study["parties"] if each["name"] == name)
+    signing = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(found["signing_seed"]))
+    sealing = X25519PrivateKey.from_private_bytes(bytes.fromhex(found["sealing_scalar"]))
+    return {
+        "sealing_scalar": found["sealing_scalar"],
+        "signing_key": signing.public_key().public_bytes_raw().hex(),
+        "sealing_key": sealing.public_key().public_bytes_raw().hex(),
+    }
+
+
+def research(study: dict[str, Any], case: dict[str, Any], **instead: Any) -> dict[str, Any]:
+    """Give the researcher what a case says."""
+    given = {
+        "contract": study["contract"],
+        "release": study["release"]["message"],
+        "chunks": study["release"]["chunks"],
+        "grants": case["grants"],
+        "now": case["now"],
+        **instead,
+    }
+    who = party(study, given.pop("party", "researcher"))
+    return spec_researcher.research(who, **given)
+
+
+@pytest.mark.parametrize(
+    ("file", "case"),
+    [(file, case) for file in STUDIES for case in DOCUMENTS[file]["cases"]],
+    ids=lambda value: value if isinstance(value, str) else value["name"],
+)
+def test_a_study_is_decrypted_and_estimated(file: str, case: dict[str, Any]) -> None:
+    """Codes, counts and the estimate are exactly those expected."""
+    found, expect = research(DOCUMENTS[file], case), case["expect"]
+    codes, shares = found["codes"], found["estimate"]
+    if "codes" in expect:
+        shown = {"codes": codes}
+    else:
+        digests = {
+            name: hashlib.sha256(bytes(column)).hexdigest() for name, column in codes.items()
+        }
+        shown = {"codes_sha256": digests}
+    assert list(codes) == case["attributes"]
+    assert expect == {
+        **shown,
+        "counts": found["counts"],
+        "estimate": [float(share) for share in shares],
+        "estimate_exact": [f"{share.numerator}/{share.denominator}" for share in shares],
+    }
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in cases("bad_studies") if case.values[0]["step"] == "research"],
+)
+def test_a_researcher_refuses_what_it_must(case: dict[str, Any]) -> None:
+    """Everything that the package's researcher refuses is refused by the document, too."""
+    study = DOCUMENTS[case["study"]]
+    base = next(each for each in study["cases"] if each["name"] == case["case"])
+    with pytest.raises(RefusedError):
+        research(study, base, **case["instead"])
+
+
+@pytest.mark.parametrize(
+    "case",
+    [c for c in cases("bad_messages") if c.values[0]["kind"] in spec_messages.READERS],
+)
+def test_a_reader_refuses_what_it_must(case: dict[str, Any]) -> None:
+    """Contracts, releases and grants that are not well-formed."""
+    with pytest.raises(RefusedError):
+        spec_messages.READERS[case["kind"]](case["message"])
+
+
+@pytest.mark.parametrize("case", cases("canonical"))
+def test_canonical_json(case: dict[str, Any]) -> None:
+    """Section 1.1."""
+    if "text" in case:
+        assert spec_bytes.canonical(json.loads(case["text"])) == case["expect"]
+        assert spec_bytes.parse(case["expect"].encode()) == json.loads(case["text"])
+        return
+    message = case.get("message", "").encode() or bytes.fromhex(case.get("message_hex", ""))
+    with pytest.raises(RefusedError):
+        spec_bytes.parse(message)
+
+
+@pytest.mark.parametrize("case", cases("identity"))
+def test_identities(case: dict[str, Any]) -> None:
+    """Section 2."""
+    found = spec_bytes.party_id(case["expect"])
+    assert found == case["expect"]["party_id"]
+    assert spec_bytes.fingerprint(found) == case["expect"]["fingerprint"]
+
+
+@pytest.mark.parametrize("case", cases("signatures"))
+def test_signatures(case: dict[str, Any]) -> None:
+    """Section 1.2."""
+    body, expect = case["body"].encode(), case["expect"]
+    if "error" in expect:
+        with pytest.raises(RefusedError):
+            spec_bytes.verify(
+                bytes.fromhex(case["key"]), case["kind"], body, bytes.fromhex(case["signature"])
+            )
+        return
+    key, signature = bytes.fromhex(expect["key"]), bytes.fromhex(expect["signature"])
+    spec_bytes.verify(key, case["kind"], body, signature)
+    assert spec_bytes.digest(json.loads(body)).hex() == expect["digest"]
+
+
+@pytest.mark.parametrize("case", cases("sealing"))
+def test_seals(case: dict[str, Any]) -> None:
+    """Section 3."""
+    key, sealed, context = (
+        bytes.fromhex(case[name]) for name in ("private_key", "sealed", "context")
+    )
+    if isinstance(case["expect"], str):
+        assert spec_bytes.unseal(key, sealed, case["purpose"], context).hex() == case["expect"]
+        return
+    with pytest.raises(RefusedError):
+        spec_bytes.unseal(key, sealed, case["purpose"], context)
+
+
+@pytest.mark.parametrize("case", cases("pads"))
+def test_stream_pads(case: dict[str, Any]) -> None:
+    """Section 6."""
+    rows = case.get("positions")
+    if rows is None:
+        rows = range(case["start"], case["start"] + case["count"])
+    found = spec_bytes.stream_pads(bytes.fromhex(case["key"]), case["size"], rows)
+    assert found == case["expect"]
+
+
+@pytest.mark.parametrize("case", cases("packing"))
+def test_columns(case: dict[str, Any]) -> None:
+    """Section 7."""
+    if "positions" in case:
+        data = bytes.fromhex(case["expect"])
+        assert spec_bytes.unpack_positions(data, len(case["positions"])) == case["positions"]
+    elif "codes" in case:
+        data = bytes.fromhex(case["expect"])
+        assert spec_bytes.unpack(data, case["size"], len(case["codes"])) == case["codes"]
+    else:
+        with pytest.raises(RefusedError):
+            spec_bytes.unpack(bytes.fromhex(case["packed"]), case["size"], case["count"])
+
+
+@pytest.mark.parametrize("case", [c for c in cases("threshold") if c.id and c.id[:4] != "bad_"])
+def test_plans(case: dict[str, Any]) -> None:
+    """Section 4.1: the same plan; and a threshold that is one step larger breaks the promise."""
+    n, cells, epsilon, expect = case["population"], case["cells"], case["epsilon"], case["expect"]
+    m = case["size"] or spec_plan.minimax_size(n, cells, epsilon)
+    t = spec_plan.threshold(n, m, cells, epsilon)
+    assert {"sample_size": m, "keep_threshold": str(t)} == expect
+    spec_plan.check_promise(n, m, cells, t, epsilon)
+    if t + cells < 2**64:
+        with pytest.raises(RefusedError):
+            spec_plan.check_promise(n, m, cells, t + cells, epsilon)
+
+
+@pytest.mark.parametrize("case", cases("noise"))
+def test_noise(case: dict[str, Any]) -> None:
+    """Section 9."""
+    cell, parts = spec_plan.noise(case["sizes"], int(case["keep_threshold"]), int(case["draw"]))
+    assert {"cell": cell, "parts": parts} == case["expect"]
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+def test_nothing_is_imported_but_the_standard_library_and_cryptography(path: Path) -> None:
+    """Nor is anything of the package, or of its generator, reached through another test module."""
+    allowed = sys.stdlib_module_names | {"cryptography", "pytest"}
+    local = {f"tests.vectors.{each.stem}" for each in OWN} | {"tests.vectors"}
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level
+            names = [str(node.module)]
+            if node.module == "tests.vectors":
+                names += [f"tests.vectors.{alias.name}" for alias in node.names]
+        for name in names:
+            assert name in local or name.partition(".")[0] in allowed, name
+
+
+def test_the_package_is_not_even_loaded() -> None:
+    """In a process of its own, a study is estimated without a module of the package."""
+    code = (
+        "import sys; from tests.vectors import test_from_spec_alone as own;"
+        "study = own.DOCUMENTS['study-server-fresh'];"
+        "own.research(study, study['cases'][0]);"
+        "print([m for m in sys.modules if m.partition('.')[0] in ('veiltab', 'numpy', 'vectors')])"
+    )
+    done = subprocess.run(  # noqa: S603 - this very interpreter
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -1,0 +1,147 @@
+"""The studies of the vectors hang together: each step's result follows from what went in."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.vectors import studies
+from tests.vectors.studies import StudyFile, store
+from veiltab.core import group
+from veiltab.core.schema import Attribute, Codes
+from veiltab.roles.agreements import plan_for, verify_agreement
+from veiltab.roles.columns import gather
+from veiltab.roles.curator.prepare import align, check_alignment
+from veiltab.roles.curator.study import receive_secret
+from veiltab.roles.server.accept import check_repad, check_stored, check_upload
+from veiltab.roles.signatures import verify
+
+FOLDER = Path(__file__).parents[2] / "vectors"
+FILES = sorted(path.stem for path in FOLDER.glob("study-*.json"))
+SHOWN = [file for file in FILES if file != "study-two-chunks"]
+"""The studies whose tables are in the files."""
+
+
+def load(file: str) -> StudyFile:
+    """Read a study."""
+    return StudyFile(json.loads((FOLDER / f"{file}.json").read_bytes()))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_parties_agree(file: str) -> None:
+    """The contract is signed by all, the secret reaches everybody, and the numbers are planned."""
+    study = load(file)
+    contract = verify_agreement(study.contract)
+    secrets = study.messages("secret", "secrets")
+    for identity, message in zip(study.curators[1:], secrets, strict=True):
+        secret = receive_secret(study.agreement, identity, message)
+        assert secret.hex() == study.document["secret"]
+    release = verify(study.release, [contract.server.signing_key])
+    plan = plan_for(contract, release.population)
+    assert (plan.sample_size, plan.keep_threshold) == (release.sample_size, release.keep_threshold)
+    granted = study.messages("repad", "repads") or study.messages("upload", "uploads")
+    assert [upload.digest for upload in release.uploads] == [each.digest for each in granted]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_server_accepts_what_it_is_sent(file: str) -> None:
+    """Uploads, stored tables and new pads are wholly right."""
+    study, document = load(file), load(file).document
+    uploads = study.messages("upload", "uploads")
+    every = store([chunk for upload in document["uploads"] for chunk in upload["chunks"]])
+    for upload in uploads:
+        check_upload(study.agreement, upload, every)
+    if document["vault"] is not None:
+        check_stored(study.contract.body, study.agreement, uploads, every)  # type: ignore[arg-type]
+    requests = study.messages("repad-request", "requests")
+    for number, repad in enumerate(study.messages("repad", "repads")):
+        chunks = store(document["repads"][number]["chunks"])
+        check_repad(study.contract.body, requests[number], repad, chunks)
+
+
+@pytest.mark.parametrize("file", [file for file in SHOWN if "curators" in file])
+def test_the_alignments_are_those_of_the_tables(file: str) -> None:
+    """Each curator computes its own from its ids, in whatever order its rows are."""
+    study = load(file)
+    found = study.messages("alignment", "alignments")
+    secret = bytes.fromhex(study.document["secret"])
+    for number, identity in enumerate(study.curators):
+        tokens = studies.tokens_of(study, number)
+        assert align(study.contract.body, identity, secret, tokens) == found[number]
+    assert check_alignment(study.contract.body, found) == study.release.body.population
+
+
+@pytest.mark.parametrize("file", SHOWN)
+def test_the_uploads_are_the_tables_under_their_pads(file: str) -> None:
+    """Codes in the order of the tokens, or of the token column, plus the pads."""
+    study = load(file)
+    for number, upload in enumerate(study.messages("upload", "uploads")):
+        rows = studies.uploaded_rows(study, number)
+        pads = studies.pads_of(study, "uploads", number, np.arange(rows.size))
+        for attribute, pad, sent in zip(
+            study.attributes(number), pads, columns(study, "uploads", number, upload), strict=True
+        ):
+            plain = plain_codes(study, number, attribute)[rows]
+            added = group.add(plain, pad, attribute.size)
+            assert added.tolist() == sent.tolist()
+
+
+@pytest.mark.parametrize("file", ["study-server-stored"])
+def test_repads_are_the_differences_of_pads(file: str) -> None:
+    """New pad of row i, less the old pad of position i."""
+    study = load(file)
+    for number, repad in enumerate(study.messages("repad", "repads")):
+        positions = studies.joined_rows(study, number)
+        old = studies.pads_of(study, "uploads", number, positions)
+        new = studies.pads_of(study, "repads", number, np.arange(positions.size))
+        sent = columns(study, "repads", number, repad)
+        for place, attribute in enumerate(study.attributes(number)):
+            difference = group.subtract(new[place], old[place], attribute.size)
+            assert difference.tolist() == sent[place].tolist()
+
+
+@pytest.mark.parametrize("file", SHOWN)
+def test_what_is_decrypted_is_the_sample_and_its_noise(file: str) -> None:
+    """The researcher's codes are the tables' codes of the sampled rows, plus the noise."""
+    study = load(file)
+    schema = study.contract.body.schema
+    noise = schema.codes(np.array(study.document["noise"]))
+    parts = dict(zip(schema.names, noise, strict=True))
+    sampled: dict[str, list[int]] = {}
+    for number in range(len(study.curators)):
+        rows = studies.uploaded_rows(study, number)[studies.joined_rows(study, number)]
+        for attribute in study.attributes(number):
+            plain = plain_codes(study, number, attribute)[rows]
+            released = group.add(plain, parts[attribute.name], attribute.size)
+            sampled[attribute.name] = released.tolist()
+    for case in study.document["cases"]:
+        assert case["expect"]["codes"] == {name: sampled[name] for name in case["attributes"]}
+
+
+def test_server_samples_are_the_same_people_at_every_curator() -> None:
+    """A released row has one id, whichever curator's positions one follows."""
+    for file in ("study-server-fresh", "study-server-stored"):
+        study = load(file)
+        people = []
+        for number, table in enumerate(study.document["tables"]):
+            rows = studies.uploaded_rows(study, number)[studies.joined_rows(study, number)]
+            people.append([table["ids"][row] for row in rows])
+        assert people[0] == people[1]
+
+
+def plain_codes(study: StudyFile, number: int, attribute: Attribute) -> Codes:
+    """Return a column of a curator's table."""
+    codes = study.document["tables"][number]["codes"][attribute.name]
+    return np.array(codes, dtype=attribute.dtype)
+
+
+def columns(study: StudyFile, name: str, number: int, message: Any) -> list[Codes]:  # noqa: ANN401
+    """Unpack the columns of an upload or repad."""
+    chunks = store(study.document[name][number]["chunks"])
+    body = message.body
+    return [
+        gather(column.chunks, attribute, body.rows, np.arange(body.rows), chunks)
+        for column, attribute in zip(body.columns, study.attributes(number), strict=True)
+    ]

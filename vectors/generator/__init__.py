@@ -1,0 +1,1 @@
+"""What makes the test vectors: a module for each group of files."""

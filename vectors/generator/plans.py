@@ -1,0 +1,91 @@
+"""Vectors of the plan and the noise: sections 4.1 and 9 of the specification."""
+
+import math
+
+from vectors.generator.files import Case, Document, bad, case, document
+from veiltab.core.plan import plan
+
+PLANS: list[tuple[int, int | None, int, float]] = [
+    (45_222, None, 24, 0.5),
+    (45_222, None, 24, 0.1),
+    (45_222, None, 768, 1),
+    (45_222, 45_222, 24, 0.5),
+    (45_222, 1, 24, 0.5),
+    (1_000, None, 6, 3),
+    (100, 40, 12, 0.3),
+    (2, 1, 2, 1e-6),
+    (1, None, 2, 50),
+    (9_007_199_254_740_991, None, 281_474_976_710_656, 2),
+    (10**9, 10**6, 65_535, 0.7),
+]
+
+TABLES: dict[str, tuple[list[int], int]] = {
+    "two cells": ([2], 2**62),
+    "twelve cells": ([2, 3, 2], 10**18),
+    "24 cells": ([2, 1, 3, 4], 384_307_168_202_282_325),
+    "the smallest width": ([3, 5], 1),
+    "many cells": ([257, 1000, 7], 2**40 + 1),
+    "the most cells": ([2**16 - 1, 2**16 - 1, 2**16 - 1], 65_535),
+}
+"""The sizes of the attributes, and M."""
+
+
+def threshold() -> Document:
+    """Section 4.1: the sample size and the threshold."""
+    cases = []
+    for population, size, cells, epsilon in PLANS:
+        found = plan(
+            population_size=population, domain_size=cells, epsilon=epsilon, sample_size=size
+        )
+        expect = {"sample_size": found.sample_size, "keep_threshold": str(found.keep_threshold)}
+        name = f"n = {population}, m = {size or 'best'}, N = {cells}, epsilon = {epsilon}"
+        cases.append(case(name, expect, **_inputs(population, size, cells, epsilon)))
+    cases += [
+        bad("too_little_epsilon", "infeasible_plan", **_inputs(100, 100, 2**48, 1e-9)),
+        bad("no_epsilon", "invalid_parameter", **_inputs(100, None, 6, 0)),
+        bad("sample_size", "invalid_parameter", **_inputs(100, 101, 6, 1)),
+        bad("one_cell", "invalid_parameter", **_inputs(100, None, 1, 1)),
+    ]
+    return document(
+        "Section 4.1. The plan for `population` n, `cells` N, epsilon and `size`, the contract's"
+        " sampling.size. The threshold is decimal text.",
+        cases,
+    )
+
+
+def noise() -> Document:
+    """Section 9: from a 64-bit draw to the noise cell and its parts."""
+    cases: list[Case] = []
+    for name, (sizes, width) in TABLES.items():
+        cells = math.prod(sizes)
+        keep = 2**64 - cells * width
+        draws = {0, keep - 1, keep, keep + width - 1, keep + width, keep + cells // 2 * width}
+        draws |= {2**64 - width - 1, 2**64 - width, 2**64 - 1, 2**63}
+        for draw in sorted(draw for draw in draws if 0 <= draw < 2**64):
+            cell = max(0, draw - keep) // width
+            cases.append(
+                case(
+                    f"{name}, draw {draw}",
+                    {"cell": cell, "parts": _parts(cell, sizes)},
+                    keep_threshold=str(keep),
+                    sizes=sizes,
+                    draw=str(draw),
+                )
+            )
+    return document(
+        "Section 9. The noise that the draw stands for: a joint cell, and its part in each"
+        " attribute. N is the product of `sizes`. Threshold and draw are decimal text.",
+        cases,
+    )
+
+
+def _inputs(population: int, size: int | None, cells: int, epsilon: float) -> Case:
+    return {"population": population, "size": size, "cells": cells, "epsilon": epsilon}
+
+
+def _parts(cell: int, sizes: list[int]) -> list[int]:
+    parts: list[int] = []
+    for size in reversed(sizes):
+        cell, part = divmod(cell, size)
+        parts.append(part)
+    return parts[::-1]
