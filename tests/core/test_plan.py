@@ -100,7 +100,8 @@ def test_the_json_has_exactly_the_documented_keys() -> None:
     assert list(found) == [
         *("population_size", "domain_size", "epsilon", "delta", "sample_size", "gamma"),
         *("keep_probability", "keep_threshold", "accounting", "epsilon_achieved"),
-        *("delta_achieved", "epsilon_if_order_known", "rmse", "paper", "bytes_per_curator"),
+        *("delta_achieved", "epsilon_if_order_known", "rmse", "paper", "trusted_party_rmse"),
+        "bytes_per_curator",
     ]
     assert list(found["paper"]) == [
         *("optimal_sample_size", "gamma", "error_bound", "tightened_bound", "rmse"),
@@ -154,7 +155,10 @@ def test_a_plan_that_breaks_its_promise_cannot_be_built() -> None:
         {"domain_size": 1},
         {"domain_size": 0},
         {"domain_size": 2**48 + 1},
-        {"delta": 1e-6},
+        {"delta": -1e-6},
+        {"delta": 0.011},
+        {"delta": 1e-101},
+        {"delta": math.inf},
         {"delta": math.nan},
         {"epsilon": None},
         {"target_rmse": 0.1},

@@ -11,6 +11,11 @@ from veiltab.core.plan import Plan, plan
 if TYPE_CHECKING:
     from rich.table import Table
 
+ACCOUNTINGS = {
+    "pure": "pure accounting, Theorem 1",
+    "shuffle": "shuffle accounting: the secret order counts",
+}
+
 
 @click.command("plan")
 @click.option("--population", type=int, required=True, help="How many respondents, n.")
@@ -22,7 +27,13 @@ if TYPE_CHECKING:
 )
 @click.option("--epsilon", type=float, help="The privacy to promise; smaller is more private.")
 @click.option("--target-rmse", type=float, help="Instead of ε: the error to reach.")
-@click.option("--delta", type=float, default=0.0, help="Only 0, pure ε, is available.")
+@click.option(
+    "--delta",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="The chance that the promise of ε does not hold; 1e-6 allows far less noise.",
+)
 @click.option("--sample-size", type=int, help="Fix the sample, m; the best one by default.")
 @click.option(
     "--plot",
@@ -49,6 +60,7 @@ def plan_command(
     \b
     Examples:
       veiltab plan --population 45222 --cells 24 --epsilon 0.5
+      veiltab plan --population 45222 --cells 24 --epsilon 0.5 --delta 1e-6
       veiltab plan --population 45222 --cells 24 --target-rmse 0.05 --json
       veiltab plan --population 45222 --cells 24 --epsilon 0.5 --plot plan.svg
     """  # noqa: D301 - \b tells click to leave the lines alone
@@ -75,9 +87,10 @@ def plan_command(
 
 def _print_plan(chosen: Plan) -> None:
     screen = console()
+    delta = f", δ = {chosen.delta:g}" if chosen.delta else ""
     screen.print(
         f"[bold]Plan[/bold] for {chosen.population_size:,} respondents,"
-        f" {chosen.domain_size:,} cells, ε = {chosen.epsilon:.6g}\n"
+        f" {chosen.domain_size:,} cells, ε = {chosen.epsilon:.6g}{delta}\n"
     )
     screen.print(_plan_table(chosen))
 
@@ -93,11 +106,12 @@ def _plan_table(chosen: Plan) -> "Table":
         "sample": f"{chosen.sample_size:,} respondents ({share:.3g}%), in secret random order",
         "keep a record": f"with probability {chosen.keep_probability:.6g},"
         f" else replace it by a random cell (γ = {chosen.gamma:.6g})",
-        "privacy": f"ε = {chosen.epsilon_achieved:.6g}, δ = {chosen.delta_achieved:g}"
-        f" ({chosen.accounting} accounting, Theorem 1)",
+        "privacy": f"ε = {chosen.epsilon_achieved:.6g}, δ = {chosen.delta_achieved:.4g}"
+        f" ({ACCOUNTINGS[chosen.accounting]})",
         "if the order leaks": f"ε = {chosen.epsilon_if_order_known:.6g} (ln γ)",
         "error": f"RMSE {chosen.rmse:.4g} over the whole table, at worst;"
         f" about {100 * per_cell:.2g} percentage points a cell",
+        "a trusted party": f"would reach RMSE {chosen.trusted_party_rmse:.4g} with Laplace noise",
         "upload": f"at most {chosen.bytes_per_curator:,} bytes a curator",
         "the paper's way": f"m* = {paper.optimal_sample_size:,}, γ = {paper.gamma:.4g}:"
         f" RMSE {paper.rmse:.4g}\n(its bound: {paper.error_bound:.4g}, tightened:"

@@ -10,6 +10,9 @@ MAX_DOMAIN_SIZE = 2**48
 """A cell fits in an int64 with room to spare, and 64-bit noise still has 16 bits per cell."""
 
 MAX_RUNS = 10**7
+SMALLEST_DELTA = 1e-100
+LARGEST_DELTA = 0.01
+"""Above it a promise would let one in a hundred down altogether."""
 
 
 def check_epsilon(epsilon: float) -> None:
@@ -22,11 +25,13 @@ def check_epsilon(epsilon: float) -> None:
 
 
 def check_delta(delta: float) -> None:
-    """Refuse a δ other than 0: the accounting of this version is pure ε."""
-    if delta != 0:
+    """Refuse a δ that is no small probability."""
+    if not math.isfinite(delta) or delta < 0 or 0 < delta < SMALLEST_DELTA or delta > LARGEST_DELTA:
         raise ParameterError(
-            f"delta must be 0, not {delta}: only pure epsilon accounting is available",
-            hint="leave delta out",
+            f"delta must be 0, or a number from {SMALLEST_DELTA:g} to {LARGEST_DELTA:g},"
+            f" not {delta}",
+            hint="take 0 for the strictest promise, or far less than one in the population,"
+            " such as 1e-6",
         )
 
 

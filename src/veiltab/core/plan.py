@@ -6,8 +6,15 @@ from fractions import Fraction
 from typing import Any
 
 from veiltab.core import parameters, privacy, utility
-from veiltab.core.channel import GammaDiagonal
+from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
+from veiltab.core.roots import last_root
 from veiltab.errors import InfeasiblePlanError, ParameterError
+
+ACCOUNTINGS = ("pure", "shuffle")
+"""Theorem 1 alone; or the privacy blanket, which also counts on δ and on the secret order."""
+
+FAR = 50.0
+"""Stands for the logarithm of an error without bound."""
 
 SMALLEST_EPSILON = 1e-9
 """Where the search for the smallest ε starts; below it a release would be pure noise anyway."""
@@ -46,17 +53,24 @@ class Plan:
         parameters.check_epsilon(self.epsilon)
         parameters.check_delta(self.delta)
         parameters.check_sample_size(self.sample_size, self.population_size)
-        if self.accounting != "pure":
+        if self.accounting not in ACCOUNTINGS:
             raise ParameterError(
-                f"unknown accounting {self.accounting!r}", hint='the one there is is "pure"'
+                f"unknown accounting {self.accounting!r}",
+                hint=f"choose one of {', '.join(ACCOUNTINGS)}",
             )
-        if not privacy.promise_holds(
-            self.population_size, self.sample_size, self.channel, self.epsilon
-        ):
+        if not self._promise_holds():
             raise InfeasiblePlanError(
-                f"the threshold {self.keep_threshold} spends more than epsilon {self.epsilon:g}",
+                f"the threshold {self.keep_threshold} spends more than epsilon {self.epsilon:g},"
+                f" delta {self.delta:g}",
                 hint="let veiltab.plan choose the threshold",
             )
+
+    def _promise_holds(self) -> bool:
+        if self.accounting == "pure":
+            return privacy.promise_holds(
+                self.population_size, self.sample_size, self.channel, self.epsilon
+            )
+        return 0 < self.delta_achieved <= self.delta
 
     @property
     def channel(self) -> GammaDiagonal:
@@ -75,13 +89,23 @@ class Plan:
 
     @property
     def epsilon_achieved(self) -> float:
-        """The ε that the integers really give, rounded up; never above ``epsilon``."""
+        """The ε that the integers really give, rounded up; never above ``epsilon``.
+
+        With the shuffle accounting it is the promised ε, and what is left over is in δ.
+        """
+        if self.accounting == "shuffle":
+            return self.epsilon
         return privacy.epsilon_achieved(self.population_size, self.sample_size, self.channel)
 
     @property
     def delta_achieved(self) -> float:
-        """The δ that is really spent."""
-        return self.delta
+        """The δ that is really spent at ``epsilon_achieved``; never above ``delta``."""
+        if self.accounting == "pure":
+            return 0.0
+        from veiltab.core.accounting import Blanket, sampled_delta  # noqa: PLC0415 - needs SciPy
+
+        blanket = Blanket(self.sample_size, self.domain_size, self.gamma)
+        return sampled_delta(self.population_size, blanket, self.epsilon, self.delta)
 
     @property
     def epsilon_if_order_known(self) -> float:
@@ -98,6 +122,11 @@ class Plan:
             self.channel.gamma,
             Fraction(1, self.domain_size),
         )
+
+    @property
+    def trusted_party_rmse(self) -> float:
+        """What a party trusted with all records would reach by adding Laplace noise to counts."""
+        return utility.laplace_rmse(self.population_size, self.domain_size, self.epsilon)
 
     @property
     def bytes_per_curator(self) -> int:
@@ -138,6 +167,7 @@ class Plan:
             "epsilon_if_order_known": self.epsilon_if_order_known,
             "rmse": self.rmse,
             "paper": asdict(self.paper),
+            "trusted_party_rmse": self.trusted_party_rmse,
             "bytes_per_curator": self.bytes_per_curator,
         }
 
@@ -166,64 +196,121 @@ def plan(
             "give either an epsilon or a target RMSE: one of them, and not both",
             hint="epsilon is the privacy you promise; the target RMSE the error you can live with",
         )
+    question = _Question(population_size, domain_size, delta, sample_size)
     if epsilon is not None:
-        return _plan_for_epsilon(population_size, domain_size, epsilon, sample_size)
+        return question.plan_for_epsilon(epsilon)
     assert target_rmse is not None  # noqa: S101 - tells the type checker what was checked above
-    return _plan_for_rmse(population_size, domain_size, target_rmse, sample_size)
+    return question.plan_for_rmse(target_rmse)
 
 
-def _plan_for_epsilon(
-    population_size: int, domain_size: int, epsilon: float, sample_size: int | None
-) -> Plan:
-    parameters.check_epsilon(epsilon)
-    if sample_size is not None:
-        sizes = {sample_size}
-    else:  # the error is convex in m, so the best integer is beside the best real number
-        best = utility.minimax_sample_size(population_size, domain_size, epsilon)
-        sizes = {math.floor(best), math.ceil(best)}
-    candidates = [
-        Plan(
-            population_size=population_size,
-            domain_size=domain_size,
-            epsilon=float(epsilon),
-            sample_size=size,
-            keep_threshold=privacy.largest_keep_threshold(
-                population_size, size, domain_size, epsilon
-            ),
-        )
-        for size in sorted(sizes)
-    ]
-    return min(candidates, key=lambda candidate: candidate.rmse)
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What is asked of the planner, whatever the ε."""
 
+    population_size: int
+    domain_size: int
+    delta: float
+    sample_size: int | None
 
-def _plan_for_rmse(
-    population_size: int, domain_size: int, target_rmse: float, sample_size: int | None
-) -> Plan:
-    """Find the smallest ε by bisection; more ε never raises the error."""
-    parameters.check_target_rmse(target_rmse)
-    enough = float(parameters.MAX_EPSILON)
-    found = _plan_for_epsilon(population_size, domain_size, enough, sample_size)
-    if found.rmse > target_rmse:
-        raise InfeasiblePlanError(
-            f"no epsilon up to {parameters.MAX_EPSILON} reaches an RMSE of {target_rmse:g};"
-            f" the least is {found.rmse:.3g}",
-            hint="accept a larger error, or sample more respondents",
-        )
-    low, high = math.log(SMALLEST_EPSILON), math.log(enough)
-    while high - low > 1e-12:  # noqa: PLR2004 - far below what anybody reads of ε
-        middle = (low + high) / 2
-        candidate = _plan_or_none(population_size, domain_size, math.exp(middle), sample_size)
-        if candidate is not None and candidate.rmse <= target_rmse:
-            high, found = middle, candidate
+    def plan_for_epsilon(self, epsilon: float) -> Plan:
+        """Return the better of both accountings; with δ = 0 there is only the paper's."""
+        parameters.check_epsilon(epsilon)
+        plans: list[Plan] = []
+        refused: InfeasiblePlanError | None = None
+        try:
+            plans.append(self._pure(epsilon))
+        except InfeasiblePlanError as error:
+            refused = error
+        if self.delta > 0:
+            plans += self._shuffled(epsilon)
+        if not plans:
+            assert refused is not None  # noqa: S101 - one of both was tried
+            raise refused
+        return min(plans, key=lambda candidate: candidate.rmse)
+
+    def plan_for_rmse(self, target_rmse: float) -> Plan:
+        """Find the smallest ε; more ε never raises the error."""
+        parameters.check_target_rmse(target_rmse)
+        enough = float(parameters.MAX_EPSILON)
+        found = self.plan_for_epsilon(enough)
+        if found.rmse > target_rmse:
+            raise InfeasiblePlanError(
+                f"no epsilon up to {parameters.MAX_EPSILON} reaches an RMSE of {target_rmse:g};"
+                f" the least is {found.rmse:.3g}",
+                hint="accept a larger error, or sample more respondents",
+            )
+
+        def excess(strictness: float) -> float:
+            nonlocal found
+            candidate = self._plan_or_none(math.exp(-strictness))
+            if candidate is None:
+                return FAR
+            if candidate.rmse <= target_rmse and candidate.epsilon < found.epsilon:
+                found = candidate
+            return math.log(candidate.rmse / target_rmse)
+
+        precision = 1e-12 if self.delta == 0 else 1e-4  # each step is slower with δ
+        last_root(excess, -math.log(enough), -math.log(SMALLEST_EPSILON), 1.0, precision)
+        return found
+
+    def _plan_or_none(self, epsilon: float) -> Plan | None:
+        try:
+            return self.plan_for_epsilon(epsilon)
+        except InfeasiblePlanError:
+            return None
+
+    def _pure(self, epsilon: float) -> Plan:
+        """Return the paper's way at its best: Theorem 1 and the minimax sample size."""
+        n, cells = self.population_size, self.domain_size
+        if self.sample_size is not None:
+            sizes = {self.sample_size}
+        else:  # the error is convex in m, so the best integer is beside the best real number
+            best = utility.minimax_sample_size(n, cells, epsilon)
+            sizes = {math.floor(best), math.ceil(best)}
+        plans = [
+            self._plan(epsilon, m, privacy.largest_keep_threshold(n, m, cells, epsilon), "pure")
+            for m in sorted(sizes)
+        ]
+        return min(plans, key=lambda candidate: candidate.rmse)
+
+    def _shuffled(self, epsilon: float) -> list[Plan]:
+        """Return plans by shuffling: for everybody, and for smaller samples while they gain."""
+        if self.sample_size is not None:
+            sizes = [self.sample_size]
         else:
-            low = middle
-    return found
+            least = self.delta * self.population_size / parameters.LARGEST_DELTA
+            halves = [round(self.population_size / 2 ** (k / 2)) for k in range(64)]
+            sizes = sorted({m for m in halves if m >= max(1, least)}, reverse=True)
+        plans: list[Plan] = []
+        for size in sizes:
+            found = self._shuffled_sample(epsilon, size)
+            if found is not None:
+                if plans and found.rmse > plans[-1].rmse:
+                    break
+                plans.append(found)
+        return plans
 
+    def _shuffled_sample(self, epsilon: float, size: int) -> Plan | None:
+        from veiltab.core.accounting import largest_gamma  # noqa: PLC0415 - needs SciPy
 
-def _plan_or_none(
-    population_size: int, domain_size: int, epsilon: float, sample_size: int | None
-) -> Plan | None:
-    try:
-        return _plan_for_epsilon(population_size, domain_size, epsilon, sample_size)
-    except InfeasiblePlanError:
-        return None
+        n, cells = self.population_size, self.domain_size
+        gamma = largest_gamma(n, size, cells, epsilon, self.delta)
+        if gamma is None:
+            return None
+        width = math.ceil(DRAW_RANGE / (cells + Fraction(gamma) - 1))
+        threshold = DRAW_RANGE - cells * width
+        try:
+            return self._plan(epsilon, size, threshold, "shuffle")
+        except (InfeasiblePlanError, ParameterError):  # too little to be kept on 64 bits
+            return None
+
+    def _plan(self, epsilon: float, size: int, threshold: int, accounting: str) -> Plan:
+        return Plan(
+            population_size=self.population_size,
+            domain_size=self.domain_size,
+            epsilon=float(epsilon),
+            delta=float(self.delta),
+            sample_size=size,
+            keep_threshold=threshold,
+            accounting=accounting,
+        )

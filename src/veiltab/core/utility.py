@@ -106,3 +106,11 @@ def worst_case_rmse(
 ) -> float:
     """Return the exact error for the hardest data, the uniform ones: ‖T‖² = 1/N."""
     return exact_rmse(population_size, sample_size, domain_size, gamma, 1 / domain_size)
+
+
+def laplace_rmse(population_size: int, domain_size: int, epsilon: float) -> float:
+    """Return the error of a trusted party that adds Laplace noise of scale 2/ε to each count.
+
+    Replacing a respondent changes two counts by one, hence the 2; no record is sampled.
+    """
+    return math.sqrt(2 * domain_size) * 2 / (epsilon * population_size)

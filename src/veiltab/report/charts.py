@@ -51,6 +51,7 @@ class ErrorChart:
     points: Sequence[Mark] = ()
     verticals: Sequence[Vertical] = ()
     x_ticks: Sequence[float] | None = None
+    x_format: str = ","
     symbol_title: str = "Simulation"
 
     def draw(self) -> alt.LayerChart:
@@ -65,6 +66,9 @@ class ErrorChart:
         series = _unique(mark.series for mark in self.curves)
         others = iter(OTHER_STROKES)
         strokes = [STROKES.get(name) or next(others) for name in series]
+        lines = alt.Chart(_data(self.curves)).mark_line(clip=True, strokeWidth=2)
+        if len(series) == 1:  # nothing to tell apart
+            return self._encode(lines)
         dash = alt.StrokeDash(
             "series:N",
             title="Theory",
@@ -72,7 +76,6 @@ class ErrorChart:
             scale=alt.Scale(domain=series, range=strokes),
             legend=alt.Legend(symbolType="stroke", symbolSize=600, symbolStrokeColor="#555555"),
         )
-        lines = alt.Chart(_data(self.curves)).mark_line(clip=True, strokeWidth=2)
         return self._encode(lines, strokeDash=dash)
 
     def _point_layer(self) -> alt.Chart:
@@ -114,7 +117,7 @@ class ErrorChart:
 
     def _x(self) -> alt.X:
         values = [mark.x for mark in (*self.curves, *self.points)]
-        axis = alt.Axis(values=list(self.x_ticks or ticks(values)), format=",")
+        axis = alt.Axis(values=list(self.x_ticks or ticks(values)), format=self.x_format)
         return alt.X("x:Q", title=self.x_title, axis=axis, scale=_log_scale(values))
 
     def _y(self) -> alt.Y:

@@ -1,7 +1,10 @@
 """Writing results so that a reader never finds half of one."""
 
+import csv
+import io
 import os
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from veiltab.errors import OutputError
@@ -25,6 +28,15 @@ def write_whole(path: Path, data: bytes) -> None:
         raise _cannot_write(path, error) from error
     finally:  # also when it is stopped from the keyboard; after the move there is nothing left
         Path(temporary).unlink(missing_ok=True)
+
+
+def csv_bytes(rows: Sequence[Mapping[str, object]]) -> bytes:
+    """Return rows of the same keys as a CSV file with a header."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
 
 
 def make_folder(path: Path) -> None:

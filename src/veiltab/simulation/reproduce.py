@@ -1,17 +1,17 @@
 """The whole of the paper's experiments: run, drawn, written down, and judged."""
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from veiltab.core.parameters import check_runs, check_seed
-from veiltab.report.files import make_folder, write_whole
+from veiltab.report.charts import ErrorChart
+from veiltab.report.files import csv_bytes, make_folder, write_whole
 from veiltab.report.style import save_chart
-from veiltab.simulation import figures
-from veiltab.simulation.claims import Claim, check_claims
+from veiltab.simulation import comparison, figures
+from veiltab.simulation.claims import Claim, check_claims, check_gain
+from veiltab.simulation.comparison import Comparison, compare
 from veiltab.simulation.experiment import Result, run_experiment
 
 FEWEST_RUNS = 10
@@ -56,37 +56,55 @@ def reproduce(
     settings = track([*by_size, *by_cells], "Running the paper's experiments")
     results = [run_experiment(setting, runs, seed) for setting in settings]
     size_results, cell_results = results[: len(by_size)], results[len(by_size) :]
-    table = folder / "results.csv"
-    write_whole(table, _csv(size_results, cell_results))
-    pictures = _draw(folder, size_results, cell_results, track)
-    return Reproduction([*pictures, table], check_claims(size_results, cell_results))
-
-
-def _draw(
-    folder: Path, by_size: Sequence[Result], by_cells: Sequence[Result], track: Track
-) -> list[Path]:
-    charts = {
-        figure: figures.sample_size_chart(figure, by_size) for figure in figures.SAMPLE_SIZE_FIGURES
+    compared = _compare(track)
+    tables = {
+        "results.csv": _point_rows(size_results, cell_results),
+        "comparison.csv": [asdict(each) for each in compared],
     }
-    charts[figures.CARDINALITY_FIGURE] = figures.cardinality_chart(by_cells)
+    for name, rows in tables.items():
+        write_whole(folder / name, csv_bytes(rows))
+    pictures = _draw(folder, _charts(size_results, cell_results, compared), track)
+    claims = [*check_claims(size_results, cell_results), check_gain(compared)]
+    return Reproduction([*pictures, *(folder / name for name in tables)], claims)
+
+
+def _compare(track: Track) -> list[Comparison]:
+    """Plan the settings of figures 6 and 7."""
+    by_epsilon = [(comparison.POPULATION, epsilon) for epsilon in comparison.EPSILONS]
+    by_population = [(size, comparison.EPSILON) for size in comparison.POPULATIONS]
+    settings = track([*by_epsilon, *by_population], "Planning with shuffling")
+    return [compare(population, epsilon) for population, epsilon in settings]
+
+
+def _charts(
+    by_size: Sequence[Result], by_cells: Sequence[Result], compared: Sequence[Comparison]
+) -> dict[str, ErrorChart]:
+    charts = {
+        figure.stem: figures.sample_size_chart(figure, by_size)
+        for figure in figures.SAMPLE_SIZE_FIGURES
+    }
+    charts[figures.CARDINALITY_FIGURE.stem] = figures.cardinality_chart(by_cells)
+    split = len(comparison.EPSILONS)
+    charts["figure-6-shuffling-epsilon"] = comparison.epsilon_chart(compared[:split])
+    charts["figure-7-shuffling-population"] = comparison.population_chart(compared[split:])
+    return charts
+
+
+def _draw(folder: Path, charts: Mapping[str, ErrorChart], track: Track) -> list[Path]:
     written = []
-    for figure, chart in track(list(charts.items()), "Drawing the figures"):
-        paths = [folder / f"{figure.stem}{suffix}" for suffix in (".svg", ".png")]
+    for stem, chart in track(list(charts.items()), "Drawing the figures"):
+        paths = [folder / f"{stem}{suffix}" for suffix in (".svg", ".png")]
         save_chart(chart.draw(), *paths)
         written += paths
     return written
 
 
-def _csv(by_size: Sequence[Result], by_cells: Sequence[Result]) -> bytes:
-    """Return one line for every point of every figure."""
-    rows = [
+def _point_rows(by_size: Sequence[Result], by_cells: Sequence[Result]) -> list[dict[str, object]]:
+    """Return one row for every point of figures 1 to 5."""
+    rows: list[dict[str, object]] = [
         {"figure": figure.number} | asdict(result)
         for figure in figures.SAMPLE_SIZE_FIGURES
         for result in figure.pick(by_size)
     ]
     rows += [{"figure": figures.CARDINALITY_FIGURE.number} | asdict(result) for result in by_cells]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
+    return rows

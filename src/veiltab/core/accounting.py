@@ -1,0 +1,184 @@
+"""(ε, δ) by shuffling: what a secret random order is worth, beyond Theorem 1.
+
+The release is a shuffled set of N-ary randomised responses, so the privacy blanket of Balle,
+Bell, Gascón and Nissim (2019) applies.  Of the other m − 1 records B ~ Bin(m − 1, N/q) are
+replaced by uniform cells; an adversary who knows everything about the kept ones is left with the
+counts of B + 1 = T records.  With h₀, h₁ the counts of the two cells that tell neighbours apart,
+relative to T uniform records, P ∝ T + (γ − 1)h₀ and Q ∝ T + (γ − 1)h₁.
+
+Everything here is an upper bound of δ: ranges are replaced by their worse end, tails are added,
+and the result is rounded up.  Derivation: ``docs/explanation/shuffling.md``.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veiltab.core.binomial import between, fair_excess, lower_tail, upper_tail
+from veiltab.core.roots import last_root
+
+Numbers = NDArray[np.float64]
+
+NAME = "shuffle"
+VERSION = 1
+
+SLACK = 0.02
+"""About the share of δ that is given away to sum ranges of B and K at once."""
+
+RESERVE = 1.04
+"""What δ is multiplied by before it is promised: far more than any error of floating point."""
+
+LEVEL_ROUNDING = 1e-14
+MOST_EPSILON = 15.0
+"""Up to here e^ε leaves enough digits; larger ones arise only for tiny samples."""
+
+LARGEST_SCALE = 0.5
+LEAST_DELTA = 1e-320
+LEAST_EPSILON = 1e-12
+PRECISION = 1e-9
+COARSE_SLACK = 0.3
+COARSE_TOLERANCE = 1e-2
+TOLERANCE = 1e-5
+LARGEST_LOG_ODDS = 44.0
+"""ln 2⁶⁴: beyond it a record is as good as never perturbed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blanket:
+    """The numbers of a shuffled release: m records of N cells through a γ-diagonal channel."""
+
+    sample_size: int
+    domain_size: int
+    gamma: float
+    slack: float = SLACK
+
+    @property
+    def uniform_share(self) -> float:
+        """The chance N/q that a record is replaced by a uniform cell."""
+        return self.domain_size / (self.gamma + self.domain_size - 1)
+
+    def delta(self, epsilon: float, scale: float) -> float:
+        """Return an upper bound of δ at ε; ``scale`` is the δ at which it should be close.
+
+        δ_B, the divergence given B, never grows with B, as more uniform records could be added
+        by anybody afterwards.  So a range of B counts as its least.
+        """
+        if epsilon > MOST_EPSILON:  # beyond the arithmetic's reach Theorem 1 alone is left
+            return 0.0 if self.gamma <= math.exp(epsilon) else 1.0
+        reach = 2 * math.log(1 / scale)
+        blankets = self._blanket_sizes(reach)
+        others, share = np.array(self.sample_size - 1, dtype=np.float64), self.uniform_share
+        # A small B is rare and reveals much, so its chance must keep its digits far below 1e-16.
+        weights = between(np.append(blankets, blankets[-1:] + others + 1), others, share)
+        below = float(lower_tail(blankets[:1] - 1, others, share)[0])
+        total = below + float((weights * self._given_blanket(blankets, epsilon, reach)).sum())
+        return min(1.0, total * RESERVE)
+
+    def _blanket_sizes(self, reach: float) -> Numbers:
+        """Return the values of B that stand for ranges, fine enough to lose about the slack."""
+        others, share = self.sample_size - 1, self.uniform_share
+        mean, spread = others * share, math.sqrt(others * share * (1 - share))
+        width = math.sqrt(reach + 10)
+        least = max(0, math.floor(mean - width * spread - reach))
+        most = min(others, math.ceil(mean + width * spread))
+        sizes = [least]
+        while sizes[-1] < most:
+            sizes.append(sizes[-1] + max(1, int(2 * self.slack * (sizes[-1] + 1) / reach)))
+        return np.array(sizes, dtype=np.float64)
+
+    def _given_blanket(self, blankets: Numbers, epsilon: float, reach: float) -> Numbers:
+        """Return an upper bound of δ_B for each B.
+
+        Given K = h₀ + h₁, h₀ is Bin(K, ½), and the divergence is E[(h₀ − level)⁺] up to a factor.
+        """
+        records = blankets + 1
+        first, last, weights, tails = self._pair_ranges(blankets, epsilon, reach)
+        lean = math.tanh(epsilon / 2)
+        # For K in first..last: h₀ − K/2 is a martingale in K, so its convex expectations are at
+        # most those at `last`; and the drift (lean/2)K is at least that at `first`.
+        column = records[:, np.newaxis]
+        level = last / 2 + lean * (first / 2 + column / (self.gamma - 1))
+        level = level * (1 - LEVEL_ROUNDING)
+        excess = (weights * fair_excess(level, last)).sum(axis=1)
+        factor = (self.gamma - 1) * (1 + math.exp(epsilon)) * self.uniform_share / records
+        bound: Numbers = np.minimum(1.0, factor * excess + tails)
+        return bound
+
+    def _pair_ranges(
+        self, blankets: Numbers, epsilon: float, reach: float
+    ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """Return ranges of K, their probabilities, and a bound for K outside all of them."""
+        records = blankets + 1
+        pair = 2 / self.domain_size
+        if self.domain_size == 2:  # noqa: PLR2004 - both cells are all cells, so K is known
+            whole = records[:, np.newaxis]
+            return whole, whole, np.ones_like(whole), np.zeros_like(records)
+        mean = records * pair
+        spread = math.sqrt(reach + 10) * np.sqrt(mean * (1 - pair))
+        least = np.maximum(0.0, np.floor(mean - spread - reach / 3))
+        most = np.minimum(records, np.ceil(mean + spread + reach))
+        step = self._pair_step(np.maximum(mean, 1.0), epsilon, reach)
+        count = int(np.ceil((most - least + 1) / step).max())
+        edges = least[:, np.newaxis] + step[:, np.newaxis] * np.arange(count + 1)
+        edges = np.minimum(edges, most[:, np.newaxis] + 1)
+        weights = between(edges, records[:, np.newaxis], pair)
+        first, last = edges[:, :-1], np.maximum(edges[:, 1:] - 1, edges[:, :-1])
+        # K exceeds the number of uniform records in the pair by at most the target's one.
+        high = np.where(most < records, upper_tail(most, blankets, pair), 0.0)
+        return first, last, weights, lower_tail(least - 1, blankets, pair) + high
+
+    def _pair_step(self, mean: Numbers, epsilon: float, reach: float) -> Numbers:
+        """Return how many values of K may be taken together for a loss of about the slack."""
+        drift = np.sqrt(mean) / (math.sqrt(reach) * math.tanh(epsilon / 2))
+        inflation = 2 * mean / reach
+        return np.maximum(1.0, np.floor(self.slack * np.minimum(drift, inflation)))
+
+
+def sampled_delta(population_size: int, blanket: Blanket, epsilon: float, scale: float) -> float:
+    """Return an upper bound of the release's δ at ε, with the sampling counted in.
+
+    Sampling m of n without replacement (Balle, Barthe, Gaboardi 2018, replace-one neighbours)
+    turns (ε_m, δ_m) into ε = ln(1 + (m/n)(e^{ε_m} − 1)), δ = (m/n)δ_m.
+    """
+    share = blanket.sample_size / population_size
+    inner = math.log1p(math.expm1(epsilon) / share)
+    return share * blanket.delta(inner, min(scale / share, LARGEST_SCALE))
+
+
+def epsilon_at(population_size: int, blanket: Blanket, delta: float) -> float:
+    """Return an ε at which the release's δ is at most ``delta``, the least to nine digits."""
+    low, high = math.log(LEAST_EPSILON), math.log(math.log(blanket.gamma) * 2)
+    while high - low > PRECISION:
+        middle = (low + high) / 2
+        if sampled_delta(population_size, blanket, math.exp(middle), delta) <= delta:
+            high = middle
+        else:
+            low = middle
+    return math.exp(high)
+
+
+def largest_gamma(
+    population_size: int, sample_size: int, domain_size: int, epsilon: float, delta: float
+) -> float | None:
+    """Return a γ that keeps (ε, δ), the largest to five digits; None if none above 1 is found.
+
+    ln δ is a smooth, growing function of ln(γ − 1), so a bracketed secant takes a few steps; the
+    first ones with a coarser bound, which is cheaper and errs on the same side.
+    """
+
+    def excess(log_odds: float, slack: float) -> float:
+        blanket = Blanket(sample_size, domain_size, 1 + math.exp(log_odds), slack)
+        bound = sampled_delta(population_size, blanket, epsilon, delta)
+        return math.log(max(bound, LEAST_DELTA)) - math.log(delta)
+
+    # Theorem 1's γ keeps ε with no δ at all, so the search starts where the promise surely holds.
+    low = math.log(population_size * math.expm1(epsilon) / sample_size)
+    coarse = last_root(
+        lambda x: excess(x, COARSE_SLACK), low, LARGEST_LOG_ODDS, 1.0, COARSE_TOLERANCE
+    )
+    if coarse is None:
+        return None
+    fine = last_root(lambda x: excess(x, SLACK), coarse, LARGEST_LOG_ODDS, 0.03, TOLERANCE)
+    return 1 + math.exp(coarse if fine is None else fine)
