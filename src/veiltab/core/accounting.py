@@ -12,6 +12,7 @@ and the result is rounded up.  Derivation: ``docs/explanation/shuffling.md``.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +137,7 @@ class Blanket:
         return np.maximum(1.0, np.floor(self.slack * np.minimum(drift, inflation)))
 
 
+@lru_cache(maxsize=256)
 def sampled_delta(population_size: int, blanket: Blanket, epsilon: float, scale: float) -> float:
     """Return an upper bound of the release's δ at ε, with the sampling counted in.
 
@@ -167,18 +169,32 @@ def largest_gamma(
     ln δ is a smooth, growing function of ln(γ − 1), so a bracketed secant takes a few steps; the
     first ones with a coarser bound, which is cheaper and errs on the same side.
     """
+    rough = rough_gamma(population_size, sample_size, domain_size, epsilon, delta)
+    if rough is None:
+        return None
 
-    def excess(log_odds: float, slack: float) -> float:
-        blanket = Blanket(sample_size, domain_size, 1 + math.exp(log_odds), slack)
-        bound = sampled_delta(population_size, blanket, epsilon, delta)
-        return math.log(max(bound, LEAST_DELTA)) - math.log(delta)
+    def excess(log_odds: float) -> float:
+        blanket = Blanket(sample_size, domain_size, 1 + math.exp(log_odds))
+        return _excess(sampled_delta(population_size, blanket, epsilon, delta), delta)
+
+    fine = last_root(excess, math.log(rough - 1), LARGEST_LOG_ODDS, 0.03, TOLERANCE)
+    return rough if fine is None else 1 + math.exp(fine)
+
+
+def rough_gamma(
+    population_size: int, sample_size: int, domain_size: int, epsilon: float, delta: float
+) -> float | None:
+    """Return a γ that keeps (ε, δ), a few percent below the largest, in a fraction of the time."""
+
+    def excess(log_odds: float) -> float:
+        blanket = Blanket(sample_size, domain_size, 1 + math.exp(log_odds), COARSE_SLACK)
+        return _excess(sampled_delta(population_size, blanket, epsilon, delta), delta)
 
     # Theorem 1's γ keeps ε with no δ at all, so the search starts where the promise surely holds.
     low = math.log(population_size * math.expm1(epsilon) / sample_size)
-    coarse = last_root(
-        lambda x: excess(x, COARSE_SLACK), low, LARGEST_LOG_ODDS, 1.0, COARSE_TOLERANCE
-    )
-    if coarse is None:
-        return None
-    fine = last_root(lambda x: excess(x, SLACK), coarse, LARGEST_LOG_ODDS, 0.03, TOLERANCE)
-    return 1 + math.exp(coarse if fine is None else fine)
+    root = last_root(excess, low, LARGEST_LOG_ODDS, 1.0, COARSE_TOLERANCE)
+    return None if root is None else 1 + math.exp(root)
+
+
+def _excess(bound: float, delta: float) -> float:
+    return math.log(max(bound, LEAST_DELTA)) - math.log(delta)

@@ -30,6 +30,10 @@ def id_messages(
     frame: pl.DataFrame, columns: Sequence[str], normalisation: Sequence[str]
 ) -> IdMessages:
     """Normalise the id columns and join them; empty, odd and repeated ids are errors."""
+    if not columns:
+        raise LinkageError(
+            "no id column is named", hint="name the columns that tell respondents apart"
+        )
     texts = [_normalised(_column(frame, name), normalisation) for name in columns]
     for text in texts:
         _refuse(text, text.is_null() | (text == ""), "an empty id")
