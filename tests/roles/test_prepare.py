@@ -9,6 +9,7 @@ import pytest
 from tests.support.studies import Staged, messages_of, pair, signed_by_all, stage
 from veiltab.core.schema import Codes
 from veiltab.crypto.identity import PrivateIdentity
+from veiltab.crypto.linkage import token_order
 from veiltab.errors import (
     AlignmentError,
     LinkageError,
@@ -107,6 +108,19 @@ def test_repeated_respondents_are_refused() -> None:
         make_tokens(staged.contract, staged.secret, data, np.arange(6))
     ids = messages_of(range(12))
     assert len(make_tokens(staged.contract, staged.secret, ids.data, ids.offsets)) == 12
+
+
+def test_tokens_are_bound_to_the_study() -> None:
+    """The same respondents under the same secret: other tokens, and another order, elsewhere."""
+    _, staged, *_ = shared()
+    other = replace(staged.contract, title="another study")
+    ids = messages_of(range(100))
+    here, there = (
+        make_tokens(contract, staged.secret, ids.data, ids.offsets)
+        for contract in (staged.contract, other)
+    )
+    assert not {row.tobytes() for row in here} & {row.tobytes() for row in there}
+    assert token_order(here).tolist() != token_order(there).tolist()
 
 
 def test_the_way_is_the_contracts() -> None:

@@ -21,8 +21,10 @@ from veiltab.errors import (
     SignatureError,
     StateError,
 )
+from veiltab.roles.chunks import MemoryChunks
 from veiltab.roles.curator.prepare import Prepared
 from veiltab.roles.curator.study import unsigned
+from veiltab.roles.server.bench import Bench
 from veiltab.roles.server.life import TRANSITIONS, Event, State, advance, expect
 from veiltab.roles.server.study import ServerStudy
 from veiltab.roles.signatures import cosign, sign
@@ -50,6 +52,16 @@ def resigned(rehearsal: Recorded, message: Signed[Upload], **changes: Any) -> Si
     """Return an upload with some fields changed, signed by its own curator."""
     numbers = {identity.party_id: identity for identity in rehearsal.curators}
     return sign(replace(message.body, **changes), numbers[message.body.curator].signing)
+
+
+def test_a_contract_for_another_server_is_refused() -> None:
+    """Its release would be signed with a key that no researcher accepts."""
+    rehearsal, staged, _ = staged_uploads()
+    contract = staged.outcome.contract.body
+    other = replace(contract, server=replace(contract.server, signing_key=bytes(31) + b"\x01"))
+    bench = Bench(rehearsal.server.signing, rehearsal.entropy, MemoryChunks(), MemoryChunks())
+    with pytest.raises(MismatchError, match="another server"):
+        ServerStudy(bench, other)
 
 
 def state_of(study: ServerStudy) -> State:

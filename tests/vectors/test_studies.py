@@ -40,7 +40,11 @@ def test_the_parties_agree(file: str) -> None:
         assert secret.hex() == study.document["secret"]
     release = verify(study.release, [contract.server.signing_key])
     plan = plan_for(contract, release.population)
-    assert (plan.sample_size, plan.keep_threshold) == (release.sample_size, release.keep_threshold)
+    assert plan.sample_size == release.sample_size
+    if release.accounting == "pure-1":
+        assert plan.keep_threshold == release.keep_threshold
+    else:  # found by floating point, which another machine may round otherwise
+        assert plan.keep_threshold == pytest.approx(release.keep_threshold, rel=1e-3)
     granted = study.messages("repad", "repads") or study.messages("upload", "uploads")
     assert [upload.digest for upload in release.uploads] == [each.digest for each in granted]
 

@@ -66,8 +66,10 @@ class Blanket:
         δ_B, the divergence given B, never grows with B, as more uniform records could be added
         by anybody afterwards.  So a range of B counts as its least.
         """
-        if epsilon > MOST_EPSILON:  # beyond the arithmetic's reach Theorem 1 alone is left
-            return 0.0 if self.gamma <= math.exp(epsilon) else 1.0
+        if epsilon > MOST_EPSILON:  # beyond the arithmetic's reach: Theorem 1, or a smaller ε's δ
+            if self.gamma <= math.exp(epsilon):
+                return 0.0
+            epsilon = MOST_EPSILON
         reach = 2 * math.log(1 / scale)
         blankets = self._blanket_sizes(reach)
         others, share = np.array(self.sample_size - 1, dtype=np.float64), self.uniform_share

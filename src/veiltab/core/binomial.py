@@ -67,8 +67,9 @@ def fair_probability(heads: Numbers, tosses: Numbers) -> Numbers:
     exponent = _stirling_error(trials) - _stirling_error(inner) - _stirling_error(rest)
     exponent -= _deviance(inner, trials / 2) + _deviance(rest, trials / 2)
     chance = np.sqrt(trials / (2 * math.pi * inner * rest)) * np.exp(exponent)
-    edge = np.where(heads == tosses, np.exp2(-np.minimum(tosses, _LEAST_EXPONENT)), 0.0)
-    return np.where(heads < tosses, chance, edge)
+    end = (heads == 0) | (heads == tosses)
+    edge = np.where(end, np.exp2(-np.minimum(tosses, _LEAST_EXPONENT)), 0.0)
+    return np.where((heads > 0) & (heads < tosses), chance, edge)
 
 
 def _stirling_error(count: Numbers) -> Numbers:

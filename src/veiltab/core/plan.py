@@ -76,6 +76,8 @@ class Plan:
             return privacy.promise_holds(
                 self.population_size, self.sample_size, self.channel, self.epsilon
             )
+        if self.delta == 0 or self.gamma == 1:  # nothing to spend, or a γ that floats cannot tell
+            return False
         return 0 < self.delta_achieved <= self.delta
 
     @property

@@ -18,9 +18,9 @@ def last_root(
     if below > 0:
         return None
     while True:
-        high = low + step
-        if high > most:
+        if low >= most:
             return low
+        high = min(low + step, most)
         above = function(high)
         if above > 0:
             break

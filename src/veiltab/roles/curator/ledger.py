@@ -98,9 +98,9 @@ class Ledger:
                 hint="agree on a smaller epsilon, or change the policy first",
             )
         if (population_size or 1) < self.smallest_population:
-            known = "not stated in the contract" if population_size is None else population_size
+            known = "that is not stated" if population_size is None else f"of {population_size}"
             raise BudgetError(
-                f"a population of {known} is below {self.smallest_population}, the"
+                f"a population {known} is below {self.smallest_population}, the"
                 f" least that the policy of {self.dataset!r} allows",
                 hint="state a larger population in the contract, or change the policy first",
             )

@@ -40,7 +40,11 @@ class ServerStudy:
     """
 
     def __init__(self, bench: Bench, contract: Contract) -> None:
-        """Take a proposed contract, which nobody need have signed yet."""
+        """Take a proposed contract for this very server, which nobody need have signed yet."""
+        if contract.server.signing_key != bench.key.public:
+            raise MismatchError(
+                "the contract names another server", hint="propose the study with this server's key"
+            )
         self._bench = bench
         self.contract = Signed(contract, ())
         self.state = State.PROPOSED
