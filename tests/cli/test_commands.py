@@ -179,8 +179,8 @@ def test_reproduce_as_json(tmp_path: Path) -> None:
     found = json.loads(outcome.out)
     assert set(found) == {"files", "claims"}
     assert {Path(name) for name in found["files"]} == set((tmp_path / "paper").iterdir())
-    assert len(found["files"]) == 11
-    assert len(found["claims"]) == 9
+    assert len(found["files"]) == 16
+    assert len(found["claims"]) == 10
     for claim in found["claims"]:
         assert set(claim) == {"figure", "claim", "measured", "holds"}
         assert claim["holds"] is True, claim
@@ -190,8 +190,8 @@ def test_reproduce_as_json(tmp_path: Path) -> None:
 def test_reproduce_for_people(capsys: Capture, tmp_path: Path) -> None:
     """A verdict for every claim, and where to look first."""
     text = succeed(capsys, "reproduce", "--out", tmp_path / "paper", "--runs", 50, "--seed", 3)
-    assert text.count(" yes ") == 9
-    assert text.splitlines()[-1].startswith(f"11 files in {tmp_path / 'paper'}.  Start with ")
+    assert text.count(" yes ") == 10
+    assert text.splitlines()[-1].startswith(f"16 files in {tmp_path / 'paper'}.  Start with ")
     start = Path(text.splitlines()[-1].rpartition("Start with ")[2])
     assert start.is_file()
 

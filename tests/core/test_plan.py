@@ -157,7 +157,7 @@ def test_a_plan_that_breaks_its_promise_cannot_be_built() -> None:
         {"domain_size": 2**48 + 1},
         {"delta": -1e-6},
         {"delta": 0.011},
-        {"delta": 1e-101},
+        {"delta": 1e-31},
         {"delta": math.inf},
         {"delta": math.nan},
         {"epsilon": None},

@@ -45,7 +45,7 @@ def prepared(staged: Staged, codes: Sequence[Codes]) -> Prepared[Upload]:
     if staged.contract.sampling.by == "server":
         return prepare_table(desk, signed, found, codes)
     aligned = [align(signed.body, desk.identity, staged.secret, found)]
-    return prepare_sample(desk, signed, found, codes, aligned)
+    return prepare_sample(desk, signed, found, codes, aligned, secret=staged.secret)
 
 
 def pads_of(made: AnyPrepared) -> list[Codes]:

@@ -90,13 +90,16 @@ def test_every_curator_must_be_aligned_in_this_study() -> None:
 
 
 def test_the_table_that_is_prepared_is_the_one_that_was_aligned() -> None:
-    """Fewer or more rows than were aligned are refused before anything is encrypted."""
+    """Fewer rows, or as many of other people, are refused before anything is encrypted."""
     rehearsal, staged, *_ = shared()
     held = alignments(rehearsal, staged)
     desk, codes = staged.outcome.desks[0], rehearsal.holdings[0].codes
-    fewer = staged.tokens[0][:-1]
-    with pytest.raises(MismatchError, match="40 respondents, the table has 39"):
-        prepare_sample(desk, staged.outcome.contract, fewer, codes, held)
+    signed, found = staged.outcome.contract, staged.tokens[0]
+    with pytest.raises(MismatchError, match="40 respondents, and not of the table's 39"):
+        prepare_sample(desk, signed, found[:-1], codes, held, secret=staged.secret)
+    others = found ^ np.uint8(1)
+    with pytest.raises(MismatchError, match="40 respondents, and not of the table's 40"):
+        prepare_sample(desk, signed, others, codes, held, secret=staged.secret)
     assert not len(staged.outcome.received)
 
 
@@ -135,7 +138,14 @@ def test_the_way_is_the_contracts() -> None:
     stored = replace(server, stored=Stored(bytes(32), (bytes(32), bytes(32))))
     for other, way in ((server, "the server sample$"), (stored, "from stored tables")):
         with pytest.raises(MismatchError, match=way):
-            prepare_sample(desk, signed_by_all(rehearsal, other), found, codes, held)
+            prepare_sample(
+                desk,
+                signed_by_all(rehearsal, other),
+                found,
+                codes,
+                held,
+                secret=staged.secret,
+            )
     with pytest.raises(MismatchError, match="from stored tables"):
         prepare_table(desk, signed_by_all(rehearsal, stored), found, codes)
     assert not len(staged.outcome.received)
@@ -148,7 +158,7 @@ def test_nothing_is_prepared_before_all_have_signed() -> None:
     found, codes = staged.tokens[0], rehearsal.holdings[0].codes
     half = Signed(staged.contract, staged.outcome.contract.signatures[:1])
     with pytest.raises(SignatureError):
-        prepare_sample(staged.outcome.desks[0], half, found, codes, held)
+        prepare_sample(staged.outcome.desks[0], half, found, codes, held, secret=staged.secret)
     table = stage(rehearsal, replace(TERMS, sampler="server"))
     half = Signed(table.contract, table.outcome.contract.signatures[1:])
     with pytest.raises(SignatureError):
@@ -176,7 +186,12 @@ def test_codes_must_be_the_attributes(spoil: Any) -> None:  # noqa: ANN401 - a s
     held = alignments(rehearsal, staged)
     with pytest.raises(SchemaError):
         prepare_sample(
-            staged.outcome.desks[0], staged.outcome.contract, staged.tokens[0], codes, held
+            staged.outcome.desks[0],
+            staged.outcome.contract,
+            staged.tokens[0],
+            codes,
+            held,
+            secret=staged.secret,
         )
     server = stage(rehearsal, replace(TERMS, sampler="server"))
     with pytest.raises(SchemaError):

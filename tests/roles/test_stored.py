@@ -11,11 +11,8 @@ from tests.support.studies import (
     Recorded,
     stored_contract,
 )
-from veiltab.crypto.entropy import CipherEntropy
-from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import MessageError, MismatchError, SignatureError, StateError
 from veiltab.roles.columns import read_positions
-from veiltab.roles.curator.study import public_identity
 from veiltab.roles.server.life import State
 from veiltab.roles.signatures import sign
 from veiltab.simulation.protocol import Deposit
@@ -103,16 +100,14 @@ def test_uploads_stand_in_the_order_of_the_curators(order: tuple[int, ...]) -> N
 
 
 def test_the_contract_has_the_vaults_terms() -> None:
-    """Curators with their attributes, linkage, server and commitment."""
+    """Curators with their attributes, linkage and commitment; another server refuses at once."""
     rehearsal, deposit = deposited()
     contract = stored_contract(rehearsal, TERMS, deposit)
     first, second = contract.curators
     fewer = CuratorTerms(first.identity, first.attributes[:1])
-    server = PrivateIdentity.create("another", CipherEntropy.from_seed(8, "another"))
     changes: list[dict[str, Any]] = [
         {"curators": (fewer, second)},
         {"linkage": Linkage.by_rows()},
-        {"server": public_identity(server)},
         {"secret_commitment": bytes(32)},
     ]
     for change in changes:

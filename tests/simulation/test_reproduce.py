@@ -15,6 +15,7 @@ RUNS = 10
 STEMS = [
     *("figure-1-adult", "figure-2-adult-and-uniform", "figure-3-adult-and-linear"),
     *("figure-4-adult-and-peaky", "figure-5-cardinality"),
+    *("figure-6-shuffling-epsilon", "figure-7-shuffling-population"),
 ]
 FILES = sorted([f"{stem}{suffix}" for stem in STEMS for suffix in (".png", ".svg")])
 DATA = {1: 1, 2: 2, 3: 2, 4: 2}
@@ -41,9 +42,13 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
 
 @pytest.mark.slow
 def test_every_file_is_there_and_reported(reproduced: tuple[Path, Reproduction]) -> None:
-    """Ten pictures and a table, nothing half-written, nothing else."""
+    """Fourteen pictures and two tables, nothing half-written, nothing else."""
     folder, found = reproduced
-    assert sorted(path.name for path in folder.iterdir()) == [*FILES, "results.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "comparison.csv",
+        *FILES,
+        "results.csv",
+    ]
     assert sorted(found.files) == sorted(folder.iterdir())
     for path in found.files:
         assert path.stat().st_size > 1000
@@ -92,8 +97,8 @@ def test_the_table_holds_numbers(reproduced: tuple[Path, Reproduction]) -> None:
 
 @pytest.mark.slow
 def test_the_claims_come_along(reproduced: tuple[Path, Reproduction]) -> None:
-    """Nine verdicts on these very results."""
-    assert [claim.figure for claim in reproduced[1].claims] == [1, 1, 2, 3, 4, 5, 5, 5, None]
+    """Nine verdicts on these very results, and one on what shuffling gains."""
+    assert [claim.figure for claim in reproduced[1].claims] == [1, 1, 2, 3, 4, 5, 5, 5, None, 6]
 
 
 @pytest.mark.slow
@@ -107,7 +112,11 @@ def test_the_same_seed_gives_the_same_bytes(reproduced: tuple[Path, Reproduction
     assert (folder / "results.csv").read_bytes() == before
     assert (folder / FILES[0]).stat().st_size > 1000
     assert again == first
-    assert sorted(path.name for path in folder.iterdir()) == [*FILES, "results.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "comparison.csv",
+        *FILES,
+        "results.csv",
+    ]
 
 
 @pytest.mark.slow

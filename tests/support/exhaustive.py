@@ -192,7 +192,7 @@ class Tiny:
         aligned = [align(self._signed.body, d.identity, self._secret, found) for d in desks]
         parties = zip(desks, self._codes(database), strict=True)
         return [
-            (desk, prepare_sample(desk, self._signed, found, codes, aligned))
+            (desk, prepare_sample(desk, self._signed, found, codes, aligned, secret=self._secret))
             for desk, codes in parties
         ]
 

@@ -126,7 +126,7 @@ HASH = hexadecimal(64)
 IDENTITY: dict[str, Check] = {"name": text, "sealing_key": HASH, "signing_key": HASH}
 ATTRIBUTES = many(record(name=text, categories=many(text, 1, 65_535)), 1, 1000)
 COLUMNS = many(record(attribute=text, chunks=many(HASH)), 1)
-EPSILON, DELTA = number(lambda x: 0 < x <= 50), number(lambda x: x == 0 or 1e-100 <= x <= 0.01)
+EPSILON, DELTA = number(lambda x: 0 < x <= 50), number(lambda x: x == 0 or 1e-30 <= x <= 0.01)
 ACCOUNTING = only("pure-1", "shuffle-1")
 SIGNATURES = many(record(key=HASH, signature=hexadecimal(128)))
 

@@ -142,7 +142,10 @@ def _request(study: StudyFile, message: str, chunks: Sequence[str]) -> None:
         study.attributes(0),
         tuple(pad_keys(study, "uploads", 0)),
     )
-    table = StoredTable(Prepared(study.messages("upload", "uploads")[0], pads))
+    table = StoredTable(
+        read_message("vault", study.document["vault"]).body,
+        Prepared(study.messages("upload", "uploads")[0], pads),
+    )
     desk = Desk(identity, ScriptedEntropy(bytes(48)), MemoryChunks(), MemoryChunks())
     table.repad(desk, study.contract, read_message("repad-request", message), store(chunks))
 

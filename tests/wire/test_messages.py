@@ -180,7 +180,7 @@ OUT_OF_RANGE: list[tuple[str, str, list[Any]]] = [
     ("contract", "curators.0.attributes.1.categories", [[]]),
     ("contract", "curators.0.attributes.1.categories.2", ["", "x" * 1_001, "\x00"]),
     ("contract", "epsilon", [0, -1, 50.000001, 51, MAX_INTEGER, 10**400, float("nan"), 1e300]),
-    ("contract", "delta", [1e-101, 1, -1, float("inf")]),
+    ("contract", "delta", [1e-31, 1, -1, float("inf")]),
     ("contract", "population", [0, -1, 2**53, 10**400]),
     ("contract", "sampling.size", [0, -1, 2**48 + 1, 100_001]),
     ("contract", "sampling.by", ["", "researcher", "Server"]),

@@ -142,8 +142,11 @@ def _grants(study: Written, fresh: Written) -> Iterator[Case]:
     yield _case("grant_to_an_unnamed_researcher", "not_granted", study, grants=unnamed)
     another = put("researcher", to=fresh.server.party_id.hex())
     elsewhere = [fresh.again(fresh.grants[0], another)]
-    yield _case("other_researcher", MISMATCH, fresh, grants=elsewhere)
-    yield _case("researcher_of_other_grants", MISMATCH, fresh, party=fresh.server.name)
+    yield _case("grant_to_the_server", "not_granted", fresh, grants=elsewhere)
+    yield _case("server_as_researcher", "not_granted", fresh, party=fresh.server.name)
+    stranger = put("researcher", to="ab" * 32)
+    foreign = [fresh.again(fresh.grants[0], stranger)]
+    yield _case("other_researcher", MISMATCH, fresh, grants=foreign)
     yield _case(
         "not_granted", "not_granted", study, grants=[grant], attributes=["smoker", "income"]
     )

@@ -180,7 +180,9 @@ class Play:
         for number, (table, found) in enumerate(zip(self.tables, tokens, strict=True)):
             desk, source = self._desk(number, "upload")
             if by_curators:
-                made = prepare_sample(desk, self.contract, found, table.codes, self.alignments)
+                made = prepare_sample(
+                    desk, self.contract, found, table.codes, self.alignments, secret=self.secret
+                )
             else:
                 made = prepare_table(desk, self.contract, found, table.codes)
             self.uploads.append(made)
@@ -193,7 +195,7 @@ class Play:
         self.requests = [requests[who.party_id] for who in self.curators]
         for number, (made, request) in enumerate(zip(self.uploads, self.requests, strict=True)):
             desk, source = self._desk(number, "repad")
-            answer = StoredTable(made).repad(desk, self.contract, request, self.sent)
+            answer = StoredTable(vault.body, made).repad(desk, self.contract, request, self.sent)
             self.repads.append(answer)
             self._keep_secret(answer.pads, self.contract.body, source)
             study.repad(answer.message)

@@ -83,7 +83,7 @@ def _stirling_error(count: Numbers) -> Numbers:
 
 
 def _deviance(count: Numbers, mean: Numbers) -> Numbers:
-    """Return x ln(x/µ) + µ − x without cancellation."""
+    """Return x ln(x/µ) + µ − x, with an error far below its own size where it matters."""
     share = (count - mean) / mean
     deviance: Numbers = mean * ((1 + share) * np.log1p(share) - share)
     return deviance

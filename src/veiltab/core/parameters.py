@@ -10,7 +10,7 @@ MAX_DOMAIN_SIZE = 2**48
 """A cell fits in an int64 with room to spare, and 64-bit noise still has 16 bits per cell."""
 
 MAX_RUNS = 10**7
-SMALLEST_DELTA = 1e-100
+SMALLEST_DELTA = 1e-30
 LARGEST_DELTA = 0.01
 """Above it a promise would let one in a hundred down altogether."""
 

@@ -100,6 +100,12 @@ def write_tokens(tokens: NDArray[np.uint8], store: ChunkStore) -> Digests:
     return tuple(store.put(pack_tokens(tokens[where])) for where in chunk_slices(len(tokens)))
 
 
+def check_tokens(digests: Sequence[bytes], rows: int, store: ChunkStore) -> None:
+    """Refuse a missing, damaged or ill-formed chunk of tokens, one at a time."""
+    for digest, where in zip(digests, chunk_slices(rows), strict=False):
+        unpack_tokens(store.get(digest), where.stop - where.start)
+
+
 def read_tokens(digests: Sequence[bytes], rows: int, store: ChunkStore) -> NDArray[np.uint8]:
     """Read a whole column of tokens, a row of 16 bytes each."""
     return np.concatenate(

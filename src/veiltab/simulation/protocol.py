@@ -146,7 +146,9 @@ class Rehearsal:
             prepare_table(desk, signed, found, holding.codes)
             for desk, found, holding in zip(self._desks(tables), tokens, self.holdings, strict=True)
         ]
-        return Deposit(signed, secret, tables, [StoredTable(each) for each in prepared])
+        return Deposit(
+            signed, secret, tables, [StoredTable(signed.body, each) for each in prepared]
+        )
 
     def run_stored(self, terms: Terms, deposit: Deposit) -> Outcome:
         """Go through a study up to its release, on tables that were stored before."""
@@ -233,7 +235,10 @@ class Rehearsal:
         if signed.body.sampling.by == "server":
             return [prepare_table(d, signed, found, h.codes) for d, found, h in parties]
         aligned = [align(signed.body, d.identity, secret, found) for d, found, _ in parties]
-        return [prepare_sample(d, signed, found, h.codes, aligned) for d, found, h in parties]
+        return [
+            prepare_sample(d, signed, found, h.codes, aligned, secret=secret)
+            for d, found, h in parties
+        ]
 
     def _curator_terms(self) -> tuple[CuratorTerms, ...]:
         return tuple(

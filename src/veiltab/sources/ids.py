@@ -12,6 +12,7 @@ from veiltab.errors import LinkageError
 RULES = ("nfc", "trim", "lowercase")
 SEPARATOR = "\x1f"
 _LISTED = 5
+_SLICE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,5 +103,8 @@ def _to_bytes(texts: pl.Series) -> IdMessages:
     lengths = texts.str.len_bytes().to_numpy()
     offsets = np.zeros(len(texts) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    whole = texts.str.join("").item() if len(texts) else ""
-    return IdMessages(np.frombuffer(whole.encode(), dtype=np.uint8), offsets)
+    data = np.empty(int(offsets[-1]), dtype=np.uint8)
+    for start in range(0, len(texts), _SLICE):  # one text of all ids could be too long for polars
+        joined = texts[start : start + _SLICE].str.join("").item().encode()
+        data[offsets[start] : offsets[start] + len(joined)] = np.frombuffer(joined, np.uint8)
+    return IdMessages(data, offsets)

@@ -30,7 +30,14 @@ from veiltab.wire.fields import (
 )
 from veiltab.wire.identity import PARTY_ID
 from veiltab.wire.signed import SignedMessage
-from veiltab.wire.upload import CHUNKS, COLUMNS, ColumnChunks, check_chunks, check_columns
+from veiltab.wire.upload import (
+    CHUNKS,
+    COLUMNS,
+    ColumnChunks,
+    check_chunks,
+    check_columns,
+    check_different,
+)
 
 _DRAW = integer(1, DRAW_RANGE - 1)
 _DECIMAL = re.compile("[1-9][0-9]{0,19}")
@@ -92,3 +99,4 @@ class Release(SignedMessage):
             if upload.positions is not None:
                 path = f"uploads[{position}].positions"
                 check_chunks(upload.positions, self.sample_size, path)
+                check_different(upload.positions, path)

@@ -15,6 +15,7 @@ from veiltab.wire.upload import (
     ColumnChunks,
     check_chunks,
     check_columns,
+    check_different,
 )
 
 
@@ -36,6 +37,7 @@ class RepadRequest(SignedMessage):
         with input_errors_at("sample_size"):
             check_sample_size(self.sample_size, self.population)
         check_chunks(self.positions, self.sample_size, "positions")
+        check_different(self.positions, "positions")
 
 
 @message

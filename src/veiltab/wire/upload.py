@@ -60,6 +60,7 @@ class Upload(SignedMessage):
             raise malformed("rows", f"must be at most the population, {self.population:,}")
         if self.tokens is not None:
             check_chunks(self.tokens, self.rows, "tokens")
+            check_different(self.tokens, "tokens")
 
 
 def check_columns(columns: Sequence[ColumnChunks], rows: int) -> None:
@@ -70,6 +71,12 @@ def check_columns(columns: Sequence[ColumnChunks], rows: int) -> None:
             raise malformed(f"columns[{position}].attribute", "comes twice")
         seen.add(column.attribute)
         check_chunks(column.chunks, rows, f"columns[{position}].chunks")
+
+
+def check_different(chunks: Sequence[bytes], path: str) -> None:
+    """Refuse a chunk of tokens or positions that comes twice: so would its respondents."""
+    if len(set(chunks)) != len(chunks):
+        raise malformed(path, "a chunk comes twice")
 
 
 def check_chunks(chunks: Sequence[bytes], rows: int, path: str) -> None:

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 from veiltab.core.entropy import random_bytes
 from veiltab.crypto.sealing import seal
-from veiltab.errors import SchemaError
+from veiltab.errors import MismatchError, SchemaError
 from veiltab.roles.agreements import check_researcher
 from veiltab.roles.curator.desk import Desk
+from veiltab.roles.curator.pads import OneTimePads
 from veiltab.roles.curator.prepare import Prepared
 from veiltab.roles.grants import SEAL_PURPOSE, seal_context
 from veiltab.roles.signatures import sign
@@ -35,6 +36,7 @@ def grant(
     :meth:`~veiltab.wire.grant.SignedGrant.header` alone.
     """
     check_researcher(contract, researcher.party_id)
+    _check_belongs(desk, contract, prepared)
     schema = contract.schema_of(desk.identity.party_id)
     chosen = _in_order(schema.names, attributes)
     grant_id = random_bytes(GRANT_ID_BYTES, desk.entropy)
@@ -54,6 +56,24 @@ def grant(
         upload_digest=prepared.message.digest,
     )
     return SignedGrant(sign(body, desk.identity.signing), sealed)
+
+
+def _check_belongs(
+    desk: Desk, contract: Contract, prepared: Prepared[Upload] | Prepared[Repad]
+) -> None:
+    """Refuse pads of anything else: above all a stored table's own, which nobody may have."""
+    body = prepared.message.body
+    scope = body.scope if isinstance(body, Upload) else body.study
+    one_time = isinstance(prepared.pads, OneTimePads)
+    if (
+        scope != contract.study_id
+        or body.curator != desk.identity.party_id
+        or one_time != (contract.pads == "one-time")
+    ):
+        raise MismatchError(
+            "these pads belong to another study, curator or kind of pads",
+            hint="grant what was prepared for this study; of a stored table, its new pads",
+        )
 
 
 def _in_order(names: Sequence[str], wanted: Sequence[str] | None) -> tuple[str, ...]:

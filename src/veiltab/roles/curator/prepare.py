@@ -14,7 +14,7 @@ from veiltab.crypto.derivation import alignment_key, token_key
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.linkage import alignment_digest, find_duplicates, token_order, tokens
 from veiltab.errors import AlignmentError, LinkageError, MismatchError, SchemaError
-from veiltab.roles.agreements import plan_for, verify_agreement
+from veiltab.roles.agreements import planned_sample_size, verify_agreement
 from veiltab.roles.chunks import ChunkStore
 from veiltab.roles.columns import write_column, write_tokens
 from veiltab.roles.curator.desk import Desk
@@ -108,6 +108,8 @@ def prepare_sample(
     found: Tokens,
     codes: Sequence[Codes],
     alignments: Sequence[Signed[Alignment]],
+    *,
+    secret: bytes,
 ) -> Prepared[Upload]:
     """Sample and encrypt, where the curators sample (the paper's F_A).
 
@@ -117,12 +119,14 @@ def prepare_sample(
     contract = verify_agreement(signed)
     _check_sampler(contract, "curators")
     population = check_alignment(contract, alignments)
-    if population != len(found):
+    own = alignment_digest(alignment_key(secret, contract.study_id), found)
+    if own not in {signed.body.digest for signed in alignments}:  # which are all the same
         raise MismatchError(
-            f"the alignment was of {population:,} respondents, the table has {len(found):,}",
+            f"the alignment was of {population:,} respondents, and not of the table's"
+            f" {len(found):,}",
             hint="prepare the same table that was aligned",
         )
-    order = token_order(found)[: plan_for(contract, population).sample_size]
+    order = token_order(found)[: planned_sample_size(contract, population)]
     return _prepare(desk, contract, codes, order, rows=population, population=population)
 
 

@@ -7,7 +7,7 @@ from veiltab.core import group
 from veiltab.core.schema import Attribute, Codes
 from veiltab.crypto.pads import stream_pad_at
 from veiltab.errors import MismatchError, StateError
-from veiltab.roles.agreements import plan_for, verify_agreement
+from veiltab.roles.agreements import check_vault, planned_sample_size, verify_agreement
 from veiltab.roles.chunks import ChunkStore
 from veiltab.roles.columns import read_positions, write_column
 from veiltab.roles.curator.desk import Desk
@@ -18,6 +18,7 @@ from veiltab.wire.contract import Contract
 from veiltab.wire.repad import Repad, RepadRequest
 from veiltab.wire.signed import Signed
 from veiltab.wire.upload import ColumnChunks, Upload
+from veiltab.wire.vault import Vault
 
 
 class StoredTable:
@@ -27,15 +28,18 @@ class StoredTable:
     would link a respondent across releases.
     """
 
-    def __init__(self, prepared: Prepared[Upload]) -> None:
+    def __init__(self, vault: Vault, prepared: Prepared[Upload]) -> None:
         """Take the table as it was prepared for a vault."""
-        if not isinstance(prepared.pads, StreamPads):
+        if prepared.message.body.scope != vault.vault_id or not isinstance(
+            prepared.pads, StreamPads
+        ):
             raise MismatchError(
-                "a stored table needs stream pads", hint="prepare it for a vault, not for a study"
+                "the table was not prepared for this vault",
+                hint="prepare it for the vault, and not for a study",
             )
+        self._vault = vault
         self.upload = prepared.message
         self._keys = prepared.pads.keys
-        self._attributes = prepared.pads.attributes
         self._answers: dict[bytes, tuple[bytes, Prepared[Repad]]] = {}
 
     def repad(
@@ -67,17 +71,13 @@ class StoredTable:
         return answer
 
     def _check(self, desk: Desk, contract: Contract, request: RepadRequest) -> None:
+        check_vault(contract, self._vault)
         own, stored = self.upload.digest, contract.stored
         terms = contract.curator(desk.identity.party_id)
-        if (
-            stored is None
-            or stored.vault != self.upload.body.scope
-            or stored.uploads[contract.curators.index(terms)] != own
-            or terms.attributes != self._attributes
-        ):
+        if stored is None or stored.uploads[contract.curators.index(terms)] != own:
             raise MismatchError(
                 "the contract is not about this stored table",
-                hint="look at the vault, uploads and attributes that the contract names",
+                hint="look at the uploads that the contract names",
             )
         if (request.study, request.upload_digest, request.curator) != (
             contract.study_id,
@@ -88,9 +88,8 @@ class StoredTable:
                 "the request is for another study, table or curator",
                 hint="ask the server for the request of this study",
             )
-        if (
-            request.population > self.upload.body.rows
-            or request.sample_size != plan_for(contract, request.population).sample_size
+        if request.population > self.upload.body.rows or request.sample_size != planned_sample_size(
+            contract, request.population
         ):
             raise MismatchError(
                 f"the server drew {request.sample_size} rows of {request.population}, which is not"

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from veiltab.errors import MismatchError
-from veiltab.roles.agreements import plan_for
+from veiltab.roles.agreements import check_vault, planned_sample_size
 from veiltab.roles.chunks import ChunkStore
-from veiltab.roles.columns import check_column, check_column_names, read_tokens
+from veiltab.roles.columns import check_column, check_column_names, check_tokens
 from veiltab.roles.signatures import verify
 from veiltab.wire.agreement import Agreement
 from veiltab.wire.contract import Contract
@@ -24,13 +24,11 @@ def check_upload(agreement: Agreement, signed: Signed[Upload], chunks: ChunkStor
             f"the upload of {terms.identity.name!r} is for another study",
             hint="prepare the data for this study; uploads cannot be moved",
         )
-    if isinstance(agreement, Contract):
-        _check_form(agreement, upload)
+    _check_form(agreement, upload)
     check_column_names(upload.columns, terms.schema)
     for attribute, column in zip(terms.schema.attributes, upload.columns, strict=True):
         check_column(column.chunks, attribute, upload.rows, chunks)
-    if upload.tokens is not None:
-        read_tokens(upload.tokens, upload.rows, chunks)
+    check_tokens(upload.tokens or (), upload.rows, chunks)
 
 
 def check_repad(
@@ -55,16 +53,17 @@ def check_repad(
         check_column(column.chunks, attribute, repad.rows, chunks)
 
 
-def _check_form(contract: Contract, upload: Upload) -> None:
+def _check_form(agreement: Agreement, upload: Upload) -> None:
     """Refuse the form of the other architecture, or another sample than the contract's."""
-    by_curators = contract.sampling.by == "curators"
-    if by_curators != (upload.population is not None):
+    contract = agreement if isinstance(agreement, Contract) else None
+    sampler = "server" if contract is None else contract.sampling.by
+    if (sampler == "curators") != (upload.population is not None):
         raise MismatchError(
-            f"the contract has the {contract.sampling.by} sample, the upload does not",
+            f"the {sampler} samples here, and the upload is of the other form",
             hint="prepare the data in the way that the contract says",
         )
-    if upload.population is not None:
-        expected = plan_for(contract, upload.population).sample_size
+    if contract is not None and upload.population is not None:
+        expected = planned_sample_size(contract, upload.population)
         if upload.rows != expected:
             raise MismatchError(
                 f"the upload has {upload.rows} rows, the contract asks for {expected}",
@@ -76,20 +75,9 @@ def check_stored(
     contract: Contract, vault: Vault, uploads: Sequence[Signed[Upload]], chunks: ChunkStore
 ) -> None:
     """Refuse stored tables that are not the ones which the contract names (spec 12.1)."""
+    check_vault(contract, vault)
     stored = contract.stored
-    if stored is None or stored.vault != vault.vault_id:
-        raise MismatchError(
-            "the contract does not read this vault",
-            hint="use the vault that the contract names",
-        )
-    shared = ("curators", "linkage", "server", "secret_commitment")
-    different = [name for name in shared if getattr(contract, name) != getattr(vault, name)]
-    if different:
-        raise MismatchError(
-            f"the contract and its vault differ in {', '.join(different)}",
-            hint="propose the study with exactly the vault's parties and terms",
-        )
-    if tuple(upload.digest for upload in uploads) != stored.uploads:
+    if stored is None or tuple(upload.digest for upload in uploads) != stored.uploads:
         raise MismatchError(
             "these are not the uploads that the contract names",
             hint="give them in the order of the curators",

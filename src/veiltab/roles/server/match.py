@@ -1,4 +1,4 @@
-"""Matching respondents by their tokens, and drawing the sample (spec 9)."""
+"""Matching respondents by their tokens (spec 9)."""
 
 from collections.abc import Sequence
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from veiltab.errors import MismatchError, NotGrantedError, StateError, VeiltabError
+from veiltab.errors import MismatchError, NotGrantedError, StateError
 from veiltab.roles.agreements import verify_agreement
 from veiltab.roles.chunks import ChunkStore
 from veiltab.roles.grants import verify_grant
@@ -122,15 +122,20 @@ class ServerStudy:
             joined, bench = self._joined, self._bench
             if joined is None:
                 raise StateError("nothing is joined", hint="wait for every curator's upload")
-            self._release = perturb_and_sign(
-                self.contract.body,
-                joined.plan,
-                lambda number, where: joined.chunk(number, where, bench.received),
-                joined.uploads,
-                bench.key,
-                entropy=bench.entropy,
-                released=bench.released,
-            )
+            try:
+                self._release = perturb_and_sign(
+                    self.contract.body,
+                    joined.plan,
+                    lambda number, where: joined.chunk(number, where, bench.received),
+                    joined.uploads,
+                    bench.key,
+                    entropy=bench.entropy,
+                    released=bench.released,
+                )
+            except BaseException:
+                # A second try would perturb the same sample again: better no release than two.
+                self.abort()
+                raise
             self.state = following
             bench.received.clear()
         return self._release
@@ -168,6 +173,7 @@ class ServerStudy:
         """End the study before its release; what was uploaded for it is forgotten."""
         self.state = advance(self.state, Event.ABORTED)
         self._bench.received.clear()
+        self._bench.released.clear()
 
     def _join(self) -> Joined:
         """Join the uploads; a study that cannot be joined is over.
@@ -181,7 +187,7 @@ class ServerStudy:
             if contract.sampling.by == "curators":
                 return join_sampled(contract, uploads)
             return join_fresh(self._bench, contract, uploads)
-        except VeiltabError:
+        except BaseException:
             self.abort()
             raise
 
