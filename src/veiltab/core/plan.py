@@ -283,14 +283,13 @@ class _Question:
 
     def _shuffled(self, epsilon: float) -> list[Plan]:
         """Return plans by shuffling: for everybody, and for smaller samples while they gain."""
+        sizes = {round(self.population_size / 2 ** (k / 2)) for k in range(64)}
         if self.sample_size is not None:
-            sizes = [self.sample_size]
-        else:
-            least = self.delta * self.population_size / parameters.LARGEST_DELTA
-            halves = [round(self.population_size / 2 ** (k / 2)) for k in range(64)]
-            sizes = sorted({m for m in halves if m >= max(1, least)}, reverse=True)
+            sizes = {self.sample_size}
+        # With m ≤ δn the few who are sampled could be released in the clear: δ allows it, not we.
+        least = self.delta * self.population_size / parameters.LARGEST_DELTA
         plans: list[Plan] = []
-        for size in sizes:
+        for size in sorted((m for m in sizes if m >= max(1, least)), reverse=True):
             if plans and self._rough_rmse(epsilon, size) > CLEARLY * plans[-1].rmse:
                 break
             found = self._shuffled_sample(epsilon, size)
