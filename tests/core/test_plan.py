@@ -99,7 +99,8 @@ def test_the_json_has_exactly_the_documented_keys() -> None:
     found = json.loads(json.dumps(adult_plan(0.5).as_dict()))
     assert list(found) == [
         *("population_size", "domain_size", "epsilon", "delta", "sample_size", "gamma"),
-        *("keep_probability", "keep_threshold", "accounting", "epsilon_achieved"),
+        *("keep_probability", "keep_threshold", "accounting", "accounting_version"),
+        "epsilon_achieved",
         *("delta_achieved", "epsilon_if_order_known", "rmse", "paper", "trusted_party_rmse"),
         "bytes_per_curator",
     ]

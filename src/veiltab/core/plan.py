@@ -10,8 +10,8 @@ from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
 from veiltab.core.roots import last_root
 from veiltab.errors import InfeasiblePlanError, ParameterError
 
-ACCOUNTINGS = ("pure", "shuffle")
-"""Theorem 1 alone; or the privacy blanket, which also counts on δ and on the secret order."""
+ACCOUNTINGS = {"pure": 1, "shuffle": 1}
+"""The versions of Theorem 1 alone, and of the privacy blanket, which counts on δ and the order."""
 
 VERIFIERS_ROOM = 1 - 1e-6
 """The share of δ that is planned for: others round differently, and must find it kept as well."""
@@ -84,6 +84,11 @@ class Plan:
     def channel(self) -> GammaDiagonal:
         """The channel through which the server sends each sampled record."""
         return GammaDiagonal.from_threshold(self.domain_size, self.keep_threshold)
+
+    @property
+    def accounting_version(self) -> int:
+        """The version of the accounting, which goes with its name wherever a promise goes."""
+        return ACCOUNTINGS[self.accounting]
 
     @property
     def gamma(self) -> float:
@@ -170,6 +175,7 @@ class Plan:
             # A 64-bit integer does not survive JSON readers that use floats for numbers.
             "keep_threshold": str(self.keep_threshold),
             "accounting": self.accounting,
+            "accounting_version": self.accounting_version,
             "epsilon_achieved": self.epsilon_achieved,
             "delta_achieved": self.delta_achieved,
             "epsilon_if_order_known": self.epsilon_if_order_known,

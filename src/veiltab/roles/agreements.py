@@ -6,7 +6,7 @@ from veiltab.core.plan import Plan, plan
 from veiltab.errors import MismatchError, NotGrantedError
 from veiltab.roles.signatures import verify
 from veiltab.wire.agreement import Agreement
-from veiltab.wire.contract import Accounting, Contract
+from veiltab.wire.contract import ACCOUNTING, Accounting, Contract
 from veiltab.wire.signed import Signed
 from veiltab.wire.vault import Vault
 
@@ -56,7 +56,7 @@ def _stated_size(contract: Contract, population_size: int) -> int | None:
 
 def accounting_id(chosen: Plan) -> Accounting:
     """Return how messages name the plan's accounting, with its version (spec 4.1)."""
-    return "pure-1" if chosen.accounting == "pure" else "shuffle-1"
+    return ACCOUNTING.read(f"{chosen.accounting}-{chosen.accounting_version}", "accounting")
 
 
 def check_researcher(contract: Contract, party_id: bytes) -> None:
