@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run on both cores unless told otherwise: make test WORKERS=0
 WORKERS ?= auto
 
-.PHONY: demo test lint format bench lock clean
+.PHONY: demo test soak lint format bench lock clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -27,6 +27,9 @@ demo: $(VENV)/.installed ## A plan for the paper's study, and a quick reproducti
 
 test: lint ## Lint, types, layers and every test
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+soak: $(VENV)/.installed ## The long runs: hundreds of crashes, much load, large tables
+	$(BIN)/python -m pytest -n 0 -m soak -rA
 
 lint: $(VENV)/.installed ## ruff, mypy --strict and the layer contracts
 	$(BIN)/ruff check .

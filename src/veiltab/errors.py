@@ -185,3 +185,84 @@ class KeyFileError(VeiltabError):
     """A key file cannot be read or written: missing, malformed, unsafe or locked."""
 
     code = "bad_key_file"
+
+
+class TableError(InputError):
+    """A table cannot be read: no such file or database, an unknown form, an unreadable row."""
+
+    code = "cannot_read_table"
+
+
+class StudyFileError(InputError):
+    """A study file is not a complete description of a study."""
+
+    code = "bad_study_file"
+
+
+class HomeError(VeiltabError):
+    """A home directory cannot be used: missing, unsafe, damaged, or of another identity."""
+
+    code = "bad_home"
+
+
+class AuditError(VeiltabError):
+    """An audit log is broken: entries are missing, changed, or not the ones seen before."""
+
+    code = "audit_broken"
+    http_status = 409
+
+
+class ConnectionFailedError(VeiltabError):
+    """The server did not answer, however often it was asked."""
+
+    code = "cannot_connect"
+    http_status = 503
+
+
+class UnauthenticatedError(VeiltabError):
+    """A request is not signed, or not in a way that proves who sent it, once and just now."""
+
+    code = "unauthenticated"
+    http_status = 401
+
+
+class InvitationError(VeiltabError):
+    """An invitation is unknown, used up or expired."""
+
+    code = "bad_invitation"
+    http_status = 403
+
+
+class NotFoundError(VeiltabError):
+    """There is no such thing, or it is none of the sender's business; both look the same."""
+
+    code = "not_found"
+    http_status = 404
+
+
+class TooLargeError(VeiltabError):
+    """A request's body is larger than the service takes."""
+
+    code = "too_large"
+    http_status = 413
+
+
+class RateLimitError(VeiltabError):
+    """A sender asks too often; it may ask again a little later."""
+
+    code = "too_many_requests"
+    http_status = 429
+
+
+class UnavailableError(VeiltabError):
+    """The database or the disk does not answer now; the same request may succeed later."""
+
+    code = "unavailable"
+    http_status = 503
+
+
+class DamagedError(VeiltabError):
+    """What the service has stored is no longer what it was; it is not served."""
+
+    code = "damaged"
+    http_status = 500

@@ -89,7 +89,7 @@ def test_more_messages_than_a_batch() -> None:
     found = linkage.tokens(KEY, *packed(messages))
     for row in (0, 1, linkage.BATCH_ROWS - 1, linkage.BATCH_ROWS, linkage.BATCH_ROWS + 2):
         assert found[row].tobytes() == cmac(KEY, messages[row])
-    assert not linkage.find_duplicates(found).size
+    assert not linkage.repeats(found[linkage.token_order(found)]).any()
 
 
 def test_messages_may_stand_inside_larger_data() -> None:
@@ -152,37 +152,47 @@ def test_a_column_of_a_wider_array_is_ordered_too() -> None:
     assert _sorted_by(part) == sorted(row.tobytes() for row in part)
 
 
-@given(rows=some_tokens)
-def test_the_digest_is_that_of_the_specification(rows: list[bytes]) -> None:
-    """HMAC-SHA256 of the count and the tokens ascending, in whatever order they come."""
+@given(rows=some_tokens, cut=st.integers(0, 40))
+def test_the_digest_is_that_of_the_specification(rows: list[bytes], cut: int) -> None:
+    """HMAC-SHA256 of the count and the tokens ascending, in however many parts they come."""
     message = len(rows).to_bytes(8, "big") + b"".join(sorted(rows))
+    ordered = as_rows(sorted(rows))
     expected = hmac.digest(KEY, message, "sha256")
-    with patch.object(linkage, "BATCH_ROWS", 4):
-        assert linkage.alignment_digest(KEY, as_rows(rows)) == expected
-        assert linkage.alignment_digest(KEY, as_rows(rows[::-1])) == expected
+    assert linkage.alignment_digest(KEY, len(rows), [ordered]) == expected
+    assert linkage.alignment_digest(KEY, len(rows), [ordered[:cut], ordered[cut:]]) == expected
+
+
+def test_the_digest_of_a_column_of_a_wider_array() -> None:
+    """Tokens that do not lie one after the other in memory are read correctly."""
+    wide = np.arange(96, dtype=np.uint8).reshape(3, 32)
+    part = wide[:, 8:24]
+    assert linkage.alignment_digest(KEY, 3, [part]) == linkage.alignment_digest(
+        KEY, 3, [part.copy()]
+    )
 
 
 def test_the_digest_tells_populations_apart() -> None:
     """One respondent more, fewer or other, or another key, and the digests differ."""
     found = linkage.tokens(KEY, *packed([b"a", b"b", b"c", b"d"]))
+    found = found[linkage.token_order(found)]
     digests = {
-        linkage.alignment_digest(KEY, found[:3]),
-        linkage.alignment_digest(KEY, found[:2]),
-        linkage.alignment_digest(KEY, found),
-        linkage.alignment_digest(KEY, found[1:]),
-        linkage.alignment_digest(bytes(32), found[:3]),
+        linkage.alignment_digest(KEY, 3, [found[:3]]),
+        linkage.alignment_digest(KEY, 2, [found[:2]]),
+        linkage.alignment_digest(KEY, 4, [found]),
+        linkage.alignment_digest(KEY, 3, [found[1:]]),
+        linkage.alignment_digest(bytes(32), 3, [found[:3]]),
     }
     assert len(digests) == 5
     with pytest.raises(ParameterError):
-        linkage.alignment_digest(b"", found)
+        linkage.alignment_digest(b"", 4, [found])
 
 
 @given(rows=some_tokens)
-def test_duplicates_are_all_rows_of_repeated_tokens(rows: list[bytes]) -> None:
-    """Every row of a repeated token, first and last ones too, in row order; no other row."""
-    counts = Counter(rows)
-    expected = [row for row, token in enumerate(rows) if counts[token] > 1]
-    assert linkage.find_duplicates(as_rows(rows)).tolist() == expected
+def test_repeats_are_all_tokens_that_occur_more_than_once(rows: list[bytes]) -> None:
+    """Every one of them, first and last ones too, and no other."""
+    counts, ordered = Counter(rows), sorted(rows)
+    expected = [counts[token] > 1 for token in ordered]
+    assert linkage.repeats(as_rows(ordered)).tolist() == expected
 
 
 def _sorted_by(tokens: NDArray[np.uint8]) -> list[bytes]:

@@ -15,7 +15,8 @@ from veiltab.errors import StateError
 from veiltab.roles.columns import gather, write_positions
 from veiltab.roles.curator.prepare import Prepared, align, prepare_sample, prepare_table
 from veiltab.roles.signatures import sign
-from veiltab.simulation.protocol import Terms
+from veiltab.roles.spool import MemorySpool
+from veiltab.simulation.protocol import Holding, Terms, take_in
 from veiltab.wire.contract import Pads, Sampler
 from veiltab.wire.repad import Repad
 from veiltab.wire.upload import Upload
@@ -33,6 +34,11 @@ def curator(seed: int = 1) -> Recorded:
     return Recorded([holding(SIZES, range(ROWS))], CipherEntropy.from_seed(seed, "fresh pads"))
 
 
+def table(codes: Sequence[Codes]) -> Holding:
+    """Return the same respondents with other codes."""
+    return replace(holding(SIZES, range(ROWS)), codes=codes)
+
+
 def terms(mode: Pads, sampler: Sampler = "curators") -> Terms:
     """Sample everybody, so that every preparation has the same rows."""
     return Terms(epsilon=1.0, sample_size=ROWS, pads=mode, sampler=sampler)
@@ -40,12 +46,12 @@ def terms(mode: Pads, sampler: Sampler = "curators") -> Terms:
 
 def prepared(staged: Staged, codes: Sequence[Codes]) -> Prepared[Upload]:
     """Prepare these codes for a study, through what a curator's program would call."""
-    (desk,), (found,) = staged.outcome.desks, staged.tokens
-    signed = staged.outcome.contract
+    (desk,), signed = staged.outcome.desks, staged.outcome.contract
+    intake = take_in(signed.body, staged.secret, table(codes))
     if staged.contract.sampling.by == "server":
-        return prepare_table(desk, signed, found, codes)
-    aligned = [align(signed.body, desk.identity, staged.secret, found)]
-    return prepare_sample(desk, signed, found, codes, aligned, secret=staged.secret)
+        return prepare_table(desk, signed, intake, MemorySpool())
+    aligned = [align(signed.body, desk.identity, intake)]
+    return prepare_sample(desk, signed, intake, aligned)
 
 
 def pads_of(made: AnyPrepared) -> list[Codes]:
@@ -91,24 +97,25 @@ def test_nothing_that_a_curator_can_do_repeats_a_pad(mode: Pads) -> None:
         made += [prepared(staged, codes) for codes in (own, other, own)]
     deposit = rehearsal.deposit()
     vault = deposit.vault
-    again = prepare_table(staged.outcome.desks[0], vault, staged.tokens[0], other)
+    intake = take_in(vault.body, deposit.secret, table(other))
+    again = prepare_table(staged.outcome.desks[0], vault, intake, MemorySpool())
     made.append(again)
     for _ in range(2):
         contract = stored_contract(rehearsal, terms(mode, "server"), deposit)
         outcome = rehearsal._open(contract)
-        table = deposit.stored[0]
-        (request,) = outcome.study.draw_from(vault, [table.upload], deposit.tables).values()
-        answer = table.repad(outcome.desks[0], outcome.contract, request, outcome.received)
+        stored = deposit.stored[0]
+        (request,) = outcome.study.draw_from(vault, [stored.upload], deposit.tables).values()
+        answer = stored.repad(outcome.desks[0], outcome.contract, request, outcome.received)
         made.append(answer)
         rows = write_positions(np.arange(ROWS), outcome.received)
         forced = sign(replace(request.body, positions=rows), rehearsal.server.signing)
         with pytest.raises(StateError):  # the same new pads for other rows
-            table.repad(outcome.desks[0], outcome.contract, forced, outcome.received)
-        same = table.repad(outcome.desks[0], outcome.contract, request, outcome.received)
+            stored.repad(outcome.desks[0], outcome.contract, forced, outcome.received)
+        same = stored.repad(outcome.desks[0], outcome.contract, request, outcome.received)
         assert same.message == answer.message
     assert len(made) == 12
-    stored = [stream_pad(key, SIZE, 0, ROWS) for key in deposit.stored[0]._keys]
-    assert_all_different([*stored, *(pad for each in made for pad in pads_of(each))])
+    kept = [stream_pad(key, SIZE, 0, ROWS) for key in deposit.stored[0]._keys]
+    assert_all_different([*kept, *(pad for each in made for pad in pads_of(each))])
     assert len({each.pads.upload_id for each in made}) == len(made)
     assert len({each.pads.material([0]) for each in made}) == len(made)
 

@@ -6,27 +6,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.studies import Staged, messages_of, pair, signed_by_all, stage
-from veiltab.core.schema import Codes
+from tests.support.studies import (
+    PAIR,
+    Staged,
+    holding,
+    messages_of,
+    pair,
+    signed_by_all,
+    stage,
+    tokens_of,
+)
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.crypto.linkage import token_order
-from veiltab.errors import (
-    AlignmentError,
-    LinkageError,
-    MismatchError,
-    SchemaError,
-    SignatureError,
-)
+from veiltab.errors import AlignmentError, MismatchError, SchemaError, SignatureError
 from veiltab.roles.curator.ledger import Ledger
-from veiltab.roles.curator.prepare import (
-    align,
-    check_alignment,
-    make_tokens,
-    prepare_sample,
-    prepare_table,
-)
+from veiltab.roles.curator.prepare import align, check_alignment, prepare_sample, prepare_table
 from veiltab.roles.signatures import sign
-from veiltab.simulation.protocol import Rehearsal, Terms
+from veiltab.roles.spool import MemorySpool
+from veiltab.simulation.protocol import Rehearsal, Terms, take_in
 from veiltab.wire.alignment import Alignment
 from veiltab.wire.contract import Stored
 from veiltab.wire.signed import Signed
@@ -44,8 +40,8 @@ def shared() -> tuple[Rehearsal, Staged, PrivateIdentity, PrivateIdentity]:
 
 def alignments(rehearsal: Rehearsal, staged: Staged) -> list[Signed[Alignment]]:
     """Let every curator publish whom it holds."""
-    parties = zip(rehearsal.curators, staged.tokens, strict=True)
-    return [align(staged.contract, who, staged.secret, found) for who, found in parties]
+    parties = zip(rehearsal.curators, staged.intakes, strict=True)
+    return [align(staged.contract, who, intake) for who, intake in parties]
 
 
 def test_alignment() -> None:
@@ -93,24 +89,50 @@ def test_the_table_that_is_prepared_is_the_one_that_was_aligned() -> None:
     """Fewer rows, or as many of other people, are refused before anything is encrypted."""
     rehearsal, staged, *_ = shared()
     held = alignments(rehearsal, staged)
-    desk, codes = staged.outcome.desks[0], rehearsal.holdings[0].codes
-    signed, found = staged.outcome.contract, staged.tokens[0]
-    with pytest.raises(MismatchError, match="40 respondents, and not of the table's 39"):
-        prepare_sample(desk, signed, found[:-1], codes, held, secret=staged.secret)
-    others = found ^ np.uint8(1)
-    with pytest.raises(MismatchError, match="40 respondents, and not of the table's 40"):
-        prepare_sample(desk, signed, others, codes, held, secret=staged.secret)
+    desk, signed = staged.outcome.desks[0], staged.outcome.contract
+    for ids, count in ((range(39), 39), (range(1, 41), 40)):
+        intake = take_in(staged.contract, staged.secret, holding(PAIR[0], ids))
+        match = f"40 respondents, and not of the table's {count}"
+        with pytest.raises(MismatchError, match=match):
+            prepare_sample(desk, signed, intake, held)
     assert not len(staged.outcome.received)
 
 
-def test_repeated_respondents_are_refused() -> None:
-    """With the rows in which they stand, counting from 1."""
-    _, staged, *_ = shared()
-    data = np.frombuffer(b"abcab", dtype=np.uint8)
-    with pytest.raises(LinkageError, match=r"4 rows share an id .* rows 1, 2, 4, 5"):
-        make_tokens(staged.contract, staged.secret, data, np.arange(6))
-    ids = messages_of(range(12))
-    assert len(make_tokens(staged.contract, staged.secret, ids.data, ids.offsets)) == 12
+def test_a_table_is_taken_in_for_one_study() -> None:
+    """Tokens of another study, even under the same secret, would match nobody's."""
+    rehearsal, staged, first, _ = shared()
+    held = alignments(rehearsal, staged)
+    desk, signed = staged.outcome.desks[0], staged.outcome.contract
+    other = replace(staged.contract, title="another study")
+    intake = take_in(other, staged.secret, rehearsal.holdings[0])
+    with pytest.raises(MismatchError, match="for another study"):
+        align(staged.contract, first, intake)
+    with pytest.raises(MismatchError, match="for another study"):
+        prepare_sample(desk, signed, intake, held)
+    server = stage(rehearsal, replace(TERMS, sampler="server"))
+    with pytest.raises(MismatchError, match="for another study"):
+        prepare_table(server.outcome.desks[0], server.outcome.contract, intake, MemorySpool())
+    assert not len(staged.outcome.received)
+    assert not len(server.outcome.received)
+
+
+def test_a_table_is_taken_in_by_the_curators_own_schema() -> None:
+    """The attributes of another curator, or the same in another order, are refused."""
+    rehearsal, staged, *_ = shared()
+    held = alignments(rehearsal, staged)
+    desk, signed = staged.outcome.desks[0], staged.outcome.contract
+    own = rehearsal.holdings[0]
+    turned = replace(own, attributes=own.attributes[::-1], codes=own.codes[::-1])
+    for table in (rehearsal.holdings[1], turned):
+        intake = take_in(staged.contract, staged.secret, table)
+        with pytest.raises(SchemaError, match="the table was taken in as"):
+            prepare_sample(desk, signed, intake, held)
+    server = stage(rehearsal, replace(TERMS, sampler="server"))
+    intake, scratch = take_in(server.contract, server.secret, turned), MemorySpool()
+    with pytest.raises(SchemaError, match="the table was taken in as"):
+        prepare_table(server.outcome.desks[0], server.outcome.contract, intake, scratch)
+    assert not len(staged.outcome.received)
+    assert not len(server.outcome.received)
 
 
 def test_tokens_are_bound_to_the_study() -> None:
@@ -119,35 +141,28 @@ def test_tokens_are_bound_to_the_study() -> None:
     other = replace(staged.contract, title="another study")
     ids = messages_of(range(100))
     here, there = (
-        make_tokens(contract, staged.secret, ids.data, ids.offsets)
+        [token.tobytes() for token in tokens_of(contract, staged.secret, ids)]
         for contract in (staged.contract, other)
     )
-    assert not {row.tobytes() for row in here} & {row.tobytes() for row in there}
-    assert token_order(here).tolist() != token_order(there).tolist()
+    assert not set(here) & set(there)
+    assert np.argsort(here).tolist() != np.argsort(there).tolist()
 
 
 def test_the_way_is_the_contracts() -> None:
     """A sample where the server samples, a table where curators do, either for stored tables."""
     rehearsal, staged, *_ = shared()
     held = alignments(rehearsal, staged)
-    found, codes = staged.tokens[0], rehearsal.holdings[0].codes
+    intake = staged.intakes[0]
     desk, signed = staged.outcome.desks[0], staged.outcome.contract
     with pytest.raises(MismatchError, match="the curators sample"):
-        prepare_table(desk, signed, found, codes)
+        prepare_table(desk, signed, intake, MemorySpool())
     server = replace(staged.contract, sampling=replace(staged.contract.sampling, by="server"))
     stored = replace(server, stored=Stored(bytes(32), (bytes(32), bytes(32))))
     for other, way in ((server, "the server sample$"), (stored, "from stored tables")):
         with pytest.raises(MismatchError, match=way):
-            prepare_sample(
-                desk,
-                signed_by_all(rehearsal, other),
-                found,
-                codes,
-                held,
-                secret=staged.secret,
-            )
+            prepare_sample(desk, signed_by_all(rehearsal, other), intake, held)
     with pytest.raises(MismatchError, match="from stored tables"):
-        prepare_table(desk, signed_by_all(rehearsal, stored), found, codes)
+        prepare_table(desk, signed_by_all(rehearsal, stored), intake, MemorySpool())
     assert not len(staged.outcome.received)
 
 
@@ -155,46 +170,12 @@ def test_nothing_is_prepared_before_all_have_signed() -> None:
     """One signature of two is not a contract."""
     rehearsal, staged, *_ = shared()
     held = alignments(rehearsal, staged)
-    found, codes = staged.tokens[0], rehearsal.holdings[0].codes
     half = Signed(staged.contract, staged.outcome.contract.signatures[:1])
     with pytest.raises(SignatureError):
-        prepare_sample(staged.outcome.desks[0], half, found, codes, held, secret=staged.secret)
+        prepare_sample(staged.outcome.desks[0], half, staged.intakes[0], held)
     table = stage(rehearsal, replace(TERMS, sampler="server"))
     half = Signed(table.contract, table.outcome.contract.signatures[1:])
     with pytest.raises(SignatureError):
-        prepare_table(table.outcome.desks[0], half, table.tokens[0], codes)
+        prepare_table(table.outcome.desks[0], half, table.intakes[0], MemorySpool())
     assert not len(staged.outcome.received)
     assert not len(table.outcome.received)
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda codes: codes[:1],
-        lambda codes: [*codes, codes[0]],
-        lambda codes: [codes[0][:-1], codes[1]],
-        lambda codes: [codes[0], np.append(codes[1], codes[1][:1])],
-        lambda codes: [codes[0], codes[1] + np.uint8(1)],
-        lambda codes: [codes[0].astype(np.float64), codes[1]],
-    ],
-    ids=["a column less", "one more", "a row less", "a row more", "a code too large", "floats"],
-)
-def test_codes_must_be_the_attributes(spoil: Any) -> None:  # noqa: ANN401 - a spoiler of lists
-    """In the group any number has a place, so a wrong code would become another category."""
-    rehearsal, staged, *_ = shared()
-    codes: list[Codes] = spoil(list(rehearsal.holdings[0].codes))
-    held = alignments(rehearsal, staged)
-    with pytest.raises(SchemaError):
-        prepare_sample(
-            staged.outcome.desks[0],
-            staged.outcome.contract,
-            staged.tokens[0],
-            codes,
-            held,
-            secret=staged.secret,
-        )
-    server = stage(rehearsal, replace(TERMS, sampler="server"))
-    with pytest.raises(SchemaError):
-        prepare_table(server.outcome.desks[0], server.outcome.contract, server.tokens[0], codes)
-    assert not len(staged.outcome.received)
-    assert not len(server.outcome.received)

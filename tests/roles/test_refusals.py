@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.support.studies import pair, prepare, stage
-from veiltab.errors import MalformedError, MismatchError, NotGrantedError, StateError
+from veiltab.crypto.entropy import CipherEntropy
+from veiltab.errors import MalformedError, MismatchError, NotGrantedError
 from veiltab.roles.chunks import MemoryChunks
 from veiltab.roles.curator.grant import grant
 from veiltab.roles.curator.pads import StreamPads
@@ -15,10 +16,12 @@ from veiltab.roles.curator.stored import StoredTable
 from veiltab.roles.curator.study import public_identity
 from veiltab.roles.server.accept import check_upload
 from veiltab.roles.server.life import State
+from veiltab.roles.server.study import ServerStudy
 from veiltab.roles.signatures import cosign, sign
 from veiltab.simulation.protocol import LATER, Terms
 from veiltab.sources.ids import row_messages
 from veiltab.wire.agreement import Linkage
+from veiltab.wire.release import Release
 from veiltab.wire.signed import Signed
 
 TERMS = Terms(epsilon=2.0, sample_size=20)
@@ -74,20 +77,35 @@ class Failing(MemoryChunks):
         return super().put(chunk)
 
 
-def test_a_release_that_fails_half_way_is_never_tried_again() -> None:
-    """A second try would perturb the same sample anew; nothing of the first one stays either."""
+def test_a_release_that_fails_half_way_comes_out_the_same() -> None:
+    """Nothing of the first try is served; taken up with the same randomness, it is the same."""
     rehearsal = pair()
     staged = stage(rehearsal, TERMS)
-    study = staged.outcome.study
-    study._bench = replace(study._bench, released=Failing())
-    for prepared in prepare(rehearsal, staged):
+    study, uploads = staged.outcome.study, prepare(rehearsal, staged)
+    for prepared in uploads:
         study.upload(prepared.message)
+
+    def release(store: MemoryChunks) -> tuple[Signed[Release], ServerStudy]:
+        bench = replace(study._bench, entropy=CipherEntropy(bytes(32)), released=store)
+        found = ServerStudy.resume(bench, study.contract, study.state, study.uploads.values())
+        return found.release(), found
+
+    received = dict(staged.outcome.received._chunks)
+    failing = Failing()
     with pytest.raises(OSError, match="no space left"):
-        study.release()
-    assert study.state is State.ABORTED
-    assert len(study._bench.released) == 0  # type: ignore[arg-type]
-    with pytest.raises(StateError):
-        study.release()
+        release(failing)
+    assert study.state is State.UPLOADED
+    assert staged.outcome.received._chunks == received
+    first, second = failing._chunks, MemoryChunks()
+    signed, found = release(second)
+    assert len(first) == 2
+    assert first.items() <= second._chunks.items()
+    assert len(staged.outcome.received) == 0
+    again = ServerStudy.resume(
+        replace(study._bench, released=second), study.contract, State.RELEASED, release=signed
+    )
+    assert again.release() is signed
+    assert found.state is State.RELEASED
 
 
 def test_a_vault_takes_whole_tables_only() -> None:

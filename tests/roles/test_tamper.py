@@ -105,8 +105,8 @@ def test_alignment() -> None:
     rehearsal = pair()
     staged = stage(rehearsal, TERMS)
     first, second = (
-        align(staged.contract, identity, staged.secret, found)
-        for identity, found in zip(rehearsal.curators, staged.tokens, strict=True)
+        align(staged.contract, identity, intake)
+        for identity, intake in zip(rehearsal.curators, staged.intakes, strict=True)
     )
     assert_guarded(
         first.dumps(),

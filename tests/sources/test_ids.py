@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from veiltab.crypto.linkage import IdMessages
 from veiltab.errors import LinkageError
-from veiltab.sources.ids import RULES, IdMessages, id_messages, row_messages
+from veiltab.sources.ids import RULES, id_messages, row_messages
 
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 """Characters with the Unicode property White_Space, by the Unicode Character Database."""
@@ -256,6 +257,17 @@ def test_row_numbers_in_the_place_of_ids() -> None:
     assert unpacked(row_messages(12)) == [str(row).encode() for row in range(12)]
     assert len(row_messages(12)) == 12
     assert len(row_messages(0)) == 0
+    assert unpacked(row_messages(3, first_row=101)) == [b"100", b"101", b"102"]
+
+
+def test_rows_count_from_the_start_of_the_table() -> None:
+    """A part of a longer table says where it begins, whatever is wrong in it."""
+    for values, what in ((["a", None], "an empty id"), (["a", "b\t"], "a control character")):
+        frame = pl.DataFrame({"id": values})
+        with pytest.raises(LinkageError, match=rf"{what} .*\(row 1002: "):
+            id_messages(frame, ["id"], (), first_row=1001)
+    with pytest.raises(LinkageError, match=r"more than once .*\(row 8: 'a'; row 10: 'a'\)"):
+        id_messages(pl.DataFrame({"id": ["a", "b", "a"]}), ["id"], (), first_row=8)
 
 
 printable = st.text(

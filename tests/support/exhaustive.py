@@ -1,35 +1,40 @@
 """Tiny studies in which a test makes every random choice, and goes through all of them.
 
-The code is the real one of every role.  What is scripted is entropy: tokens give the secret order,
-32-bit words the one-time pads, 64-bit words the server's sample and 16-bit words its noise.
+The code is the real one of every role.  What is scripted is entropy: a key gives the order of a
+whole table, 32-bit words the one-time pads, 64-bit words the server's sample and 16-bit words its
+noise.  Where curators sample, ids are dealt out so that their tokens give the order.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import permutations, product
+from functools import cache
+from itertools import count, permutations, product
 from math import prod
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tests.support.scripted import ScriptedEntropy
-from tests.support.studies import holding, proposal, stored_contract
+from tests.support.studies import holding, messages_of, proposal, stored_contract, tokens_of
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.entropy import Entropy
-from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
+from veiltab.crypto.linkage import IdMessages, token_order
+from veiltab.crypto.linkage import tokens as cmac
 from veiltab.roles.agreements import plan_for
 from veiltab.roles.chunks import MemoryChunks
 from veiltab.roles.curator.desk import Desk
 from veiltab.roles.curator.grant import grant
+from veiltab.roles.curator.intake import Intake
 from veiltab.roles.curator.prepare import Prepared, align, prepare_sample, prepare_table
 from veiltab.roles.curator.study import public_identity
 from veiltab.roles.grants import SEAL_PURPOSE, seal_context
 from veiltab.roles.server.bench import Bench
 from veiltab.roles.server.study import ServerStudy
-from veiltab.simulation.protocol import LATER, Deposit, Holding, Rehearsal, Terms
+from veiltab.roles.spool import MemorySpool
+from veiltab.simulation.protocol import LATER, Deposit, Holding, Rehearsal, Terms, take_in
+from veiltab.wire.agreement import Agreement
 from veiltab.wire.repad import Repad
 from veiltab.wire.upload import Upload
 
@@ -55,11 +60,26 @@ def ranks(order: Order) -> list[int]:
     return [order.index(row) for row in range(len(order))]
 
 
-def tokens_for(order: Order) -> NDArray[np.uint8]:
-    """Return tokens that put the rows in this order."""
-    found = np.zeros((len(order), 16), dtype=np.uint8)
-    found[:, 0] = ranks(order)
-    return found
+def ids_for(order: Order, agreement: Agreement, secret: bytes) -> IdMessages:
+    """Deal out the ids 0, 1, 2, … so that their tokens put the rows in this order."""
+    ascending = token_order(tokens_of(agreement, secret, messages_of(range(len(order)))))
+    ids = np.empty(len(order), dtype=np.int64)
+    ids[list(order)] = ascending
+    return messages_of(ids)
+
+
+def order_key(order: Order, agreement: Agreement, secret: bytes) -> bytes:
+    """Return a key under which the respondents 0, 1, 2, … come in this order."""
+    return _find_key(order, tokens_of(agreement, secret, messages_of(range(len(order)))).tobytes())
+
+
+@cache
+def _find_key(order: Order, tokens: bytes) -> bytes:
+    data, offsets = np.frombuffer(tokens, np.uint8), np.arange(0, len(tokens) + 1, 16)
+    keys = (number.to_bytes(32, "big") for number in count())
+    return next(
+        key for key in keys if tuple(token_order(cmac(key, data, offsets)).tolist()) == order
+    )
 
 
 def noise_script(channel: GammaDiagonal, noise: Sequence[int]) -> bytes:
@@ -184,38 +204,35 @@ class Tiny:
     def _prepare_samples(
         self, database: Database, order: Order, pads: Sequence[PadValues], received: MemoryChunks
     ) -> list[tuple[Desk, Prepared[Upload]]]:
-        found = tokens_for(order)
+        ids = ids_for(order, self._signed.body, self._secret)
         desks = [
             self._desk(number, ScriptedEntropy(_curator_script(own)), received)
             for number, own in enumerate(pads)
         ]
-        aligned = [align(self._signed.body, d.identity, self._secret, found) for d in desks]
-        parties = zip(desks, self._codes(database), strict=True)
+        intakes = [
+            take_in(self._signed.body, self._secret, replace(each, ids=ids))
+            for each in self._holdings(database)
+        ]
+        parties = list(zip(desks, intakes, strict=True))
+        aligned = [align(self._signed.body, d.identity, intake) for d, intake in parties]
         return [
-            (desk, prepare_sample(desk, self._signed, found, codes, aligned, secret=self._secret))
-            for desk, codes in parties
+            (desk, prepare_sample(desk, self._signed, intake, aligned)) for desk, intake in parties
         ]
 
     def _prepare_table(
         self, database: Database, order: Order, pads: PadValues, received: MemoryChunks
     ) -> tuple[Desk, Prepared[Upload]]:
-        """Upload a whole table in this order; tokens are in the order of the rows."""
-        script = words(ranks(order), 8) + _curator_script(pads)
+        """Upload a whole table in this order."""
+        script = order_key(order, self._signed.body, self._secret) + _curator_script(pads)
         desk = self._desk(0, ScriptedEntropy(script), received)
-        found = tokens_for(tuple(range(self.population)))
-        return desk, prepare_table(desk, self._signed, found, self._codes(database)[0])
+        intake = take_in(self._signed.body, self._secret, self._holdings(database)[0])
+        return desk, prepare_table(desk, self._signed, intake, MemorySpool())
 
     def _deposit(self, database: Database, order: Order) -> Deposit:
         """Store the table in this order under fixed keys; its pads never reach the researcher."""
-        script = words(ranks(order), 8) + bytes(16) + bytes(32)
-        rehearsal = self.rehearsal
-        rehearsal.holdings = [
-            Holding(each.attributes, codes, each.ids)
-            for each, codes in zip(rehearsal.holdings, self._codes(database), strict=True)
-        ]
+        self.rehearsal.holdings = self._holdings(database)
         fixed = CipherEntropy.from_seed(2, "vault")
-        parties = _Scripted(rehearsal, fixed, script)
-        return parties.deposit()
+        return _Scripted(self.rehearsal, fixed, order).deposit()
 
     def _repad(
         self,
@@ -243,22 +260,29 @@ class Tiny:
         assert whole.sealed is not None
         return researcher.sealing.open(whole.sealed, SEAL_PURPOSE, context)
 
-    def _codes(self, database: Database) -> list[list[Codes]]:
-        """Take a database of joint cells apart into the curators' columns."""
+    def _holdings(self, database: Database) -> list[Holding]:
+        """Take a database of joint cells apart into the curators' tables."""
         columns = iter(self.schema.codes(np.array(database)))
-        return [[next(columns) for _ in sizes] for sizes in self._sizes]
+        return [
+            replace(each, codes=[next(columns) for _ in sizes])
+            for each, sizes in zip(self.rehearsal.holdings, self._sizes, strict=True)
+        ]
 
     def _desk(self, number: int, entropy: Entropy, received: MemoryChunks) -> Desk:
         return Desk(self.rehearsal.curators[number], entropy, received, MemoryChunks())
 
 
 class _Scripted(Rehearsal):
-    """The same parties again, whose curators draw from a script."""
+    """The same parties again, whose curators store their tables in this order, with fixed pads."""
 
-    def __init__(self, parties: Rehearsal, entropy: Entropy, script: bytes) -> None:
+    def __init__(self, parties: Rehearsal, entropy: Entropy, order: Order) -> None:
         super().__init__(parties.holdings, entropy)
         self.curators, self.server = parties.curators, parties.server
-        self._script = script
+        self._order, self._script = order, b""
+
+    def _intakes(self, agreement: Agreement, secret: bytes) -> list[Intake]:
+        self._script = order_key(self._order, agreement, secret) + bytes(16) + bytes(32)
+        return super()._intakes(agreement, secret)
 
     def _desks(self, outgoing: MemoryChunks) -> list[Desk]:
         script = ScriptedEntropy(self._script)

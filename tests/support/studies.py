@@ -11,17 +11,21 @@ from numpy.typing import NDArray
 
 from veiltab.core.entropy import Entropy
 from veiltab.core.schema import Attribute, Codes
+from veiltab.crypto.derivation import token_key
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
+from veiltab.crypto.linkage import IdMessages
+from veiltab.crypto.linkage import tokens as make_tokens
 from veiltab.roles.chunks import ChunkStore, MemoryChunks
 from veiltab.roles.curator.desk import Desk
-from veiltab.roles.curator.prepare import Prepared, Tokens
+from veiltab.roles.curator.intake import Intake, Tokens
+from veiltab.roles.curator.prepare import Prepared
 from veiltab.roles.curator.study import new_secret
 from veiltab.roles.researcher.access import Access
 from veiltab.roles.researcher.estimate import decrypt
 from veiltab.roles.signatures import sign
 from veiltab.simulation.protocol import Deposit, Holding, Outcome, Rehearsal, Terms
-from veiltab.sources.ids import IdMessages, id_messages
+from veiltab.sources.ids import id_messages
 from veiltab.wire.agreement import Agreement
 from veiltab.wire.contract import Contract, Stored
 from veiltab.wire.grant import SignedGrant
@@ -67,6 +71,11 @@ def holding_of(sizes: Mapping[str, int], *codes: Sequence[int]) -> Holding:
     return Holding(attributes, columns, messages_of(range(len(codes[0]))))
 
 
+def tokens_of(agreement: Agreement, secret: bytes, ids: IdMessages) -> Tokens:
+    """Return the token of each respondent, in the order of the table."""
+    return make_tokens(token_key(secret, agreement.scope), ids.data, ids.offsets)
+
+
 class TeeChunks(MemoryChunks):
     """Keeps every chunk, and passes it on to another store as well."""
 
@@ -102,10 +111,10 @@ class Recorded(Rehearsal):
     tokens: list[Tokens]
     sent: list[TeeChunks]
 
-    def _tokens(self, agreement: Agreement, secret: bytes) -> list[Tokens]:
+    def _intakes(self, agreement: Agreement, secret: bytes) -> list[Intake]:
         self.secret = secret
-        self.tokens = super()._tokens(agreement, secret)
-        return self.tokens
+        self.tokens = [tokens_of(agreement, secret, each.ids) for each in self.holdings]
+        return super()._intakes(agreement, secret)
 
     def _desks(self, outgoing: MemoryChunks) -> list[Desk]:
         self.sent = [TeeChunks(outgoing) for _ in self.curators]
@@ -130,6 +139,7 @@ class Staged:
 
     outcome: Outcome
     secret: bytes
+    intakes: list[Intake]
     tokens: list[Tokens]
 
     @property
@@ -146,15 +156,16 @@ def proposal(rehearsal: Rehearsal, terms: Terms, **changes: Any) -> tuple[Contra
 
 
 def stage(rehearsal: Rehearsal, terms: Terms, **changes: Any) -> Staged:
-    """Open a study, and compute everybody's tokens."""
+    """Open a study, and take in everybody's table."""
     contract, secret = proposal(rehearsal, terms, **changes)
     outcome = rehearsal._open(contract)
-    return Staged(outcome, secret, rehearsal._tokens(contract, secret))
+    tokens = [tokens_of(contract, secret, each.ids) for each in rehearsal.holdings]
+    return Staged(outcome, secret, rehearsal._intakes(contract, secret), tokens)
 
 
 def prepare(rehearsal: Rehearsal, staged: Staged) -> list[Prepared[Upload]]:
     """Let every curator prepare its upload; the chunks are received, the messages not sent."""
-    return rehearsal._prepare(staged.outcome, staged.secret, staged.tokens)
+    return rehearsal._prepare(staged.outcome, staged.intakes)
 
 
 def finish(rehearsal: Rehearsal, staged: Staged) -> Outcome:

@@ -23,7 +23,7 @@ from veiltab.core.schema import Attribute, Schema
 from veiltab.crypto import derivation, signing
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
 from veiltab.crypto.keyfile import load_identity
-from veiltab.crypto.linkage import alignment_digest
+from veiltab.crypto.linkage import alignment_digest, token_order
 from veiltab.crypto.linkage import tokens as make_tokens
 from veiltab.crypto.pads import stream_pad, stream_pad_at
 from veiltab.crypto.sealing import SealingKey
@@ -154,7 +154,7 @@ def alignment(secret: str, study: str, tokens: list[str]) -> str:
     """Return the keyed digest of tokens."""
     key = derivation.alignment_key(bytes.fromhex(secret), bytes.fromhex(study))
     table = np.frombuffer(bytes.fromhex("".join(tokens)), dtype=np.uint8).reshape(-1, 16)
-    return alignment_digest(key, table).hex()
+    return alignment_digest(key, len(table), [table[token_order(table)]]).hex()
 
 
 def pads(

@@ -13,20 +13,23 @@ from numpy.typing import NDArray
 
 from tests.support.scripted import ScriptedEntropy
 from tests.vectors.runners import private_identity, read_message
-from veiltab.core.schema import Attribute, Codes
-from veiltab.crypto.derivation import pad_key
-from veiltab.crypto.linkage import token_order
+from veiltab.core.schema import Attribute, Codes, Schema
+from veiltab.crypto.derivation import pad_key, token_key
+from veiltab.crypto.linkage import IdMessages, token_order
+from veiltab.crypto.linkage import tokens as make_tokens
 from veiltab.crypto.pads import stream_pad_at
 from veiltab.roles.chunks import MemoryChunks
 from veiltab.roles.columns import read_positions, read_tokens
 from veiltab.roles.curator.desk import Desk
+from veiltab.roles.curator.intake import Intake, Tokens
 from veiltab.roles.curator.pads import StreamPads
-from veiltab.roles.curator.prepare import Prepared, Tokens, check_alignment, make_tokens
+from veiltab.roles.curator.prepare import Prepared, check_alignment
 from veiltab.roles.curator.stored import StoredTable
 from veiltab.roles.curator.study import receive_secret
 from veiltab.roles.researcher.access import open_access
 from veiltab.roles.researcher.estimate import decrypt, estimate
 from veiltab.roles.server.accept import check_repad, check_upload
+from veiltab.roles.spool import MemorySpool
 from veiltab.sources.ids import id_messages, row_messages
 from veiltab.wire.agreement import Agreement
 from veiltab.wire.packing import packed_length, unpack
@@ -192,16 +195,34 @@ def pads_of(study: StudyFile, name: str, number: int, rows: NDArray[np.int64]) -
     return found
 
 
+def messages_of(study: StudyFile, number: int) -> IdMessages:
+    """Return the messages of a curator's respondents."""
+    table = study.document["tables"][number]
+    if table["ids"] is None:
+        return row_messages(len(next(iter(table["codes"].values()))))
+    columns = zip(*table["ids"], strict=True)
+    frame = pl.DataFrame({str(i): list(texts) for i, texts in enumerate(columns)})
+    return id_messages(frame, frame.columns, study.agreement.linkage.normalisation)
+
+
+def intake_of(study: StudyFile, number: int) -> Intake:
+    """Take in a curator's table, a few rows at a time."""
+    secret, schema = bytes.fromhex(study.document["secret"]), Schema(study.attributes(number))
+    found = study.document["tables"][number]["codes"]
+    codes: list[Codes] = [np.array(found[a.name]).astype(a.dtype) for a in schema.attributes]
+    ids, intake = messages_of(study, number), Intake(study.agreement, secret, schema, MemorySpool())
+    for start in range(0, len(ids), 7):
+        part = IdMessages(ids.data, ids.offsets[start : start + 8])
+        intake.add(part, [column[start : start + 7] for column in codes])
+    intake.close()
+    return intake
+
+
 def tokens_of(study: StudyFile, number: int) -> Tokens:
     """Compute the tokens of a curator's rows from its ids."""
-    table = study.document["tables"][number]
-    messages = row_messages(len(next(iter(table["codes"].values()))))
-    if table["ids"] is not None:
-        columns = zip(*table["ids"], strict=True)
-        frame = pl.DataFrame({str(i): list(texts) for i, texts in enumerate(columns)})
-        messages = id_messages(frame, frame.columns, study.agreement.linkage.normalisation)
-    secret = bytes.fromhex(study.document["secret"])
-    return make_tokens(study.agreement, secret, messages.data, messages.offsets)
+    messages = messages_of(study, number)
+    key = token_key(bytes.fromhex(study.document["secret"]), study.agreement.scope)
+    return make_tokens(key, messages.data, messages.offsets)
 
 
 def uploaded_rows(study: StudyFile, number: int) -> NDArray[np.int64]:

@@ -11,25 +11,20 @@ from numpy.typing import NDArray
 from vectors.generator.files import entropy
 from vectors.generator.hpke import ephemeral_key, seal
 from veiltab.core.entropy import Entropy
-from veiltab.core.schema import Attribute, Codes
+from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.derivation import SECRET_BYTES, pad_key
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.roles.chunks import MemoryChunks
 from veiltab.roles.curator.desk import Desk
+from veiltab.roles.curator.intake import Intake
 from veiltab.roles.curator.pads import Pads, StreamPads
-from veiltab.roles.curator.prepare import (
-    Prepared,
-    Tokens,
-    align,
-    make_tokens,
-    prepare_sample,
-    prepare_table,
-)
+from veiltab.roles.curator.prepare import Prepared, align, prepare_sample, prepare_table
 from veiltab.roles.curator.stored import StoredTable
 from veiltab.roles.curator.study import new_secret, public_identity, unsigned
 from veiltab.roles.server.bench import Bench
 from veiltab.roles.server.study import ServerStudy
 from veiltab.roles.signatures import cosign, sign
+from veiltab.roles.spool import MemorySpool
 from veiltab.sources.ids import id_messages, row_messages
 from veiltab.wire.agreement import Agreement, CuratorTerms, Linkage
 from veiltab.wire.alignment import Alignment
@@ -153,10 +148,9 @@ class Play:
         """Store every table under a vault."""
         shared = self._shared("Stored tables", new_secret(entropy(f"{self.name}, vault"))[2])
         self.vault = vault = self._signed_by_all(Vault(**shared))
-        tokens = self._tokens(vault.body)
-        for number, (table, found) in enumerate(zip(self.tables, tokens, strict=True)):
+        for number, intake in enumerate(self._intakes(vault.body)):
             desk, source = self._desk(number, "table")
-            self.uploads.append(prepare_table(desk, vault, found, table.codes))
+            self.uploads.append(prepare_table(desk, vault, intake, MemorySpool()))
             self._keep_secret(self.uploads[-1].pads, vault.body, source)
 
     def _run(self) -> Signed[Release]:
@@ -172,19 +166,17 @@ class Play:
 
     def _upload(self, study: ServerStudy) -> None:
         contract = self.contract.body
-        tokens = self._tokens(contract)
+        intakes = self._intakes(contract)
         by_curators = contract.sampling.by == "curators"
         if by_curators:
-            pairs = zip(self.curators, tokens, strict=True)
-            self.alignments = [align(contract, who, self.secret, found) for who, found in pairs]
-        for number, (table, found) in enumerate(zip(self.tables, tokens, strict=True)):
+            pairs = zip(self.curators, intakes, strict=True)
+            self.alignments = [align(contract, who, intake) for who, intake in pairs]
+        for number, intake in enumerate(intakes):
             desk, source = self._desk(number, "upload")
             if by_curators:
-                made = prepare_sample(
-                    desk, self.contract, found, table.codes, self.alignments, secret=self.secret
-                )
+                made = prepare_sample(desk, self.contract, intake, self.alignments)
             else:
-                made = prepare_table(desk, self.contract, found, table.codes)
+                made = prepare_table(desk, self.contract, intake, MemorySpool())
             self.uploads.append(made)
             self._keep_secret(made.pads, contract, source)
             study.upload(made.message)
@@ -200,11 +192,11 @@ class Play:
             self._keep_secret(answer.pads, self.contract.body, source)
             study.repad(answer.message)
 
-    def _tokens(self, agreement: Agreement) -> list[Tokens]:
-        """Pass the secret from the first curator to the others; return everybody's tokens."""
+    def _intakes(self, agreement: Agreement) -> list[Intake]:
+        """Pass the secret from the first curator to the others, and take in everybody's table."""
         first, *others = self.curators
         self.secrets = [self._shared_secret(agreement, first, other) for other in others]
-        return [tokens_of(agreement, self.secret, table) for table in self.tables]
+        return [take_in(agreement, self.secret, table) for table in self.tables]
 
     def _shared_secret(
         self, agreement: Agreement, sender: PrivateIdentity, receiver: PrivateIdentity
@@ -233,12 +225,15 @@ class Play:
             self.upload_secrets[pads.upload_id] = secret
 
 
-def tokens_of(agreement: Agreement, secret: bytes, table: Table) -> Tokens:
-    """Return the tokens of a table's rows."""
+def take_in(agreement: Agreement, secret: bytes, table: Table) -> Intake:
+    """Take in a whole table."""
     if table.ids is None:
         messages = row_messages(len(table.codes[0]))
     else:
         columns = list(zip(*table.ids, strict=True))
         frame = pl.DataFrame({str(i): list(texts) for i, texts in enumerate(columns)})
         messages = id_messages(frame, frame.columns, agreement.linkage.normalisation)
-    return make_tokens(agreement, secret, messages.data, messages.offsets)
+    intake = Intake(agreement, secret, Schema(table.attributes), MemorySpool(), partitions=1)
+    intake.add(messages, table.codes)
+    intake.close()
+    return intake

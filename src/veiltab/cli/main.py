@@ -8,16 +8,33 @@ from typing import NoReturn
 
 import click
 
-from veiltab.cli.plan import plan_command
-from veiltab.cli.reproduce import reproduce_command
-from veiltab.cli.simulate import simulate_command
+from veiltab.cli.lazy import LazyCommands, OrderedGroup
+from veiltab.cli.output import show_help
 from veiltab.errors import VeiltabError
 
 INTERRUPTED = 130
 """What shells expect of a command that was stopped from the keyboard."""
 
+COMMANDS = {
+    "plan": "veiltab.cli.plan:plan_command",
+    "simulate": "veiltab.cli.simulate:simulate_command",
+    "reproduce": "veiltab.cli.reproduce:reproduce_command",
+    "serve": "veiltab.cli.serve:serve_command",
+    "invite": "veiltab.cli.invite:invite_command",
+    "id": "veiltab.cli.identity:id_group",
+    "register": "veiltab.cli.register:register_command",
+    "ledger": "veiltab.cli.ledger:ledger_group",
+    "study": "veiltab.cli.study:study_group",
+    "push": "veiltab.cli.push:push_command",
+    "grant": "veiltab.cli.grant:grant_command",
+    "estimate": "veiltab.cli.estimate:estimate_command",
+    "audit": "veiltab.cli.audit:audit_command",
+}
+
 
 @click.group(
+    cls=OrderedGroup,
+    commands=LazyCommands(COMMANDS),
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -30,15 +47,18 @@ def veiltab(context: click.Context) -> None:
     and a researcher whom the curators authorise estimates joint distributions under differential
     privacy.
 
-    Start with a plan:  veiltab plan --population 45222 --cells 24 --epsilon 0.5
-    """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+    \b
+    Start with a plan:
+      veiltab plan --population 45222 --cells 24 --epsilon 0.5
 
-
-veiltab.add_command(plan_command)
-veiltab.add_command(simulate_command)
-veiltab.add_command(reproduce_command)
+    \b
+    Run a server:    serve, then invite everybody who is to take part
+    Take part:       id new, then register with the invitation
+    As a curator:    ledger set, study propose or study sign, push, grant
+    As researcher:   estimate, once the curators have granted it
+    Anybody:         study status, audit
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    show_help(context)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

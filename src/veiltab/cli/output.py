@@ -2,10 +2,14 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from veiltab.errors import OutputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,12 +29,75 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def console() -> "Console":
+def console(*, stderr: bool = False) -> "Console":
     """Return where results for people are printed: plain text unless it is a terminal."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else 100
-    return Console(highlight=False, width=width)
+    width = None if (sys.stderr if stderr else sys.stdout).isatty() else 100
+    return Console(highlight=False, width=width, stderr=stderr)
+
+
+def tell(text: str) -> None:
+    """Say something that is no result, to somebody who sits at a terminal."""
+    if sys.stderr.isatty():
+        click.echo(text, err=True)
+
+
+def show_help(context: click.Context) -> None:
+    """Let a group without a command explain itself."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def count(number: int, what: str) -> str:
+    """Write how many there are of something."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def moment(seconds: int) -> str:
+    """Write a time in Unix seconds for people, wherever they are."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError, OSError):  # a server may state any number
+        return f"{seconds} s"
+
+
+def print_facts(screen: "Console", facts: Mapping[str, str]) -> None:
+    """Print names and what they stand for in two columns; none of it is markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 3))
+    for name, text in facts.items():
+        table.add_row(Text(name, style="bold"), Text(text))
+    screen.print(table)
+
+
+def print_rows(
+    screen: "Console", names: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0
+) -> None:
+    """Print a table whose last ``numbers`` columns are numbers; none of it is markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for position, name in enumerate(names):
+        right = position >= len(names) - numbers
+        table.add_column(Text(name), justify="right" if right else "left", no_wrap=right)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    screen.print(table)
+
+
+def check_new(path: Path) -> None:
+    """Refuse a place for a new file that is taken, or in no folder."""
+    if path.exists() or path.is_symlink():
+        raise OutputError(f"{path} exists already", hint="name a new file; nothing is overwritten")
+    if not path.parent.is_dir():
+        raise OutputError(
+            f"cannot write {path}: there is no such folder",
+            hint="choose a place that you may write to",
+        )
 
 
 def track(items: Sequence[Item], description: str) -> Iterable[Item]:

@@ -5,6 +5,8 @@ and the server, who has no key, cannot test whether a guessed id is there.
 """
 
 import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -23,6 +25,18 @@ BATCH_ROWS = 1 << 14
 _BLOCK = f"V{TOKEN_BYTES}"
 _CONTINUES = TOKEN_BYTES + 1
 """Stands for the number of bytes that are left where the block is not the message's last."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IdMessages:
+    """One byte string per respondent: message i is ``data[offsets[i]:offsets[i + 1]]``."""
+
+    data: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """Return how many respondents there are."""
+        return self.offsets.size - 1
 
 
 def tokens(key: bytes, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -54,31 +68,30 @@ def token_order(tokens: NDArray[np.uint8]) -> NDArray[np.int64]:
     return order
 
 
-def alignment_digest(key: bytes, tokens: NDArray[np.uint8]) -> bytes:
+def alignment_digest(key: bytes, count: int, ordered: Iterable[NDArray[np.uint8]]) -> bytes:
     """Return HMAC-SHA256 of u64(n) and all tokens in ascending order (spec, section 5.1).
 
-    Curators compare it before anything is uploaded.  ``key`` is the scope's alignment key.
+    Curators compare it before anything is uploaded.  ``key`` is the scope's alignment key;
+    ``ordered`` are the n tokens in that order, in arrays of any length.
     """
     exact_bytes(key, KEY_BYTES, "an alignment key")
-    order = token_order(tokens)
-    digest = hmac.new(key, order.size.to_bytes(8, "big"), "sha256")
-    for start in range(0, order.size, BATCH_ROWS):
-        digest.update(tokens[order[start : start + BATCH_ROWS]].tobytes())
+    digest = hmac.new(key, count.to_bytes(8, "big"), "sha256")
+    for part in ordered:
+        digest.update(np.ascontiguousarray(part).data)
     return digest.digest()
 
 
-def find_duplicates(tokens: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Return, in ascending order, the rows whose token occurs more than once.
+def repeats(ordered: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Say of each token, of many in order, whether it occurs more than once.
 
     Equal tokens mean equal messages, which section 5 forbids within one curator.
     """
-    order = token_order(tokens)
-    high, low = (half[order] for half in _halves(tokens))
+    high, low = _halves(ordered)
     same = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
-    repeated = np.zeros(order.size, dtype=np.bool_)
+    repeated = np.zeros(high.size, dtype=np.bool_)
     repeated[1:] |= same
     repeated[:-1] |= same
-    return np.sort(order[repeated])
+    return repeated
 
 
 class _Cmac:

@@ -8,20 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from veiltab.core.entropy import Entropy
-from veiltab.core.schema import Attribute, Codes
+from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.identity import PrivateIdentity
+from veiltab.crypto.linkage import IdMessages
 from veiltab.roles.chunks import MemoryChunks
 from veiltab.roles.curator.desk import Desk
 from veiltab.roles.curator.grant import grant
+from veiltab.roles.curator.intake import Intake
 from veiltab.roles.curator.ledger import Ledger
-from veiltab.roles.curator.prepare import (
-    Prepared,
-    Tokens,
-    align,
-    make_tokens,
-    prepare_sample,
-    prepare_table,
-)
+from veiltab.roles.curator.prepare import Prepared, align, prepare_sample, prepare_table
 from veiltab.roles.curator.stored import StoredTable
 from veiltab.roles.curator.study import (
     new_secret,
@@ -35,7 +30,7 @@ from veiltab.roles.curator.study import (
 from veiltab.roles.researcher.access import Access, open_access
 from veiltab.roles.server.bench import Bench
 from veiltab.roles.server.study import ServerStudy
-from veiltab.sources.ids import IdMessages
+from veiltab.roles.spool import MemorySpool
 from veiltab.wire.agreement import Agreement, CuratorTerms, Linkage
 from veiltab.wire.contract import Contract, Pads, Sampler, Sampling, Stored
 from veiltab.wire.grant import SignedGrant
@@ -118,8 +113,8 @@ class Rehearsal:
         """Go through a study up to its release, with uploads made for it alone."""
         secret, commitment, nonce = new_secret(self.entropy)
         outcome = self._open(self._contract(terms, commitment, nonce))
-        tokens = self._tokens(outcome.contract.body, secret)
-        for prepared in self._prepare(outcome, secret, tokens):
+        intakes = self._intakes(outcome.contract.body, secret)
+        for prepared in self._prepare(outcome, intakes):
             outcome.study.upload(prepared.message)
             outcome.prepared.append(prepared)
         outcome.study.release()
@@ -141,10 +136,10 @@ class Rehearsal:
         for identity in self.curators:
             signed = sign_vault(signed, identity)
         tables = MemoryChunks()
-        tokens = self._tokens(signed.body, secret)
+        intakes = self._intakes(signed.body, secret)
         prepared = [
-            prepare_table(desk, signed, found, holding.codes)
-            for desk, found, holding in zip(self._desks(tables), tokens, self.holdings, strict=True)
+            prepare_table(desk, signed, intake, MemorySpool())
+            for desk, intake in zip(self._desks(tables), intakes, strict=True)
         ]
         return Deposit(
             signed, secret, tables, [StoredTable(signed.body, each) for each in prepared]
@@ -215,30 +210,25 @@ class Rehearsal:
         study.sign(signed)
         return Outcome(signed, study, received, released, self._desks(received))
 
-    def _tokens(self, agreement: Agreement, secret: bytes) -> list[Tokens]:
-        """Pass the secret from the first curator to the others, and compute everybody's tokens."""
+    def _intakes(self, agreement: Agreement, secret: bytes) -> list[Intake]:
+        """Pass the secret from the first curator to the others, and take in everybody's table."""
         first, *others = self.curators
         secrets = [secret]
         for identity in others:
             message = share_secret(agreement, first, secret, identity.party_id)
             secrets.append(receive_secret(agreement, identity, message))
         return [
-            make_tokens(agreement, own, holding.ids.data, holding.ids.offsets)
+            take_in(agreement, own, holding)
             for own, holding in zip(secrets, self.holdings, strict=True)
         ]
 
-    def _prepare(
-        self, outcome: Outcome, secret: bytes, tokens: Sequence[Tokens]
-    ) -> list[Prepared[Upload]]:
+    def _prepare(self, outcome: Outcome, intakes: Sequence[Intake]) -> list[Prepared[Upload]]:
         signed = outcome.contract
-        parties = list(zip(outcome.desks, tokens, self.holdings, strict=True))
+        parties = list(zip(outcome.desks, intakes, strict=True))
         if signed.body.sampling.by == "server":
-            return [prepare_table(d, signed, found, h.codes) for d, found, h in parties]
-        aligned = [align(signed.body, d.identity, secret, found) for d, found, _ in parties]
-        return [
-            prepare_sample(d, signed, found, h.codes, aligned, secret=secret)
-            for d, found, h in parties
-        ]
+            return [prepare_table(desk, signed, own, MemorySpool()) for desk, own in parties]
+        aligned = [align(signed.body, desk.identity, own) for desk, own in parties]
+        return [prepare_sample(desk, signed, own, aligned) for desk, own in parties]
 
     def _curator_terms(self) -> tuple[CuratorTerms, ...]:
         return tuple(
@@ -250,3 +240,11 @@ class Rehearsal:
         return [
             Desk(identity, self.entropy, outgoing, MemoryChunks()) for identity in self.curators
         ]
+
+
+def take_in(agreement: Agreement, secret: bytes, holding: Holding) -> Intake:
+    """Take in a whole holding in memory."""
+    intake = Intake(agreement, secret, Schema(holding.attributes), MemorySpool(), partitions=1)
+    intake.add(holding.ids, holding.codes)
+    intake.close()
+    return intake

@@ -6,7 +6,6 @@ everything: a row dropped in silence would bias the statistics, and nobody would
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
@@ -16,29 +15,63 @@ from numpy.typing import NDArray
 
 from veiltab.core.recode import Bins, Rule
 from veiltab.core.schema import Attribute, Codes, Schema, check_range
-from veiltab.errors import Offender, SchemaError, ValueNotInSchemaError
-
-_LISTED_VALUES = 5
-_LISTED_ROWS = 3
-_LISTED_LENGTH = 40
+from veiltab.errors import SchemaError
+from veiltab.sources.findings import Finding, Unknown, not_in_schema
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    """What is wrong with one column; findings are collected, so that one error shows them all."""
+class Encoder:
+    """Turns a table into codes part by part, and finds what is wrong with all of it.
 
-    column: str
-    rows: int
-    distinct: int
-    offenders: tuple[Offender, ...]
+    ``rules`` and ``columns`` are keyed by attribute; ``columns`` names the table's column where it
+    is not called like the attribute.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        rules: Mapping[str, Rule] | None = None,
+        columns: Mapping[str, str] | None = None,
+    ) -> None:
+        """Refuse rules and column names for attributes that are not there."""
+        self._schema, self._rules = schema, rules or {}
+        _check_attributes(self._rules, schema, "rules")
+        _check_attributes(columns or {}, schema, "column names")
+        self.columns = tuple((columns or {}).get(name, name) for name in schema.names)
+        self._findings: dict[str, Finding] = {}
+        self._rows = 0
+
+    def encode(self, frame: pl.DataFrame) -> list[Codes] | None:
+        """Return the codes of the next rows, in the schema's order.
+
+        The answer is ``None`` if a value has no category, in these rows or earlier ones: go on to
+        the end of the table, and :meth:`finish` says what stands in the way.
+        """
+        _check_columns(self.columns, frame)
+        codes: list[Codes] = []
+        for attribute, source in zip(self._schema.attributes, self.columns, strict=True):
+            try:
+                codes.append(_encode(frame[source], attribute, self._rules.get(attribute.name)))
+            except Unknown as found:
+                finding = self._findings.setdefault(attribute.name, Finding(source))
+                finding.add(found.texts, found.unknown, self._rows + 1)
+        self._rows += frame.height
+        return None if self._findings else codes
+
+    def finish(self) -> None:
+        """Raise one error that shows all that no category covers, if there is anything."""
+        if self._findings:
+            order = [name for name in self._schema.names if name in self._findings]
+            raise not_in_schema([self._findings[name] for name in order])
 
 
 def encode_column(column: pl.Series, attribute: Attribute, rule: Rule | None = None) -> Codes:
     """Turn a column into codes of the attribute, or say which values stand in the way."""
-    codes = _encode(column, attribute, rule)
-    if isinstance(codes, _Finding):
-        raise _not_in_schema([codes])
-    return codes
+    try:
+        return _encode(column, attribute, rule)
+    except Unknown as found:
+        finding = Finding(found.texts.name)
+        finding.add(found.texts, found.unknown, first_row=1)
+        raise not_in_schema([finding]) from None
 
 
 def encode_table(
@@ -47,27 +80,11 @@ def encode_table(
     rules: Mapping[str, Rule] | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> list[Codes]:
-    """Turn a table into one array of codes per attribute, in the schema's order.
-
-    ``rules`` and ``columns`` are keyed by attribute; ``columns`` names the table's column where it
-    is not called like the attribute.
-    """
-    rules, columns = rules or {}, columns or {}
-    _check_attributes(rules, schema, "rules")
-    _check_attributes(columns, schema, "column names")
-    sources = [columns.get(name, name) for name in schema.names]
-    _check_columns(sources, frame)
-    codes: list[Codes] = []
-    findings: list[_Finding] = []
-    for attribute, source in zip(schema.attributes, sources, strict=True):
-        result = _encode(frame[source], attribute, rules.get(attribute.name))
-        if isinstance(result, _Finding):
-            findings.append(result)
-        else:
-            codes.append(result)
-    if findings:
-        raise _not_in_schema(findings)
-    return codes
+    """Turn a whole table into one array of codes per attribute: :class:`Encoder` at once."""
+    encoder = Encoder(schema, rules, columns)
+    codes = encoder.encode(frame)
+    encoder.finish()
+    return codes or []
 
 
 def decode_column(codes: NDArray[np.integer[Any]], attribute: Attribute) -> pl.Series:
@@ -89,16 +106,14 @@ def decode_cells(cells: NDArray[np.integer[Any]], schema: Schema) -> pl.DataFram
     )
 
 
-def _encode(column: pl.Series, attribute: Attribute, rule: Rule | None) -> Codes | _Finding:
+def _encode(column: pl.Series, attribute: Attribute, rule: Rule | None) -> Codes:
     column = column if column.name else column.alias(attribute.name)
     if isinstance(rule, Bins):
         return _bin(column, attribute, rule)
     return _look_up(column, attribute, {} if rule is None else rule.entries)
 
 
-def _look_up(
-    column: pl.Series, attribute: Attribute, entries: Mapping[str | None, str]
-) -> Codes | _Finding:
+def _look_up(column: pl.Series, attribute: Attribute, entries: Mapping[str | None, str]) -> Codes:
     """Find each text's code; polars' cast to an Enum is its fastest lookup of text."""
     index = {category: code for code, category in enumerate(attribute.categories)}
     _check_targets(entries.values(), attribute, index)
@@ -109,23 +124,45 @@ def _look_up(
     if None in entries:
         unknown &= texts.is_not_null()
     if unknown.any():
-        return _finding(texts, unknown)
+        raise Unknown(texts, unknown)
     missing = index[entries[None]] if None in entries else 0
     codes = np.array([*table.values(), missing], dtype=attribute.dtype)
     return np.take(codes, positions.fill_null(len(table)).to_numpy())
 
 
-def _bin(column: pl.Series, attribute: Attribute, bins: Bins) -> Codes | _Finding:
+def _bin(column: pl.Series, attribute: Attribute, bins: Bins) -> Codes:
     if attribute.size != len(bins.edges) + 1:
         raise SchemaError(
             f"attribute {attribute.name!r} has {attribute.size:,} categories,"
             f" but its {len(bins.edges):,} bin edges make {len(bins.edges) + 1:,} bins",
             hint="give one category more than there are edges",
         )
+    if column.dtype == pl.String:
+        return _bin_texts(column, attribute, bins)
     numbers = _numbers(column)
     missing = numbers.is_null()
     if missing.any():
-        return _finding(_texts(column), missing)
+        raise Unknown(_texts(column), missing)
+    return _place(numbers, attribute, bins)
+
+
+def _bin_texts(column: pl.Series, attribute: Attribute, bins: Bins) -> Codes:
+    """Bin what a file without types says, such as ``40`` and ``39.5``.
+
+    Whole numbers are compared as such: which others stand in the column makes no difference.
+    """
+    numbers = column.cast(pl.Float64, strict=False).fill_nan(None)
+    missing = numbers.is_null()
+    if missing.any():
+        raise Unknown(column, missing)
+    whole = column.cast(pl.Int64, strict=False)
+    codes = _place(numbers, attribute, bins)
+    integers = whole.is_not_null().to_numpy()
+    codes[integers] = _place(whole.drop_nulls(), attribute, bins)
+    return codes
+
+
+def _place(numbers: pl.Series, attribute: Attribute, bins: Bins) -> Codes:
     values = numbers.to_numpy()
     edges = _edges_like(values, bins)
     return np.asarray(np.searchsorted(edges, values, side="right"), dtype=attribute.dtype)
@@ -185,50 +222,6 @@ def _float_texts(column: pl.Series) -> pl.Series:
     text = pl.when(number == whole).then(whole.cast(pl.String)).otherwise(number.cast(pl.String))
     frame = column.fill_nan(None).to_frame("number")
     return frame.select(text).to_series().alias(column.name)
-
-
-def _finding(texts: pl.Series, unknown: pl.Series) -> _Finding:
-    """Count the offenders of a column and place the first few of them."""
-    offending = pl.DataFrame({"value": texts.filter(unknown), "row": unknown.arg_true() + 1})
-    groups = offending.group_by("value", maintain_order=True).agg(
-        pl.len().alias("count"), pl.col("row").head(_LISTED_ROWS)
-    )
-    offenders = tuple(
-        Offender(texts.name, value, count, tuple(rows))
-        for value, count, rows in groups.head(_LISTED_VALUES).iter_rows()
-    )
-    return _Finding(texts.name, offending.height, groups.height, offenders)
-
-
-def _not_in_schema(findings: Sequence[_Finding]) -> ValueNotInSchemaError:
-    lines = ["the table holds values that no category covers (row 1 is the first data row)"]
-    for finding in findings:
-        lines.append(f"  column {finding.column!r}: {_rows(finding.rows)}")
-        lines += [f"    {_describe(offender)}" for offender in finding.offenders]
-        more = finding.distinct - len(finding.offenders)
-        if more:
-            lines.append(f"    and {more:,} more distinct value{'s' * (more > 1)}")
-    return ValueNotInSchemaError(
-        "\n".join(lines),
-        hint="map these values to a category with a ValueMap (its key None stands for missing"
-        " values), add a category, or fix the table; bins cannot take missing values",
-        offenders=tuple(offender for finding in findings for offender in finding.offenders),
-    )
-
-
-def _describe(offender: Offender) -> str:
-    """Show a value on one line, with control characters escaped by its ``repr``."""
-    value = offender.value
-    if value is not None and len(value) > _LISTED_LENGTH:
-        value = value[: _LISTED_LENGTH - 1] + "…"
-    rows = ", ".join(f"{row}" for row in offender.rows)
-    more = ", …" if offender.count > len(offender.rows) else ""
-    shown = "(missing)" if value is None else repr(value)
-    return f"{shown} in {_rows(offender.count)}: {rows}{more}"
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row{'s' * (count != 1)}"
 
 
 def _check_attributes(names: Iterable[str], schema: Schema, what: str) -> None:

@@ -1,12 +1,11 @@
 """Respondents' ids: from columns of a table to the bytes that tokens are made of (spec 5)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from veiltab.crypto.linkage import IdMessages
 from veiltab.errors import LinkageError
 
 RULES = ("nfc", "trim", "lowercase")
@@ -15,41 +14,43 @@ _LISTED = 5
 _SLICE = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class IdMessages:
-    """One byte string per respondent: message i is ``data[offsets[i]:offsets[i + 1]]``."""
-
-    data: NDArray[np.uint8]
-    offsets: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        """Return how many respondents there are."""
-        return self.offsets.size - 1
-
-
 def id_messages(
-    frame: pl.DataFrame, columns: Sequence[str], normalisation: Sequence[str]
+    frame: pl.DataFrame,
+    columns: Sequence[str],
+    normalisation: Sequence[str],
+    *,
+    first_row: int = 1,
 ) -> IdMessages:
-    """Normalise the id columns and join them; empty, odd and repeated ids are errors."""
+    """Normalise the id columns and join them; empty, odd and repeated ids are errors.
+
+    A frame that is part of a longer table says the number of its ``first_row``; an id that comes
+    again in another part is found by :meth:`veiltab.roles.curator.intake.Intake.close`.
+    """
     if not columns:
         raise LinkageError(
             "no id column is named", hint="name the columns that tell respondents apart"
         )
     texts = [_normalised(_column(frame, name), normalisation) for name in columns]
     for text in texts:
-        _refuse(text, text.is_null() | (text == ""), "an empty id")
-        _refuse(text, text.str.contains("[\x00-\x1f]"), "an id with a control character")
+        _refuse(text, text.is_null() | (text == ""), "an empty id", first_row)
     joined = texts[0]
     for text in texts[1:]:
         joined = joined + SEPARATOR + text
-    repeated = joined.is_duplicated()
-    _refuse(joined, repeated, "an id that occurs more than once")
-    return _to_bytes(joined)
+    messages = _to_bytes(joined)
+    # First whether, and only then where: most tables have nothing to find.
+    if np.count_nonzero(messages.data < ord(" ")) != (len(texts) - 1) * len(joined):
+        for text in texts:
+            odd = text.str.contains("[\x00-\x1f]")
+            _refuse(text, odd, "an id with a control character", first_row)
+    if joined.n_unique() < len(joined):
+        _refuse(joined, joined.is_duplicated(), "an id that occurs more than once", first_row)
+    return messages
 
 
-def row_messages(count: int) -> IdMessages:
-    """Stand row numbers in for ids, for tables that are already aligned."""
-    return _to_bytes(pl.int_range(count, eager=True).cast(pl.String))
+def row_messages(count: int, *, first_row: int = 1) -> IdMessages:
+    """Stand row numbers in for ids, for tables that are already aligned; row 1 is ``0``."""
+    numbers = pl.int_range(first_row - 1, first_row - 1 + count, eager=True)
+    return _to_bytes(numbers.cast(pl.String))
 
 
 def _column(frame: pl.DataFrame, name: str) -> pl.Series:
@@ -70,7 +71,7 @@ def _column(frame: pl.DataFrame, name: str) -> pl.Series:
 def _normalised(text: pl.Series, rules: Sequence[str]) -> pl.Series:
     for rule in rules:
         if rule == "nfc":
-            text = text.str.normalize("NFC")
+            text = _composed(text)
         elif rule == "trim":
             text = text.str.strip_chars()
         elif rule == "lowercase":
@@ -82,11 +83,17 @@ def _normalised(text: pl.Series, rules: Sequence[str]) -> pl.Series:
     return text
 
 
-def _refuse(text: pl.Series, bad: pl.Series, what: str) -> None:
+def _composed(text: pl.Series) -> pl.Series:
+    """Bring texts into the form NFC; those of ASCII alone are in it, and most ids are."""
+    odd = (text.str.len_bytes() != text.str.len_chars()).arg_true()
+    return text.scatter(odd, text.gather(odd).str.normalize("NFC")) if len(odd) else text
+
+
+def _refuse(text: pl.Series, bad: pl.Series, what: str, first_row: int) -> None:
     """Name the first few offenders with their rows; ids stay on the curator's own screen."""
     rows = bad.fill_null(value=True).arg_true()
     if len(rows):
-        shown = "; ".join(f"row {row + 1}: {_show(text[row])}" for row in rows[:_LISTED])
+        shown = "; ".join(f"row {row + first_row}: {_show(text[row])}" for row in rows[:_LISTED])
         more = f"; and {len(rows) - _LISTED:,} more" if len(rows) > _LISTED else ""
         raise LinkageError(
             f"{len(rows):,} rows have {what} in column {text.name!r} ({shown}{more})",

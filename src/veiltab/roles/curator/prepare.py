@@ -1,37 +1,33 @@
 """From a curator's table to an encrypted upload: tokens, order, pads (spec 5, 6, 8)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from veiltab.core import group
-from veiltab.core.sampling import draw_sample
-from veiltab.core.schema import Attribute, Codes, Schema, check_range
-from veiltab.crypto.derivation import alignment_key, token_key
+from veiltab.core.entropy import random_bytes
+from veiltab.core.schema import Schema
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.crypto.linkage import alignment_digest, find_duplicates, token_order, tokens
-from veiltab.errors import AlignmentError, LinkageError, MismatchError, SchemaError
+from veiltab.crypto.linkage import KEY_BYTES
+from veiltab.errors import AlignmentError, MismatchError, SchemaError
 from veiltab.roles.agreements import planned_sample_size, verify_agreement
 from veiltab.roles.chunks import ChunkStore
-from veiltab.roles.columns import write_column, write_tokens
+from veiltab.roles.columns import Digests, write_tokens
 from veiltab.roles.curator.desk import Desk
+from veiltab.roles.curator.intake import Intake, Rows
 from veiltab.roles.curator.pads import Pads, fresh_pads
 from veiltab.roles.signatures import sign, verify
-from veiltab.wire.agreement import Agreement
+from veiltab.roles.spool import Spool
 from veiltab.wire.alignment import Alignment
 from veiltab.wire.contract import Contract
+from veiltab.wire.packing import chunk_slices, pack
 from veiltab.wire.repad import Repad
 from veiltab.wire.signed import Signed
 from veiltab.wire.upload import ColumnChunks, Upload
 from veiltab.wire.vault import Vault
 
-Tokens = NDArray[np.uint8]
 AgreementType = TypeVar("AgreementType", Contract, Vault)
-
-
 Message = TypeVar("Message", Upload, Repad)
 
 
@@ -43,31 +39,14 @@ class Prepared(Generic[Message]):
     pads: Pads
 
 
-def make_tokens(
-    agreement: Agreement, secret: bytes, data: NDArray[np.uint8], offsets: NDArray[np.int64]
-) -> Tokens:
-    """Return the token of each respondent's message (spec 5); repeated respondents are refused."""
-    found = tokens(token_key(secret, agreement.scope), data, offsets)
-    repeated = find_duplicates(found)
-    if repeated.size:
-        rows = ", ".join(str(row + 1) for row in repeated[:5])
-        raise LinkageError(
-            f"{repeated.size} rows share an id with another row, such as rows {rows}",
-            hint="each respondent must occur once in a table",
-        )
-    return found
-
-
-def align(
-    contract: Contract, identity: PrivateIdentity, secret: bytes, found: Tokens
-) -> Signed[Alignment]:
+def align(contract: Contract, identity: PrivateIdentity, intake: Intake) -> Signed[Alignment]:
     """Publish how many respondents there are, and a keyed digest of who they are (spec 5.1)."""
-    key = alignment_key(secret, contract.study_id)
+    _check_scope(contract, intake)
     return sign(
         Alignment(
             curator=identity.party_id,
-            digest=alignment_digest(key, found),
-            population=len(found),
+            digest=intake.alignment_digest,
+            population=intake.population,
             study=contract.study_id,
         ),
         identity.signing,
@@ -103,13 +82,7 @@ def check_alignment(contract: Contract, alignments: Sequence[Signed[Alignment]])
 
 
 def prepare_sample(
-    desk: Desk,
-    signed: Signed[Contract],
-    found: Tokens,
-    codes: Sequence[Codes],
-    alignments: Sequence[Signed[Alignment]],
-    *,
-    secret: bytes,
+    desk: Desk, signed: Signed[Contract], intake: Intake, alignments: Sequence[Signed[Alignment]]
 ) -> Prepared[Upload]:
     """Sample and encrypt, where the curators sample (the paper's F_A).
 
@@ -119,51 +92,61 @@ def prepare_sample(
     contract = verify_agreement(signed)
     _check_sampler(contract, "curators")
     population = check_alignment(contract, alignments)
-    own = alignment_digest(alignment_key(secret, contract.study_id), found)
-    if own not in {signed.body.digest for signed in alignments}:  # which are all the same
+    _check_scope(contract, intake)
+    if intake.alignment_digest not in {signed.body.digest for signed in alignments}:  # all the same
         raise MismatchError(
             f"the alignment was of {population:,} respondents, and not of the table's"
-            f" {len(found):,}",
+            f" {intake.population:,}",
             hint="prepare the same table that was aligned",
         )
-    order = token_order(found)[: planned_sample_size(contract, population)]
-    return _prepare(desk, contract, codes, order, rows=population, population=population)
+    rows = planned_sample_size(contract, population)
+    return _prepare(desk, contract, intake, intake.rows(rows), rows=rows, population=population)
 
 
 def prepare_table(
-    desk: Desk, signed: Signed[AgreementType], found: Tokens, codes: Sequence[Codes]
+    desk: Desk, signed: Signed[AgreementType], intake: Intake, spool: Spool
 ) -> Prepared[Upload]:
-    """Encrypt a whole table in a fresh secret random order, where the server samples."""
+    """Encrypt a whole table in a fresh secret random order, where the server samples.
+
+    The order is that of AES-256-CMAC of the tokens under a key that is drawn here and forgotten.
+    ``spool`` is scratch space for sorting, another one than the intake's own.
+    """
     agreement = verify_agreement(signed)
     if isinstance(agreement, Contract):
         _check_sampler(agreement, "server")
-    order = draw_sample(len(found), len(found), desk.entropy)
-    return _prepare(desk, agreement, codes, order, rows=len(found), tokens=found[order])
+    _check_scope(agreement, intake)
+    rows = intake.population
+    with closing(intake.shuffled(random_bytes(KEY_BYTES, desk.entropy), spool)) as shuffled:
+        return _prepare(desk, agreement, intake, shuffled, rows=rows)
 
 
 def _prepare(
     desk: Desk,
     agreement: Contract | Vault,
-    codes: Sequence[Codes],
-    order: NDArray[np.int64],
+    intake: Intake,
+    chunks: Iterator[Rows],
     *,
     rows: int,
     population: int | None = None,
-    tokens: Tokens | None = None,
 ) -> Prepared[Upload]:
     """Encrypt the rows in the given order under fresh pads, and sign what was made."""
     schema = agreement.schema_of(desk.identity.party_id)
-    _check_codes(schema, codes, rows)
+    if intake.schema != schema:
+        raise SchemaError(
+            f"the table was taken in as {', '.join(map(repr, intake.schema.names))}",
+            hint=f"the curator's attributes are {', '.join(map(repr, schema.names))}",
+        )
     # A stored table serves many studies, so its pads can only come from a key.
     mode = agreement.pads if isinstance(agreement, Contract) else "stream"
-    pads = fresh_pads(desk, mode, schema, agreement.scope, order.size)
+    pads = fresh_pads(desk, mode, schema, agreement.scope, rows)
+    columns, tokens = _encrypt(schema, chunks, rows, pads, desk.outgoing, whole=population is None)
     upload = Upload(
-        columns=_encrypt(schema, codes, order, pads, desk.outgoing),
+        columns=columns,
         curator=desk.identity.party_id,
         population=population,
-        rows=order.size,
+        rows=rows,
         scope=agreement.scope,
-        tokens=None if tokens is None else write_tokens(tokens, desk.outgoing),
+        tokens=tokens,
         upload_id=pads.upload_id,
     )
     return Prepared(sign(upload, desk.identity.signing), pads)
@@ -171,35 +154,36 @@ def _prepare(
 
 def _encrypt(
     schema: Schema,
-    codes: Sequence[Codes],
-    order: NDArray[np.int64],
+    chunks: Iterator[Rows],
+    rows: int,
     pads: Pads,
     store: ChunkStore,
-) -> tuple[ColumnChunks, ...]:
-    """Add the pads to the rows in the given order, chunk by chunk."""
-
-    def column(index: int, attribute: Attribute, plain: Codes) -> ColumnChunks:
-        def encrypted(number: int, where: slice) -> Codes:
+    *,
+    whole: bool,
+) -> tuple[tuple[ColumnChunks, ...], Digests | None]:
+    """Add the pads to the rows, chunk by chunk; of a whole table, the tokens are sent too."""
+    columns: list[list[bytes]] = [[] for _ in schema.attributes]
+    sent: list[bytes] = []
+    places = enumerate(chunk_slices(rows))
+    for (number, where), (tokens, codes) in zip(places, chunks, strict=True):
+        for index, attribute in enumerate(schema.attributes):
             pad = pads.chunk(index, number, where)
-            return group.add(plain[order[where]], pad, attribute.size)
+            encrypted = group.add(codes[index], pad, attribute.size)
+            columns[index].append(store.put(pack(encrypted, attribute.size)))
+        if whole:
+            sent += write_tokens(tokens, store)
+    named = zip(schema.names, columns, strict=True)
+    made = tuple(ColumnChunks(attribute=name, chunks=tuple(digests)) for name, digests in named)
+    return made, tuple(sent) if whole else None
 
-        digests = write_column(attribute, order.size, encrypted, store)
-        return ColumnChunks(attribute=attribute.name, chunks=digests)
 
-    pairs = zip(schema.attributes, codes, strict=True)
-    return tuple(column(index, attribute, plain) for index, (attribute, plain) in enumerate(pairs))
-
-
-def _check_codes(schema: Schema, codes: Sequence[Codes], rows: int) -> None:
-    """Refuse columns that are not one code per respondent: the group would take any number."""
-    lengths = [len(column) for column in codes]
-    if lengths != [rows] * len(schema.attributes):
-        raise SchemaError(
-            f"the table has columns of {lengths} codes for {rows:,} respondents",
-            hint=f"give one code per respondent for each of {', '.join(map(repr, schema.names))}",
+def _check_scope(agreement: Contract | Vault, intake: Intake) -> None:
+    """Refuse tokens of another scope: they would match nobody's."""
+    if intake.scope != agreement.scope:
+        raise MismatchError(
+            "the table was taken in for another study or vault",
+            hint="take it in anew for this one: tokens and order are its own",
         )
-    for attribute, column in zip(schema.attributes, codes, strict=True):
-        check_range(column, attribute.size, f"codes of {attribute.name!r}")
 
 
 def _check_sampler(contract: Contract, sampler: str) -> None:

@@ -55,7 +55,7 @@ def estimate(
 
     All granted attributes by default; asking for others is an error that says whom to ask.
     """
-    schema = access.contract.schema.subset(_granted(access, attributes))
+    schema = access.contract.schema.subset(granted_attributes(access, attributes))
     if schema.domain_size > MAX_ESTIMATED_CELLS:
         raise ParameterError(
             f"these attributes have {schema.domain_size:,} joint cells",
@@ -71,7 +71,7 @@ def decrypt(
     access: Access, chunks: ChunkStore, attributes: Sequence[str] | None = None
 ) -> Iterator[list[Codes]]:
     """Yield the sanitized records, chunk by chunk: a column of codes for each attribute."""
-    schema = access.contract.schema.subset(_granted(access, attributes))
+    schema = access.contract.schema.subset(granted_attributes(access, attributes))
     columns = [_Column(access, attribute, chunks) for attribute in schema.attributes]
     for number, where in enumerate(chunk_slices(access.release.sample_size)):
         yield [column.decrypt(number, where) for column in columns]
@@ -101,7 +101,7 @@ class _Column:
         return group.subtract(perturbed, pad, self._attribute.size)
 
 
-def _granted(access: Access, attributes: Sequence[str] | None) -> list[str]:
+def granted_attributes(access: Access, attributes: Sequence[str] | None) -> list[str]:
     """Return the attributes to estimate, in the contract's order unless another is asked for."""
     every = access.contract.schema.names
     granted = [name for name in every if name in access.pads]

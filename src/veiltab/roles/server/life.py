@@ -10,6 +10,7 @@ class State(StrEnum):
 
     PROPOSED = "proposed"
     OPEN = "open"
+    UPLOADED = "uploaded"
     SAMPLED = "sampled"
     JOINED = "joined"
     RELEASED = "released"
@@ -21,6 +22,7 @@ class Event(StrEnum):
 
     ALL_SIGNED = "every curator has signed"
     ALL_UPLOADED = "every curator has uploaded"
+    ROWS_JOINED = "the server has put the uploads side by side"
     ROWS_DRAWN = "the server has drawn rows of stored tables"
     ALL_REPADDED = "every curator has re-padded the drawn rows"
     PERTURBED = "the joined rows were perturbed, once"
@@ -29,12 +31,14 @@ class Event(StrEnum):
 
 TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.PROPOSED, Event.ALL_SIGNED): State.OPEN,
-    (State.OPEN, Event.ALL_UPLOADED): State.JOINED,
+    (State.OPEN, Event.ALL_UPLOADED): State.UPLOADED,
+    (State.UPLOADED, Event.ROWS_JOINED): State.JOINED,
     (State.OPEN, Event.ROWS_DRAWN): State.SAMPLED,
     (State.SAMPLED, Event.ALL_REPADDED): State.JOINED,
     (State.JOINED, Event.PERTURBED): State.RELEASED,
     (State.PROPOSED, Event.ABORTED): State.ABORTED,
     (State.OPEN, Event.ABORTED): State.ABORTED,
+    (State.UPLOADED, Event.ABORTED): State.ABORTED,
     (State.SAMPLED, Event.ABORTED): State.ABORTED,
     (State.JOINED, Event.ABORTED): State.ABORTED,
 }

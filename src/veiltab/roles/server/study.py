@@ -1,9 +1,15 @@
 """A study on the server: every message it takes, every step it makes, and each of them once."""
 
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self, TypeVar
 
-from veiltab.errors import MismatchError, NotGrantedError, StateError
+from veiltab.errors import (
+    AlignmentError,
+    InputError,
+    MismatchError,
+    NotGrantedError,
+    StateError,
+)
 from veiltab.roles.agreements import verify_agreement
 from veiltab.roles.chunks import ChunkStore
 from veiltab.roles.grants import verify_grant
@@ -36,7 +42,8 @@ class ServerStudy:
     """The server's side of one study.
 
     A message that is sent again changes nothing; a different one in its place is refused.  The
-    sample is drawn once and perturbed once; after that the same release is returned for ever.
+    sample is drawn once and perturbed once; after that the same release is returned for ever, and
+    before that nothing of it is served.
     """
 
     def __init__(self, bench: Bench, contract: Contract) -> None:
@@ -56,6 +63,29 @@ class ServerStudy:
         self._joined: Joined | None = None
         self._release: Signed[Release] | None = None
 
+    @classmethod
+    def resume(
+        cls,
+        bench: Bench,
+        contract: Signed[Contract],
+        state: State,
+        uploads: Iterable[Signed[Upload]] = (),
+        *,
+        release: Signed[Release] | None = None,
+        grants: Iterable[SignedGrant] = (),
+    ) -> Self:
+        """Take up a study where it stood: everything given here was checked when it was taken.
+
+        Joining and perturbing are repeatable.  With the same bytes from ``bench.entropy`` as
+        before, a release that was interrupted comes out the same.
+        """
+        study = cls(bench, contract.body)
+        study.contract, study.state = contract, state
+        study.uploads = {upload.body.curator: upload for upload in uploads}
+        study._release = release
+        study._grants = {grant.body.grant_id: grant for grant in grants}
+        return study
+
     def sign(self, signed: Signed[Contract]) -> None:
         """Take signatures; the study opens when every curator has signed."""
         if signed.body != self.contract.body:
@@ -70,20 +100,29 @@ class ServerStudy:
             self.state = advance(self.state, Event.ALL_SIGNED)
 
     def upload(self, signed: Signed[Upload]) -> None:
-        """Take a curator's upload, whose chunks have been received; join when all are there."""
-        contract = self.contract.body
+        """Take a curator's upload, whose chunks have been received, if it is wholly right."""
+        if not self.has_upload(signed):
+            check_upload(self.contract.body, signed, self._bench.received)
+            self.take_upload(signed)
+
+    def has_upload(self, signed: Signed[Upload]) -> bool:
+        """Tell whether this very upload was taken before; refuse one that has no place here."""
         if _is_repeated(self.uploads, signed):
-            return
+            return True
         expect(self.state, State.OPEN)
-        if contract.stored is not None:
+        if self.contract.body.stored is not None:
             raise MismatchError(
                 "the study reads stored tables and takes no uploads",
                 hint="the contract names the uploads that it reads",
             )
-        check_upload(contract, signed, self._bench.received)
+        return False
+
+    def take_upload(self, signed: Signed[Upload]) -> None:
+        """Take an upload that :func:`check_upload` has found right."""
+        if self.has_upload(signed):
+            return
         self.uploads[signed.body.curator] = signed
-        if len(self.uploads) == len(contract.curators):
-            self._joined = self._join()
+        if len(self.uploads) == len(self.contract.body.curators):
             self.state = advance(self.state, Event.ALL_UPLOADED)
 
     def draw_from(
@@ -116,28 +155,17 @@ class ServerStudy:
             self.state = advance(self.state, Event.ALL_REPADDED)
 
     def release(self) -> Signed[Release]:
-        """Perturb the joined rows once, and return the same release ever after."""
+        """Join the rows and perturb them, once, and return the same release ever after."""
         if self._release is None:
-            following = advance(self.state, Event.PERTURBED)
-            joined, bench = self._joined, self._bench
-            if joined is None:
-                raise StateError("nothing is joined", hint="wait for every curator's upload")
             try:
-                self._release = perturb_and_sign(
-                    self.contract.body,
-                    joined.plan,
-                    lambda number, where: joined.chunk(number, where, bench.received),
-                    joined.uploads,
-                    bench.key,
-                    entropy=bench.entropy,
-                    released=bench.released,
-                )
-            except BaseException:
-                # A second try would perturb the same sample again: better no release than two.
+                self._release = self._perturb()
+            except (AlignmentError, InputError, MismatchError):
+                # It would fail again; and with other uploads in its place a curator could ask of
+                # one person after the other whether the others hold it.
                 self.abort()
                 raise
-            self.state = following
-            bench.received.clear()
+            self.state = advance(self.state, Event.PERTURBED)
+            self._bench.received.clear()
         return self._release
 
     def accept_grant(self, grant: SignedGrant, now: int) -> None:
@@ -175,21 +203,32 @@ class ServerStudy:
         self._bench.received.clear()
         self._bench.released.clear()
 
-    def _join(self) -> Joined:
-        """Join the uploads; a study that cannot be joined is over.
+    def _perturb(self) -> Signed[Release]:
+        if self.state is State.UPLOADED:
+            self._joined = self._join()
+            self.state = advance(self.state, Event.ROWS_JOINED)
+        joined, bench = self._joined, self._bench
+        if joined is None:
+            raise StateError(
+                f"the study is {self.state}, and nothing is joined",
+                hint="wait for every curator's upload",
+            )
+        return perturb_and_sign(
+            self.contract.body,
+            joined.plan,
+            lambda number, where: joined.chunk(number, where, bench.received),
+            joined.uploads,
+            bench.key,
+            entropy=bench.entropy,
+            released=bench.released,
+        )
 
-        With a second try a curator could ask of one person after the other whether the others
-        hold it.
-        """
+    def _join(self) -> Joined:
         contract = self.contract.body
         uploads = [self.uploads[terms.party_id] for terms in contract.curators]
-        try:
-            if contract.sampling.by == "curators":
-                return join_sampled(contract, uploads)
-            return join_fresh(self._bench, contract, uploads)
-        except BaseException:
-            self.abort()
-            raise
+        if contract.sampling.by == "curators":
+            return join_sampled(contract, uploads)
+        return join_fresh(self._bench, contract, uploads)
 
     def _released(self) -> Signed[Release]:
         expect(self.state, State.RELEASED)

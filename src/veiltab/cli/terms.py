@@ -1,0 +1,177 @@
+"""A study's terms in words, before anybody signs them."""
+
+from typing import TYPE_CHECKING, Any
+
+from veiltab.cli.identity import spell
+from veiltab.cli.ledger import epsilon_left
+from veiltab.cli.output import count, print_facts, print_rows
+from veiltab.errors import VeiltabError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from veiltab.client.home import Home
+    from veiltab.core.plan import Plan
+    from veiltab.wire.contract import Contract
+    from veiltab.wire.identity import PublicIdentity
+    from veiltab.wire.signed import Signed
+
+SHOWN_CATEGORIES = 12
+SAMPLERS = {
+    "curators": "the curators draw the same secret sample, of the same respondents",
+    "server": "the server matches the respondents of all curators, and draws from those",
+}
+PADS = {
+    "stream": "under a key for each attribute",
+    "one-time": "under one-time pads, which curators hand to researchers directly",
+}
+
+
+def signers(signed: "Signed[Contract]") -> set[bytes]:
+    """Return who has signed, by signing key, after a look at every signature."""
+    from veiltab.roles.signatures import verify_some
+
+    verify_some(signed, [terms.identity.signing_key for terms in signed.body.curators])
+    return {signature.key for signature in signed.signatures}
+
+
+def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
+    """Return the terms, the signatures, and what the study costs, as JSON values."""
+    contract, keys = signed.body, signers(signed)
+    plan = _plan(contract)
+    return {
+        "study": contract.study_id.hex(),
+        "title": contract.title,
+        "epsilon": contract.epsilon,
+        "delta": contract.delta,
+        "accounting": contract.accounting,
+        "cells": contract.schema.domain_size,
+        "population": contract.population,
+        "sampling": contract.sampling.to_json(),
+        "pads": contract.pads,
+        "linkage": contract.linkage.to_json(),
+        "server": _party(contract.server),
+        "curators": [
+            {
+                **_party(terms.identity),
+                "signed": terms.identity.signing_key in keys,
+                "attributes": [
+                    {"name": each.name, "categories": list(each.categories)}
+                    for each in terms.attributes
+                ],
+            }
+            for terms in contract.curators
+        ],
+        "researchers": None
+        if contract.researchers is None
+        else [_party(each) for each in contract.researchers],
+        "plan": plan.as_dict() if plan is not None else None,
+        "budgets": budgets(contract, home),
+    }
+
+
+def _party(identity: "PublicIdentity") -> dict[str, str]:
+    party = identity.party_id.hex()
+    return {"name": identity.name, "party": party, "fingerprint": spell(identity)}
+
+
+def _plan(contract: "Contract") -> "Plan | None":
+    """Return what the study would do, if the number of respondents is known and it is possible."""
+    from veiltab.roles.agreements import plan_for
+
+    if contract.population is None:
+        return None
+    try:
+        return plan_for(contract, contract.population)
+    except VeiltabError:
+        return None
+
+
+def budgets(contract: "Contract", home: "Home") -> list[dict[str, Any]]:
+    """Return, for each data set of this home, what is left and whether the study fits."""
+    found = []
+    for kept in home.ledgers.all_ledgers():
+        ledger = kept.ledger
+        charged = any(entry.study == contract.study_id for entry in ledger.entries)
+        found.append(
+            {
+                "dataset": ledger.dataset,
+                "charged": charged,
+                "fits": charged or ledger.supports(contract.epsilon, contract.delta),
+                "epsilon_limit": ledger.epsilon_limit,
+                "epsilon_left": epsilon_left(kept),
+            }
+        )
+    return found
+
+
+def print_terms(screen: "Console", signed: "Signed[Contract]", home: "Home") -> None:
+    """Print what a curator should read before signing."""
+    contract = signed.body
+    print_facts(screen, _facts(contract, home))
+    screen.print()
+    _print_parties(screen, contract, signers(signed))
+    screen.print()
+    rows = [
+        (each.name, terms.identity.name, _categories(each.categories))
+        for terms in contract.curators
+        for each in terms.attributes
+    ]
+    print_rows(screen, ("attribute", "held by", "categories"), rows)
+
+
+def _facts(contract: "Contract", home: "Home") -> dict[str, str]:
+    delta = f", δ = {contract.delta:g}" if contract.delta else ""
+    size = "the best size" if contract.sampling.size is None else f"{contract.sampling.size:,}"
+    facts = {
+        "study": contract.title,
+        "id": contract.study_id.hex(),
+        "promise": f"ε = {contract.epsilon:g}{delta} ({contract.accounting})",
+        "table": f"{contract.schema.domain_size:,} cells",
+        "respondents": "not stated" if contract.population is None else f"{contract.population:,}",
+        "sample": f"{size}; {SAMPLERS[contract.sampling.by]}",
+        "rows match by": _linkage(contract),
+        "encrypted": PADS[contract.pads],
+    }
+    plan = _plan(contract)
+    if plan is not None:
+        facts["plan"] = (
+            f"sample {plan.sample_size:,}, γ = {plan.gamma:.6g}, RMSE {plan.rmse:.4g} at worst;"
+            f" if the order leaks, ε = {plan.epsilon_if_order_known:.4g}"
+        )
+    lines = [_budget_line(each, contract.epsilon) for each in budgets(contract, home)]
+    return facts | ({"your budget": "\n".join(lines)} if lines else {})
+
+
+def _linkage(contract: "Contract") -> str:
+    linkage = contract.linkage
+    if linkage.by == "rows":
+        return "their order: first row with first row"
+    rules = f", made alike by {', '.join(linkage.normalisation)}" if linkage.normalisation else ""
+    return f"ids of {count(linkage.columns or 1, 'column')}{rules}"
+
+
+def _budget_line(budget: dict[str, Any], epsilon: float) -> str:
+    left = (
+        f"{budget['dataset']}: ε = {budget['epsilon_left']:g} of {budget['epsilon_limit']:g} left"
+    )
+    if budget["charged"]:
+        return f"{left}; this study is charged to it already"
+    return f"{left}; {f'signing takes {epsilon:g}' if budget['fits'] else 'too little for this'}"
+
+
+def _print_parties(screen: "Console", contract: "Contract", keys: set[bytes]) -> None:
+    rows = [("server", contract.server.name, spell(contract.server), "")]
+    for terms in contract.curators:
+        mark = "signed" if terms.identity.signing_key in keys else "not yet"
+        rows.append(("curator", terms.identity.name, spell(terms.identity), mark))
+    if contract.researchers is None:
+        rows.append(("researcher", "whomever a curator grants access", "", ""))
+    rows += [("researcher", each.name, spell(each), "") for each in contract.researchers or ()]
+    print_rows(screen, ("part", "name", "fingerprint", "signature"), rows)
+
+
+def _categories(categories: tuple[str, ...]) -> str:
+    shown = ", ".join(categories[:SHOWN_CATEGORIES])
+    more = len(categories) - SHOWN_CATEGORIES
+    return f"{shown} and {more:,} more" if more > 0 else shown

@@ -1,0 +1,256 @@
+"""One signed request after the other, to a server that may be away, slow, or hostile."""
+
+import ipaddress
+import re
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from pathlib import Path
+from threading import Event
+
+import httpx
+
+from veiltab.client.api_problems import read_problem, unexpected, with_skew
+from veiltab.client.retry import Retry, TryAgainError
+from veiltab.errors import ConnectionFailedError, MalformedError, ParameterError
+from veiltab.wire.canonical import MAX_MESSAGE_BYTES
+
+MAX_CHUNK_BYTES = 2 * 2**20
+MAX_CONNECTIONS = 8
+_MAX_REFUSAL_BYTES = 2**16
+
+JSON = "application/json"
+CHUNK = "application/octet-stream"
+
+_OK = range(200, 300)
+_RETRIED = frozenset({429, 502, 503, 504})
+_INTERNAL = 500
+_SECONDS = re.compile("[0-9]{1,6}")
+_CONNECT_SECONDS = 10.0
+_ANSWER_SECONDS = 60.0
+# Shorter than servers keep idle connections, so that few requests meet one that is just closing.
+_IDLE_SECONDS = 3.0
+
+Headers = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request before it is signed; ``limit`` bounds the answer."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    content_type: str = JSON
+    limit: int = MAX_MESSAGE_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How to reach a server: what a command's options and a test can set."""
+
+    ca_file: Path | None = None
+    proxy: str | None = None
+    allow_insecure: bool = False
+    transport: httpx.BaseTransport | None = None
+
+
+class Connection:
+    """Requests to one base URL, each tried until it has an answer; usable by many threads."""
+
+    def __init__(self, url: str, reach: Reach, retry: Retry, clock: Callable[[], float]) -> None:
+        """Refuse an unsafe URL; nothing is sent yet."""
+        self.url = checked_url(url, allow_insecure=reach.allow_insecure)
+        self._retry, self._clock = retry, clock
+        self._closed = Event()
+        self._client = httpx.Client(
+            verify=_trusted(reach.ca_file),
+            proxy=None if reach.proxy is None else _checked_proxy(reach.proxy),
+            transport=reach.transport,
+            # The environment could name a proxy, or a file with passwords to send along.
+            trust_env=False,
+            # Who asks is known by the signature; a server has nothing to remember on this side.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            follow_redirects=False,
+            timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
+            limits=httpx.Limits(
+                max_connections=MAX_CONNECTIONS,
+                max_keepalive_connections=MAX_CONNECTIONS,
+                keepalive_expiry=_IDLE_SECONDS,
+            ),
+        )
+
+    def close(self) -> None:
+        """Close every connection; threads that still try stop trying."""
+        self._closed.set()
+        self._client.close()
+
+    def send(self, call: Call, sign: Callable[[Call], Headers]) -> bytes:
+        """Return the body of the answer; every try is signed anew, so none looks like a replay."""
+        return self._retry.run(lambda: self._try(call, sign(call)))
+
+    def _try(self, call: Call, headers: Headers) -> bytes:
+        if self._closed.is_set():
+            raise ConnectionFailedError(
+                "the connection to the server was closed", hint="open it again, and try again"
+            )
+        with _passing_failures():
+            request = self._client.build_request(
+                call.method,
+                self.url + call.path,
+                content=call.body,
+                headers=_plain_headers(call) | headers,
+            )
+            answer = self._client.send(request, stream=True)
+            try:
+                # A refusal is short; only what was asked for may be long.
+                limit = call.limit if answer.status_code in _OK else _MAX_REFUSAL_BYTES
+                body = _read(answer, limit)
+            finally:
+                answer.close()
+        return self._judge(answer, body, limit)
+
+    def _judge(self, answer: httpx.Response, body: bytes, limit: int) -> bytes:
+        status = answer.status_code
+        if status in _OK and len(body) <= limit:
+            return body
+        if status in _OK:
+            raise MalformedError(
+                f"the server's answer has more than {limit:,} bytes",
+                hint="check the URL, and ask the server's operator",
+            )
+        problem = read_problem(answer.headers.get("content-type", ""), body)
+        if status in _RETRIED or (status == _INTERNAL and problem is None):
+            reason = f"it answers {status}" if problem is None else problem.message
+            raise TryAgainError(reason, _retry_after(answer.headers.get("retry-after", "")))
+        if problem is None:
+            raise unexpected(status)
+        raise with_skew(problem, answer.headers.get("date"), self._clock())
+
+
+def checked_url(url: str, *, allow_insecure: bool) -> str:
+    """Return a base URL without its last slash; refuse secrets in it, and plain http elsewhere."""
+    try:
+        found = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise _bad_url("cannot be read") from error
+    if found.userinfo:  # not shown: it may be a password
+        raise _bad_url("has a user name or a password in it")
+    if found.scheme not in {"https", "http"} or not found.host:
+        raise _bad_url("does not begin with https:// and a host")
+    if found.path not in {"", "/"} or found.query or found.fragment:
+        raise _bad_url("has a path, a query or a fragment after the host")
+    if found.scheme == "http" and not (allow_insecure or _is_loopback(found.host)):
+        raise _bad_url("is not encrypted (http), and not on this computer")
+    return str(found).rstrip("/?#")
+
+
+def _bad_url(problem: str) -> ParameterError:
+    return ParameterError(
+        f"the server's URL {problem}",
+        hint="write it as https://stats.example.org; the sender is known by its key alone",
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _checked_proxy(proxy: str) -> httpx.Proxy:
+    try:
+        found = httpx.URL(proxy)
+    except httpx.InvalidURL as error:
+        raise _bad_proxy("cannot be read") from error
+    if found.userinfo:
+        raise _bad_proxy("has a user name or a password in it")
+    if found.scheme not in {"http", "https"} or not found.host:
+        raise _bad_proxy("does not begin with http:// or https:// and a host")
+    return httpx.Proxy(found)
+
+
+def _bad_proxy(problem: str) -> ParameterError:
+    return ParameterError(
+        f"the proxy's URL {problem}", hint="write it as http://proxy.example.org:3128"
+    )
+
+
+def _trusted(ca_file: Path | None) -> ssl.SSLContext | bool:
+    """Return whose certificates are believed: the usual ones, or those of one file alone."""
+    if ca_file is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ParameterError(
+            f"the file of trusted certificates cannot be used: {ca_file}",
+            hint="give a readable file of certificates in PEM form",
+        ) from error
+
+
+def _plain_headers(call: Call) -> Headers:
+    """Return the headers that nobody signs; compressed answers are not wanted."""
+    headers = {
+        "User-Agent": "veiltab",
+        "Accept": "*/*",
+        "Accept-Encoding": "identity",
+    }
+    return headers | {"Content-Type": call.content_type} if call.body else headers
+
+
+@contextmanager
+def _passing_failures() -> Iterator[None]:
+    """Tell failures that may pass from those that will not."""
+    try:
+        yield
+    except httpx.TransportError as error:
+        if _is_certificate(error):
+            raise ConnectionFailedError(
+                "the server's certificate is not one that this computer trusts",
+                hint="check the URL; if the server has its own authority, name its CA file",
+            ) from error
+        if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
+            raise ConnectionFailedError(
+                "the request cannot be sent to this URL", hint="check the server's URL"
+            ) from error
+        raise TryAgainError(_in_words(error)) from error
+
+
+def _is_certificate(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _in_words(error: httpx.TransportError) -> str:
+    match error:
+        case httpx.ConnectTimeout() | httpx.ConnectError():
+            return "it cannot be reached"
+        case httpx.TimeoutException():
+            return "it takes too long"
+        case httpx.ProxyError():
+            return "the proxy does not let the request through"
+    return "the connection broke"
+
+
+def _read(answer: httpx.Response, limit: int) -> bytes:
+    """Read a body as it comes in, up to one byte more than it may have."""
+    # Compressed answers were not asked for; a small one could grow without bounds if unpacked.
+    answer.headers.pop("content-encoding", None)
+    parts = bytearray()
+    for part in answer.iter_bytes():
+        parts += part[: limit + 1 - len(parts)]
+        if len(parts) > limit:
+            break
+    return bytes(parts)
+
+
+def _retry_after(text: str) -> float | None:
+    """Read seconds; the other form, a date, would only be as good as two clocks."""
+    return float(text) if _SECONDS.fullmatch(text) else None

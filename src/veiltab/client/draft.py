@@ -1,0 +1,201 @@
+"""A first study file, drafted from a table: to be read, corrected and completed by a person.
+
+The study file is for sharing, so it has no counts, and nothing of columns that it leaves out but
+the names of those that look like ids.  Everything else goes into a recode file, which stays with
+the curator.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from veiltab.client.profile import ColumnProfile, Use, profile_table
+from veiltab.client.recode_file import Recode, recode_text
+from veiltab.client.toml_writing import (
+    comment,
+    toml_key,
+    toml_number,
+    toml_string,
+    toml_strings,
+)
+from veiltab.core.recode import Rule, ValueMap
+from veiltab.core.schema import Attribute
+from veiltab.wire.fields import MAX_TEXT
+from veiltab.wire.identity import PublicIdentity
+
+LARGEST_DOMAIN = 1 << 20
+"""Joint cells of the drafted attributes; with more, a release would be all noise."""
+
+PARTNER_FILE = "FILL-IN.json"
+"""Stands where the partner's identity file is to be named."""
+
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f]")
+_ROOM_FOR_SUFFIX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A study file to complete and share, and a recode file to keep."""
+
+    study: str
+    recode: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    """A column as an attribute, with the rule that its odd values need."""
+
+    column: str
+    attribute: Attribute
+    rule: Rule | None
+
+
+def draft_study(
+    table: pl.DataFrame | Iterable[pl.DataFrame],
+    me: PublicIdentity,
+    *,
+    title: str = "FILL IN: a title",
+    epsilon: float = 1.0,
+) -> Draft:
+    """Propose the columns of a table as attributes; a large one may come in batches."""
+    profiles = profile_table(table)
+    names = _printable([profile.name for profile in profiles], set())
+    proposals, too_many, cells = [], [], 1
+    for profile, name in zip(profiles, names, strict=True):
+        if profile.use is not Use.ATTRIBUTE:
+            continue
+        proposal = _propose(profile, name)
+        if cells * proposal.attribute.size > LARGEST_DOMAIN:
+            too_many.append(proposal)
+        else:
+            cells *= proposal.attribute.size
+            proposals.append(proposal)
+    ids = [profile.name for profile in profiles if profile.use is Use.ID]
+    return Draft(
+        _study_text(me, title, epsilon, ids, proposals),
+        _recode_text(proposals) + _unused(profiles, names, too_many),
+    )
+
+
+def _propose(profile: ColumnProfile, name: str) -> _Proposal:
+    values = profile.values
+    categories = _printable(values, set())
+    changed = zip(values, categories, strict=True)
+    entries: dict[str | None, str] = {raw: new for raw, new in changed if raw != new}
+    if profile.missing:
+        (entries[None],) = _printable(["(missing)"], set(categories))
+        categories.append(entries[None])
+    rule = ValueMap(entries) if entries else None
+    return _Proposal(profile.name, Attribute(name, categories), rule)
+
+
+def _printable(texts: Sequence[str], taken: set[str]) -> list[str]:
+    """Replace what may not stand in a contract; different texts stay different."""
+    kept = {text for text in texts if _clean(text) == text} - taken
+    taken = taken | kept
+    return [text if text in kept else _free(_clean(text), taken) for text in texts]
+
+
+def _free(text: str, taken: set[str]) -> str:
+    """Find a text that is not taken yet, and take it."""
+    name, number = text, 2
+    while name in taken:
+        name, number = f"{text} ({number})", number + 1
+    taken.add(name)
+    return name
+
+
+def _clean(text: str) -> str:
+    shown = _UNPRINTABLE.sub(lambda found: f"\\x{ord(found.group()):02x}", text) or "(empty)"
+    return shown if len(shown) <= MAX_TEXT else f"{shown[: MAX_TEXT - _ROOM_FOR_SUFFIX]}…"
+
+
+def _study_text(
+    me: PublicIdentity,
+    title: str,
+    epsilon: float,
+    ids: Sequence[str],
+    proposals: Sequence[_Proposal],
+) -> str:
+    attributes = "".join(f"    {_inline(each.attribute)},\n" for each in proposals)
+    nothing = "    # FILL IN: no column of the table could be proposed; see the recode file.\n"
+    named = ", ".join(map(toml_string, ids))
+    id_comment = f"Columns that look like ids: {named}" if ids else "No column looks like an id."
+    return (
+        comment(_ABOUT_STUDY.format(name=toml_string(me.name)))
+        + f"\ntitle = {toml_string(title)}\nepsilon = {toml_number(epsilon)}\n\n"
+        + comment("FILL IN, if the curators may know it: how many respondents there are.")
+        + '# population = 10000\n\n[sampling]\nby = "curators"\nsize = "optimal"\n\n[linkage]\n'
+        + comment(id_comment)
+        + 'by = "ids"\ncolumns = 1\nnormalisation = []\n\n'
+        + f'[[curators]]\nidentity = "me"\nattributes = [\n{attributes or nothing}]\n\n'
+        + comment("FILL IN: the file with the partner's public identity, and its attributes.")
+        + f"[[curators]]\nidentity = {toml_string(PARTNER_FILE)}\nattributes = [\n"
+        + '    # {name = "income", categories = ["low", "high"]},\n]\n'
+    )
+
+
+_ABOUT_STUDY = """\
+A study file, drafted from a table of {name}.  Read it, correct it, and complete it
+where it says FILL IN, before you show it to anybody.
+
+The categories are the values that occur in the table; how often they do is not written here.
+But a category that few people have can reveal something by standing here at all: merge such
+categories, and remove attributes that the study does not need."""
+
+_ABOUT_RECODE = """\
+How your own table maps to the attributes of the study.  Keep this file: it is never sent, and
+it says more about the table than the study file does."""
+
+
+def _recode_text(proposals: Sequence[_Proposal]) -> str:
+    rules = {each.attribute.name: each.rule for each in proposals if each.rule is not None}
+    columns = {
+        each.attribute.name: each.column for each in proposals if each.attribute.name != each.column
+    }
+    return comment(_ABOUT_RECODE) + "\n" + recode_text(Recode(rules, columns))
+
+
+def _unused(
+    profiles: Sequence[ColumnProfile], names: Sequence[str], too_many: Sequence[_Proposal]
+) -> str:
+    """Say, in comments, why each other column was left out, and what can be done about it."""
+    parts = []
+    for profile, name in zip(profiles, names, strict=True):
+        use = profile.use
+        if use is Use.BINS:
+            parts.append(_bins_text(profile, name))
+        elif use is not Use.ATTRIBUTE:
+            parts.append(comment(f"Left out: {toml_string(profile.name)} {use.value}."))
+    parts += [
+        comment(
+            f"Left out: {toml_string(each.column)} would make too many joint cells."
+            f"  To use it instead of others:\n  {_inline(each.attribute)},"
+        )
+        for each in too_many
+    ]
+    return "".join(f"\n{part}" for part in parts)
+
+
+def _bins_text(profile: ColumnProfile, name: str) -> str:
+    bins = profile.bins()
+    if bins is None:
+        return ""
+    edges = ", ".join(map(toml_number, bins.edges))
+    missing = "\nFill its missing values first: bins take numbers only." if profile.missing else ""
+    column = f"\nIn [columns]: {toml_key(name)} = {toml_string(profile.name)}"
+    return comment(
+        f"Left out: {toml_string(profile.name)} {Use.BINS.value}.  To use it in intervals, copy"
+        " this to your attributes in the\nstudy file, and take away the # of the lines below it:"
+        f"\n  {_inline(bins.attribute(name))},{missing}{column if name != profile.name else ''}"
+        f"\n[bins.{toml_key(name)}]\nedges = [{edges}]"
+    )
+
+
+def _inline(attribute: Attribute) -> str:
+    return (
+        f"{{name = {toml_string(attribute.name)},"
+        f" categories = {toml_strings(attribute.categories)}}}"
+    )

@@ -1,0 +1,178 @@
+"""The files of a home: private, written whole, and on the disk when a call returns."""
+
+import contextlib
+import fcntl
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from veiltab.errors import HomeError, VeiltabError, VersionError
+from veiltab.wire.canonical import MAX_MESSAGE_BYTES
+
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+_POLL = 0.05
+_UNSAFE_MODE = stat.S_IRWXG | stat.S_IRWXO
+
+T = TypeVar("T")
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file for its owner alone; after a crash the old or the new one is there, whole."""
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, FILE_MODE)  # whatever the umask took away
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        move_into_place(Path(temporary), path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:  # also when it is stopped from the keyboard; after the move there is nothing left
+        Path(temporary).unlink(missing_ok=True)
+
+
+def move_into_place(temporary: Path, path: Path) -> None:
+    """Give a finished file its name, so that the name lasts too."""
+    temporary.replace(path)
+    _sync_folder(path.parent)
+
+
+def read_private(path: Path) -> bytes | None:
+    """Return the bytes of a file, or ``None`` if there is none."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_MESSAGE_BYTES + 1)  # one more: the parser refuses it by length
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise HomeError(
+            f"cannot read {path}: {error.strerror}", hint="check who owns it and its mode"
+        ) from error
+
+
+def parse_file(path: Path, parse: Callable[[bytes], T]) -> T | None:
+    """Read a file and parse it; ``None`` if there is none.
+
+    The error of a damaged file names the file and nothing in it, not even in the chain of its
+    causes: many of these files hold secrets, and errors end up in logs.
+    """
+    data = read_private(path)
+    if data is None:
+        return None
+    other_version = False
+    try:
+        return parse(data)
+    except VersionError:
+        other_version = True
+    except VeiltabError:
+        pass
+    if other_version:
+        raise HomeError(
+            f"{path} was written by another version of veiltab",
+            hint="use the version that wrote it, or a newer one",
+        )
+    raise damaged(path)
+
+
+def damaged(path: Path) -> HomeError:
+    """Build the error of a file that is not what veiltab wrote there."""
+    return HomeError(
+        f"{path} is damaged: it is not what veiltab wrote there",
+        hint="restore it from a copy of the home; these files must not be edited",
+    )
+
+
+def make_private_folder(path: Path) -> None:
+    """Create a folder for its owner alone, and its parents, unless it is there."""
+    if path.is_dir():
+        return
+    if path.parent != path:
+        make_private_folder(path.parent)
+    try:
+        path.mkdir(mode=FOLDER_MODE, exist_ok=True)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def check_private_folder(path: Path) -> None:
+    """Refuse a folder that is not there, or that its group or others can enter or list."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise HomeError(
+            f"there is no home in {path}: {error.strerror}",
+            hint="make an identity first, or name its home with --home or VEILTAB_HOME",
+        ) from error
+    if not stat.S_ISDIR(mode):
+        raise HomeError(f"{path} is not a folder", hint="name another place for the home")
+    if mode & _UNSAFE_MODE:
+        raise HomeError(
+            f"others can enter the home {path} (mode {stat.S_IMODE(mode):04o})",
+            hint=f"run: chmod 700 {path}; if others may have read it, make a new identity",
+        )
+
+
+@contextmanager
+def locked(path: Path, wait: float) -> Iterator[None]:
+    """Hold a lock file; wait up to ``wait`` seconds for another process that holds it.
+
+    The system ends the lock when the process dies, however it does.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    try:
+        _acquire(descriptor, path, wait)
+        with contextlib.suppress(OSError):  # only for the other process's error message
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def cannot_write(path: Path, error: OSError) -> HomeError:
+    """Build the error of a file or folder that the system does not let be written."""
+    return HomeError(
+        f"cannot write {path}: {error.strerror}",
+        hint="check the disk's free space, and who owns the home",
+    )
+
+
+def _acquire(descriptor: int, path: Path, wait: float) -> None:
+    end = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() >= end:
+                holder = os.pread(descriptor, 20, 0).decode("ascii", "replace")
+                raise HomeError(
+                    f"another command is at work in {path.parent} (process {holder or 'unknown'})",
+                    hint="wait until it has finished, and try again",
+                ) from error
+            time.sleep(_POLL)
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        else:
+            return
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

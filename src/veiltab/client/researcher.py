@@ -1,0 +1,62 @@
+"""What a researcher does over the network: check everything, fetch, decrypt, estimate."""
+
+from collections.abc import Iterable, Sequence
+
+from veiltab.client.api import ReleasedChunks, reading_order
+from veiltab.client.session import Session
+from veiltab.errors import MismatchError
+from veiltab.roles.researcher.access import Access, open_access
+from veiltab.roles.researcher.estimate import Estimate, estimate, granted_attributes
+from veiltab.wire.grant import SignedGrant
+
+
+def open_study(session: Session, study: bytes, files: Iterable[SignedGrant] = ()) -> Access:
+    """Verify contract, release and grants, and unseal the pads.
+
+    ``files`` are grants that curators have handed over directly, as one-time pads must be.
+    """
+    given = list(files)
+    foreign = [grant for grant in given if grant.body.study != study]
+    if foreign:
+        raise MismatchError(
+            "a grant file is of another study", hint="give the grant files of this study alone"
+        )
+    contract = session.contract(study)
+    whole = [grant for grant in session.server.grants(study) if grant.sealed is not None]
+    chosen = _largest([*given, *whole], session.identity.party_id, session.now)
+    release = session.server.release(study)
+    return open_access(session.identity, contract, release, chosen, now=session.now)
+
+
+def estimate_study(
+    session: Session,
+    study: bytes,
+    attributes: Sequence[str] | None = None,
+    files: Iterable[SignedGrant] = (),
+) -> Estimate:
+    """Estimate the joint distribution of attributes that were granted, all of them by default."""
+    access = open_study(session, study, files)
+    wanted = granted_attributes(access, attributes)
+    order = reading_order(access.contract, access.release, wanted)
+    with ReleasedChunks(session.server, study, order) as chunks:
+        return estimate(access, chunks, wanted)
+
+
+def _largest(grants: Iterable[SignedGrant], me: bytes, now: int) -> list[SignedGrant]:
+    """Choose one grant of each curator: of those that are good now, the one with most in it.
+
+    Curators put what they granted before into every new grant, so one is enough.
+    """
+    best: dict[bytes, SignedGrant] = {}
+    for grant in grants:
+        body = grant.body
+        if body.researcher != me or body.expires <= now:
+            continue
+        known = best.get(body.curator)
+        if known is None or _size(grant) > _size(known):
+            best[body.curator] = grant
+    return list(best.values())
+
+
+def _size(grant: SignedGrant) -> tuple[int, int]:
+    return len(grant.body.attributes), grant.body.expires

@@ -1,0 +1,184 @@
+"""What a party keeps of one study: the contract, its secrets, and what it has sent and seen."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from veiltab.client.files import (
+    damaged,
+    make_private_folder,
+    parse_file,
+    write_private,
+)
+from veiltab.client.prepared import dump_prepared, parse_prepared
+from veiltab.client.recode_file import Recode, parse_recode, recode_text
+from veiltab.core.schema import Schema
+from veiltab.crypto.derivation import SECRET_BYTES
+from veiltab.errors import AuditError, HomeError, MismatchError
+from veiltab.roles.chunks import ChunkStore
+from veiltab.roles.curator.prepare import Prepared
+from veiltab.wire.agreement import DIGEST
+from veiltab.wire.canonical import MAX_INTEGER, load
+from veiltab.wire.contract import Contract
+from veiltab.wire.fields import hexadecimal, integer, message, wired
+from veiltab.wire.grant import SignedGrant
+from veiltab.wire.signed import Message, Signed
+from veiltab.wire.upload import Upload
+
+
+@message
+class _SecretFile(Message):
+    """The secret that the curators of a study share."""
+
+    kind: ClassVar[str] = "home-secret"
+
+    secret: bytes = wired(hexadecimal(SECRET_BYTES))
+    study: bytes = wired(DIGEST)
+
+    def __repr__(self) -> str:
+        """Show whose secret it is, and nothing of it."""
+        return f"_SecretFile(study={self.study.hex()!r})"
+
+
+@message
+class SeenHead(Message):
+    """How long a study's audit log was when it was last seen, and its last hash."""
+
+    kind: ClassVar[str] = "home-audit"
+
+    hash: bytes = wired(DIGEST)
+    length: int = wired(integer(0, MAX_INTEGER))
+
+
+@dataclass(frozen=True, slots=True)
+class StudyHome:
+    """The folder of one study; it is made when something is first kept in it."""
+
+    path: Path
+    study_id: bytes
+
+    @property
+    def outgoing(self) -> Path:
+        """The folder of chunks for the server."""
+        return self._folder("outgoing")
+
+    @property
+    def private(self) -> Path:
+        """The folder of one-time pads, which nobody else may ever read."""
+        return self._folder("private")
+
+    def contract(self) -> Signed[Contract] | None:
+        """Return the contract with the signatures known so far."""
+        signed = parse_file(self._file("contract"), Contract.loads)
+        if signed is not None and signed.body.study_id != self.study_id:
+            raise damaged(self._file("contract"))
+        return signed
+
+    def save_contract(self, signed: Signed[Contract]) -> None:
+        """Keep the contract of this study."""
+        self._check_own(signed.body.study_id)
+        self._write("contract", signed.dumps())
+
+    def title(self) -> str | None:
+        """Return the contract's title, or nothing if there is no readable contract."""
+        try:
+            signed = self.contract()
+        except HomeError:  # one damaged study must not hide the others
+            return None
+        return None if signed is None else signed.body.title
+
+    def secret(self) -> bytes | None:
+        """Return the study's secret."""
+        path = self._file("secret")
+        found = parse_file(path, lambda data: _SecretFile.from_json(load(data)))
+        if found is not None and found.study != self.study_id:
+            raise damaged(path)
+        return None if found is None else found.secret
+
+    def save_secret(self, secret: bytes) -> None:
+        """Keep the study's secret; another one than before is refused."""
+        known = self.secret()
+        if known is not None and known != secret:
+            raise HomeError(
+                f"{self._file('secret')} holds another secret of this study already",
+                hint="a study has one secret, which its contract commits to; keep the first",
+            )
+        self._write("secret", _SecretFile(secret=secret, study=self.study_id).canonical())
+
+    def prepared(self, schema: Schema, private: ChunkStore) -> Prepared[Upload] | None:
+        """Return the upload that was prepared, with its pads.
+
+        ``schema`` is the curator's own part of the contract, and ``private`` the store in
+        :attr:`private`.
+        """
+        path = self._file("prepared")
+        found = parse_file(path, lambda data: parse_prepared(data, schema, private))
+        if found is not None and found.message.body.scope != self.study_id:
+            raise damaged(path)
+        return found
+
+    def save_prepared(self, prepared: Prepared[Upload]) -> None:
+        """Keep the upload with its pads: without them nobody can ever be granted anything."""
+        self._check_own(prepared.message.body.scope)
+        self._write("prepared", dump_prepared(prepared))
+
+    def recode(self, schema: Schema) -> Recode | None:
+        """Return how the curator's own table maps to its attributes; never sent to anybody."""
+        path = self._file("recode", "toml")
+        return parse_file(path, lambda data: parse_recode(data, str(path), schema))
+
+    def save_recode(self, recode: Recode) -> None:
+        """Keep how the curator's own table maps to its attributes."""
+        self._write("recode", recode_text(recode).encode(), "toml")
+
+    def seen_head(self) -> SeenHead | None:
+        """Return how far the audit log was seen."""
+        return parse_file(self._file("audit"), lambda data: SeenHead.from_json(load(data)))
+
+    def save_seen_head(self, length: int, head_hash: bytes) -> None:
+        """Remember how far the audit log was seen; it never gets shorter."""
+        known, new = self.seen_head(), SeenHead(hash=head_hash, length=length)
+        if known == new:
+            return
+        if known is not None and length <= known.length:
+            raise AuditError(
+                f"the audit log of study {self.study_id.hex()} has {length:,} entries where"
+                f" {known.length:,} were seen before, or not the same ones",
+                hint="the server has taken something back; show it to the other curators",
+            )
+        self._write("audit", new.canonical())
+
+    def grants(self) -> list[SignedGrant]:
+        """Return the one-time grants that are kept here, sealed parts included."""
+        folder = self.path / "grants"
+        paths = sorted(folder.glob("[!.]*.json")) if folder.is_dir() else []
+        found = [(path, parse_file(path, SignedGrant.loads)) for path in paths]
+        for path, grant in found:
+            if grant is not None and grant.body.study != self.study_id:
+                raise damaged(path)
+        return [grant for _, grant in found if grant is not None]
+
+    def save_grant(self, grant: SignedGrant) -> Path:
+        """Keep a one-time grant, and return its file, which goes to the researcher directly."""
+        self._check_own(grant.body.study)
+        path = self._folder("grants") / f"{grant.body.grant_id.hex()}.json"
+        write_private(path, grant.dumps())
+        return path
+
+    def _file(self, name: str, ending: str = "json") -> Path:
+        return self.path / f"{name}.{ending}"
+
+    def _folder(self, name: str) -> Path:
+        make_private_folder(self.path / name)
+        return self.path / name
+
+    def _write(self, name: str, data: bytes, ending: str = "json") -> None:
+        make_private_folder(self.path)
+        write_private(self._file(name, ending), data)
+
+    def _check_own(self, study_id: bytes) -> None:
+        if study_id != self.study_id:
+            raise MismatchError(
+                f"this belongs to study {study_id.hex()}, not to {self.study_id.hex()}",
+                hint="keep it with its own study",
+            )

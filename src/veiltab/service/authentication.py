@@ -1,0 +1,199 @@
+"""Who has sent a request: RFC 9421 signatures, each good once and for a few minutes."""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+
+from veiltab.crypto import signing
+from veiltab.errors import (
+    SignatureError,
+    TooLargeError,
+    UnauthenticatedError,
+)
+from veiltab.service.context import Context
+from veiltab.service.limits import Buckets
+from veiltab.storage.records import Records
+from veiltab.wire.canonical import load
+from veiltab.wire.fields import TEXT, exact_fields
+from veiltab.wire.identity import PublicIdentity
+from veiltab.wire.requests import (
+    CONTENT_DIGEST_HEADER,
+    MAX_SKEW_SECONDS,
+    SERVER_HEADER,
+    SIGNATURE_HEADER,
+    SIGNATURE_INPUT_HEADER,
+    RequestSignature,
+    SignedParts,
+    parse_content_digest,
+    parse_signature,
+    signature_base,
+)
+
+_STRANGER = "register with the server first; sign with the identity that you registered"
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """A registered party, proved by its signature, and the body of its request."""
+
+    identity: PublicIdentity
+    body: bytes = field(repr=False)
+
+    @property
+    def party(self) -> bytes:
+        """The sender's party id."""
+        return self.identity.party_id
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """Somebody who asks to be registered, and shows an invitation."""
+
+    identity: PublicIdentity
+    invitation: str = field(repr=False)
+    signature: RequestSignature
+
+
+class Gate:
+    """Lets requests in whose sender is known; everything else is refused before it costs much."""
+
+    def __init__(self, context: Context) -> None:
+        """Start with full buckets."""
+        settings = context.settings
+        self._context = context
+        self._parties = Buckets(settings.rate, settings.burst, context.clock)
+        self._strangers = Buckets(settings.stranger_rate, settings.stranger_burst, context.clock)
+
+    def stranger(self, request: Request) -> None:
+        """Count a request of somebody unknown against its network address."""
+        self._strangers.take(request.client.host if request.client else "")
+
+    def sender(self, most_bytes: int) -> Callable[[Request], Awaitable[Sender]]:
+        """Return the dependency of a route that takes signed requests of registered parties."""
+
+        async def check(request: Request) -> Sender:
+            try:
+                signature, parts = _parse(request)
+                identity = await run_in_threadpool(self._verified, signature, parts)
+            except UnauthenticatedError:
+                self.stranger(request)
+                raise
+            self._parties.take(signature.party)
+            body = await _body(request, most_bytes, parts.content_digest)
+            await run_in_threadpool(self._use, signature)
+            return Sender(identity, body)
+
+        return check
+
+    async def newcomer(self, request: Request) -> Newcomer:
+        """Return who asks to be registered, by its own signature."""
+        self.stranger(request)
+        signature, parts = _parse(request)
+        body = await _body(request, self._context.settings.small_bytes, parts.content_digest)
+        identity, invitation = _registration(body)
+        if identity.party_id != signature.party:
+            raise UnauthenticatedError(
+                "the request is not signed by the identity that it registers",
+                hint="sign the registration with the new identity itself",
+            )
+        self._check(signature, parts, identity)
+        return Newcomer(identity, invitation, signature)
+
+    def _verified(self, signature: RequestSignature, parts: SignedParts) -> PublicIdentity:
+        with self._context.database.reading() as records:
+            identity = records.party(signature.party)
+        if identity is None:
+            raise UnauthenticatedError("the sender is not registered here", hint=_STRANGER)
+        self._check(signature, parts, identity)
+        return identity
+
+    def _check(
+        self, signature: RequestSignature, parts: SignedParts, identity: PublicIdentity
+    ) -> None:
+        """Refuse a request to another server, of another time, or signed by somebody else."""
+        if parts.server != self._context.identity.party_id.hex():
+            raise UnauthenticatedError(
+                "the request is meant for another server",
+                hint="compare the server's fingerprint; it may have changed its identity",
+            )
+        if abs(signature.created - self._context.now) > MAX_SKEW_SECONDS:
+            raise UnauthenticatedError(
+                f"the request was signed more than {MAX_SKEW_SECONDS} s from now",
+                hint="set the clock of your machine right",
+            )
+        base = signature_base(parts, signature.created, signature.nonce, signature.party)
+        try:
+            signing.verify(identity.signing_key, base, signature.signature)
+        except SignatureError as error:
+            raise UnauthenticatedError(
+                "the request's signature is wrong", hint=_STRANGER
+            ) from error
+
+    def _use(self, signature: RequestSignature) -> None:
+        with self._context.database.transaction() as records:
+            use_once(records, signature)
+
+
+def use_once(records: Records, signature: RequestSignature) -> None:
+    """Refuse a request that was answered before: somebody has overheard and repeated it."""
+    if not records.use_nonce(signature.party, signature.nonce, signature.created):
+        raise UnauthenticatedError(
+            "this very request has been answered before", hint="sign each request anew"
+        )
+
+
+def _parse(request: Request) -> tuple[RequestSignature, SignedParts]:
+    """Read what is signed off the wire; a header that comes twice could be read in two ways."""
+
+    def header(name: str) -> str:
+        values = request.headers.getlist(name)
+        return values[0] if len(values) == 1 else ""
+
+    parts = SignedParts(
+        method=request.method,
+        path=request.scope["raw_path"].decode("latin-1"),
+        query=request.scope["query_string"].decode("latin-1"),
+        content_digest=header(CONTENT_DIGEST_HEADER),
+        server=header(SERVER_HEADER),
+    )
+    return parse_signature(header(SIGNATURE_INPUT_HEADER), header(SIGNATURE_HEADER)), parts
+
+
+async def _body(request: Request, most: int, digest: str) -> bytes:
+    """Read the body up to its limit, and check that it is the one that was signed."""
+    announced = request.headers.get("content-length", "0")
+    if announced.isdecimal() and int(announced) > most:
+        raise _too_large(most)
+    body = bytearray()
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > most:
+                raise _too_large(most)
+    except ClientDisconnect as error:  # nobody hears the answer, but it is no bug of the service
+        raise UnauthenticatedError(
+            "the body broke off", hint="send it again, with its Content-Digest"
+        ) from error
+    if hashlib.sha256(body).digest() != parse_content_digest(digest):
+        raise UnauthenticatedError(
+            "the body is not the one that was signed", hint="send it again, with its Content-Digest"
+        )
+    return bytes(body)
+
+
+def _too_large(most: int) -> TooLargeError:
+    return TooLargeError(
+        f"the body has more than {most:,} bytes",
+        hint="split the table into chunks; ask the operator if a study really needs more",
+    )
+
+
+def _registration(body: bytes) -> tuple[PublicIdentity, str]:
+    found = exact_fields(load(body), ("identity", "invitation"), "")
+    return (
+        PublicIdentity.from_json(found["identity"], "identity"),
+        TEXT.read(found["invitation"], "invitation"),
+    )

@@ -1,0 +1,148 @@
+"""One study's records within a transaction: what is loaded, what is written, and the audit log."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from veiltab.errors import NotFoundError
+from veiltab.roles.audit import next_entry
+from veiltab.roles.server.bench import Bench
+from veiltab.roles.server.life import State
+from veiltab.roles.server.study import ServerStudy
+from veiltab.service.context import Context
+from veiltab.storage.records import CURATOR, MessageRecord, Records, StudyRecord
+from veiltab.wire.audit import entry_hash
+from veiltab.wire.contract import Contract
+from veiltab.wire.fields import MAX_TEXT
+from veiltab.wire.grant import SignedGrant
+from veiltab.wire.release import Release
+from veiltab.wire.signed import Signed
+from veiltab.wire.upload import Upload
+
+RELEASE = "release"
+UPLOAD = "upload"
+GRANT = "grant"
+
+
+@dataclass(slots=True, eq=False)
+class Case:
+    """A study in the hands of one request or job, inside one transaction."""
+
+    context: Context
+    records: Records
+    record: StudyRecord
+
+    @classmethod
+    def find(cls, context: Context, records: Records, study: bytes) -> "Case":
+        """Load a study, or say that there is none."""
+        record = records.study(study)
+        if record is None:
+            raise no_study()
+        return cls(context, records, record)
+
+    @classmethod
+    def of(cls, context: Context, records: Records, study: bytes, party: bytes) -> "Case":
+        """Load a study that names the party; to everybody else it does not exist."""
+        if records.role(study, party) is None:
+            raise no_study()
+        return cls.find(context, records, study)
+
+    @classmethod
+    def of_curator(cls, context: Context, records: Records, study: bytes, party: bytes) -> "Case":
+        """Load a study for one of its curators; to everybody else there is nothing to see."""
+        if records.role(study, party) != CURATOR:
+            raise no_study()
+        return cls.find(context, records, study)
+
+    @property
+    def study(self) -> bytes:
+        """The study's id."""
+        return self.record.study
+
+    @property
+    def state(self) -> State:
+        """Where the study stands."""
+        return State(self.record.state)
+
+    @property
+    def contract(self) -> Signed[Contract]:
+        """The contract with the signatures so far."""
+        return Contract.loads(self.record.contract)
+
+    def bench(self) -> Bench:
+        """Return what a step of the server needs, for steps that draw nothing."""
+        folders = self.context.folders
+        curators = [terms.party_id for terms in self.contract.body.curators]
+        return Bench(
+            self.context.key,
+            self.context.entropy,
+            folders.received_all(self.study, curators),
+            folders.released(self.study),
+        )
+
+    def resume(self) -> ServerStudy:
+        """Take the study up where it stands."""
+        return ServerStudy.resume(
+            self.bench(),
+            self.contract,
+            self.state,
+            [Upload.loads(m.content) for m in self.records.messages(self.study, UPLOAD)],
+            release=self.release(),
+            grants=[SignedGrant.loads(m.content) for m in self.records.messages(self.study, GRANT)],
+        )
+
+    def release(self) -> Signed[Release] | None:
+        """Return the release, if there is one."""
+        found = self.records.messages(self.study, RELEASE)
+        return load_release(found[0].content) if found else None
+
+    def keep(self, kind: str, sender: bytes, digest: bytes, content: bytes, **to: bytes) -> bool:
+        """Keep a message; ``False`` if it was kept before."""
+        record = MessageRecord(
+            study=self.study,
+            kind=kind,
+            sender=sender,
+            reference=to.get("reference", b""),
+            digest=digest,
+            content=content,
+            at=self.context.now,
+        )
+        return self.records.add_message(record)
+
+    def save(self, study: ServerStudy, reason: str | None = None, **key: bytes | None) -> None:
+        """Write the study's state, signatures and reason; the noise key only if it is given."""
+        self.record = replace(
+            self.record,
+            contract=study.contract.dumps(),
+            state=str(study.state),
+            reason=None if reason is None else reason[:MAX_TEXT],  # more, no client would read
+            noise_key=key.get("noise_key", self.record.noise_key),
+            updated=self.context.now,
+        )
+        self.records.update_study(self.record)
+
+    def log(self, event: str, actor: bytes, message: bytes | None = None) -> None:
+        """Add an event to the study's audit log, in the state that the study has now."""
+        entry = next_entry(
+            self.records.audit_head(self.study),
+            self.study,
+            at=self.context.now,
+            actor=actor,
+            event=event,
+            message=message,
+            state=str(self.state),
+        )
+        self.records.append_audit(self.study, entry.canonical(), entry_hash(entry))
+
+
+@lru_cache(maxsize=64)
+def load_release(content: bytes) -> Signed[Release]:
+    """Read a stored release; a large one takes long, and every chunk of it is asked for."""
+    return Release.loads(content)
+
+
+def no_study() -> NotFoundError:
+    """Return the one answer for a study that is not there and for one that is none of yours."""
+    return NotFoundError(
+        "there is no such study for you",
+        hint="check the study's id; only parties that its contract names can see it",
+    )

@@ -1,0 +1,43 @@
+"""What every part of the service works with: its key, its records, its clock."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from veiltab.core.entropy import Entropy
+from veiltab.crypto.signing import SigningKey
+from veiltab.errors import MismatchError
+from veiltab.service.metrics import Metrics
+from veiltab.service.settings import Settings
+from veiltab.storage.database import Database
+from veiltab.storage.folders import DataDirectory
+from veiltab.wire.identity import PublicIdentity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Context:
+    """One server.  ``clock`` tells the seconds since 1970; ``wake`` makes the worker look around.
+
+    The server signs and never decrypts, so of its identity only the signing key is here.
+    """
+
+    identity: PublicIdentity
+    key: SigningKey = field(repr=False)
+    database: Database
+    folders: DataDirectory
+    entropy: Entropy = field(repr=False)
+    clock: Callable[[], float]
+    settings: Settings = field(default_factory=Settings)
+    metrics: Metrics = field(default_factory=Metrics)
+
+    def __post_init__(self) -> None:
+        """Refuse a key that is not the identity's: everything it signs would be refused."""
+        if self.key.public != self.identity.signing_key:
+            raise MismatchError(
+                "the server's key is not the one of its identity",
+                hint="load both from the same key file",
+            )
+
+    @property
+    def now(self) -> int:
+        """The time in whole seconds."""
+        return int(self.clock())

@@ -1,0 +1,297 @@
+"""The routes of the service; every one of them but those in ``PUBLIC`` takes signed requests."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Response
+from pydantic import BaseModel
+
+from veiltab.service import parties, studies, views
+from veiltab.service.authentication import Gate, Newcomer, Sender
+from veiltab.service.context import Context
+from veiltab.service.metrics import CONTENT_TYPE
+from veiltab.service.models import (
+    Alignments,
+    AuditLog,
+    Chunks,
+    Grants,
+    Nothing,
+    Problem,
+    Registered,
+    Server,
+    Status,
+    StudyList,
+)
+from veiltab.service.problems import MEDIA_TYPE
+from veiltab.service.settings import SOFTWARE_VERSION
+from veiltab.service.worker import Worker
+from veiltab.wire.canonical import load
+from veiltab.wire.fields import TEXT, exact_fields
+from veiltab.wire.signed import VERSION
+
+PUBLIC = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/server"})
+"""Routes that answer anybody; none of them says anything about a party or a study."""
+
+JSON = "application/json"
+BYTES = "application/octet-stream"
+
+_HEX = r"^[0-9a-f]{64}$"
+StudyId = Annotated[str, Path(pattern=_HEX, description="The study's id, in hexadecimal.")]
+Digest = Annotated[str, Path(pattern=_HEX, description="A chunk's SHA-256, in hexadecimal.")]
+
+Responses = dict[int | str, dict[str, Any]]
+
+_PROBLEM = {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}
+_PROBLEMS: Responses = {
+    "4XX": {
+        "description": "The request is refused, and nothing was changed.",
+        "content": _PROBLEM,
+    },
+    "5XX": {"description": "The service cannot answer now.", "content": _PROBLEM},
+}
+
+
+def _repeated(model: type[BaseModel]) -> Responses:
+    """Describe the answer to a request that was made before and changes nothing any more."""
+    return {200: {"model": model, "description": "It was done before."}}
+
+
+def _body(description: str, media: str = JSON) -> dict[str, Any]:
+    """Describe a body, which the service reads by itself, as the protocol's spec says."""
+    schema = {"type": "object"} if media == JSON else {"type": "string", "format": "binary"}
+    content = {media: {"schema": schema}}
+    return {"requestBody": {"required": True, "description": description, "content": content}}
+
+
+def _bytes_answer(description: str, media: str = JSON) -> Responses:
+    schema = {"type": "object"} if media == JSON else {"type": "string", "format": "binary"}
+    return {200: {"description": description, "content": {media: {"schema": schema}}}, **_PROBLEMS}
+
+
+def operator_routes(context: Context, worker: Worker, gate: Gate) -> APIRouter:
+    """Return what the operator's tools ask, and who the server is."""
+    router = APIRouter(
+        tags=["operator"], dependencies=[Depends(gate.stranger)], responses=_PROBLEMS
+    )
+
+    @router.get("/healthz", summary="The process runs")
+    def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @router.get("/readyz", summary="The database and the disk answer")
+    def readyz() -> dict[str, str]:
+        context.database.ping()
+        context.folders.check_writable()
+        return {"status": "ready" if worker.alive else "starting"}
+
+    @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
+    def metrics() -> Response:
+        return Response(context.metrics.expose(), media_type=CONTENT_TYPE)
+
+    @router.get("/v1/server", summary="Who this server is")
+    def server() -> Server:
+        return Server(
+            identity=context.identity.to_json(),
+            software=f"veiltab {SOFTWARE_VERSION}",
+            time=context.now,
+            versions=[VERSION],
+        )
+
+    return router
+
+
+def party_routes(context: Context, gate: Gate) -> APIRouter:
+    """Return the one route for those who are not registered yet."""
+    router = APIRouter(tags=["parties"], responses=_PROBLEMS)
+
+    @router.post(
+        "/v1/parties",
+        summary="Register with an invitation",
+        status_code=201,
+        responses=_repeated(Registered),
+        openapi_extra=_body("identity and invitation, signed by that identity"),
+    )
+    def register(
+        response: Response, newcomer: Annotated[Newcomer, Depends(gate.newcomer)]
+    ) -> Registered:
+        _created(response, new=parties.register(context, newcomer))
+        return Registered(party=newcomer.identity.party_id.hex())
+
+    return router
+
+
+def study_routes(context: Context, gate: Gate, worker: Worker) -> APIRouter:
+    """Return the routes by which curators agree on a study."""
+    router = APIRouter(tags=["studies"], responses=_PROBLEMS)
+    limits = context.settings
+    small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
+    large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]
+
+    @router.get("/v1/studies", summary="The studies that name you")
+    def list_studies(sender: small) -> StudyList:
+        return views.studies(context, sender)
+
+    @router.post(
+        "/v1/studies",
+        summary="Propose a study",
+        status_code=201,
+        responses=_repeated(Status),
+        openapi_extra=_body("a contract, signed by its proposer (spec 4)"),
+    )
+    def propose(response: Response, sender: large) -> Status:
+        study, new = studies.propose(context, sender)
+        _created(response, new=new)
+        return views.status(context, sender, study)
+
+    @router.get("/v1/studies/{study}", summary="Where a study stands")
+    def status(study: StudyId, sender: small) -> Status:
+        return views.status(context, sender, bytes.fromhex(study))
+
+    @router.get(
+        "/v1/studies/{study}/contract",
+        summary="The contract with its signatures so far",
+        response_class=Response,
+        responses=_bytes_answer("a contract (spec 4)"),
+    )
+    def contract(study: StudyId, sender: small) -> Response:
+        return Response(views.contract(context, sender, bytes.fromhex(study)), media_type=JSON)
+
+    @router.post(
+        "/v1/studies/{study}/signatures",
+        summary="Sign the contract",
+        openapi_extra=_body("the contract, signed by a curator (spec 4)"),
+    )
+    def sign(study: StudyId, sender: large) -> Status:
+        studies.sign(context, sender, bytes.fromhex(study))
+        return views.status(context, sender, bytes.fromhex(study))
+
+    @router.post(
+        "/v1/studies/{study}/abort",
+        summary="End a study before its release",
+        openapi_extra=_body("the reason, a text"),
+    )
+    def abort(study: StudyId, sender: small) -> Status:
+        found = exact_fields(load(sender.body), ("reason",), "")
+        reason = TEXT.read(found["reason"], "reason")
+        studies.abort(context, sender, bytes.fromhex(study), reason)
+        return views.status(context, sender, bytes.fromhex(study))
+
+    @router.get("/v1/studies/{study}/audit", summary="The study's audit log")
+    def audit(study: StudyId, sender: small) -> AuditLog:
+        return views.audit(context, sender, bytes.fromhex(study))
+
+    _add_curator_routes(router, context, gate, worker)
+    _add_researcher_routes(router, context, gate)
+    return router
+
+
+def _add_curator_routes(router: APIRouter, context: Context, gate: Gate, worker: Worker) -> None:
+    limits = context.settings
+    small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
+    large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]
+    chunk = Annotated[Sender, Depends(gate.sender(limits.chunk_bytes))]
+
+    @router.post(
+        "/v1/studies/{study}/secrets",
+        summary="Pass the study's secret to another curator, sealed",
+        status_code=201,
+        responses=_repeated(Nothing),
+        openapi_extra=_body("a sealed secret (spec 4.2)"),
+    )
+    def send_secret(response: Response, study: StudyId, sender: small) -> Nothing:
+        _created(response, new=studies.send_secret(context, sender, bytes.fromhex(study)))
+        return Nothing()
+
+    @router.get(
+        "/v1/studies/{study}/secret",
+        summary="The study's secret, sealed to you",
+        response_class=Response,
+        responses=_bytes_answer("a sealed secret (spec 4.2)"),
+    )
+    def secret(study: StudyId, sender: small) -> Response:
+        return Response(views.secret(context, sender, bytes.fromhex(study)), media_type=JSON)
+
+    @router.post(
+        "/v1/studies/{study}/alignments",
+        summary="Say how many respondents you hold, with a keyed digest",
+        status_code=201,
+        responses=_repeated(Nothing),
+        openapi_extra=_body("an alignment (spec 5.1)"),
+    )
+    def send_alignment(response: Response, study: StudyId, sender: small) -> Nothing:
+        _created(response, new=studies.send_alignment(context, sender, bytes.fromhex(study)))
+        return Nothing()
+
+    @router.get("/v1/studies/{study}/alignments", summary="The curators' alignments")
+    def alignments(study: StudyId, sender: small) -> Alignments:
+        found: Any = views.alignments(context, sender, bytes.fromhex(study))
+        return Alignments(alignments=found)
+
+    @router.get("/v1/studies/{study}/chunks", summary="The chunks that you have sent")
+    def chunks(study: StudyId, sender: small) -> Chunks:
+        return Chunks(chunks=views.chunks(context, sender, bytes.fromhex(study)))
+
+    @router.put(
+        "/v1/studies/{study}/chunks/{digest}",
+        summary="Send a chunk",
+        status_code=201,
+        responses=_repeated(Nothing),
+        openapi_extra=_body("the chunk (spec 7)", BYTES),
+    )
+    def put_chunk(response: Response, study: StudyId, digest: Digest, sender: chunk) -> Nothing:
+        new = studies.put_chunk(context, sender, bytes.fromhex(study), bytes.fromhex(digest))
+        _created(response, new=new)
+        return Nothing()
+
+    @router.post(
+        "/v1/studies/{study}/uploads",
+        summary="Complete your upload",
+        openapi_extra=_body("an upload, whose chunks were sent before (spec 8)"),
+    )
+    def upload(study: StudyId, sender: large) -> Status:
+        studies.upload(context, sender, bytes.fromhex(study))
+        worker.wake()
+        return views.status(context, sender, bytes.fromhex(study))
+
+    @router.post(
+        "/v1/studies/{study}/grants",
+        summary="Grant attributes to a researcher",
+        status_code=201,
+        responses=_repeated(Nothing),
+        openapi_extra=_body("a grant; of one-time pads only its header (spec 11)"),
+    )
+    def send_grant(response: Response, study: StudyId, sender: large) -> Nothing:
+        _created(response, new=studies.grant(context, sender, bytes.fromhex(study)))
+        return Nothing()
+
+
+def _add_researcher_routes(router: APIRouter, context: Context, gate: Gate) -> None:
+    small = Annotated[Sender, Depends(gate.sender(context.settings.small_bytes))]
+
+    @router.get(
+        "/v1/studies/{study}/release",
+        summary="The release, without its chunks",
+        response_class=Response,
+        responses=_bytes_answer("a release (spec 10)"),
+    )
+    def release(study: StudyId, sender: small) -> Response:
+        return Response(views.release(context, sender, bytes.fromhex(study)), media_type=JSON)
+
+    @router.get(
+        "/v1/studies/{study}/release/{digest}",
+        summary="A perturbed chunk that a grant of yours covers",
+        response_class=Response,
+        responses=_bytes_answer("the chunk (spec 7)", BYTES),
+    )
+    def release_chunk(study: StudyId, digest: Digest, sender: small) -> Response:
+        found = views.release_chunk(context, sender, bytes.fromhex(study), bytes.fromhex(digest))
+        return Response(found, media_type=BYTES)
+
+    @router.get("/v1/studies/{study}/grants", summary="Grants that you gave or were given")
+    def grants(study: StudyId, sender: small) -> Grants:
+        found: Any = views.grants(context, sender, bytes.fromhex(study))
+        return Grants(grants=found)
+
+
+def _created(response: Response, *, new: bool) -> None:
+    """Answer 201 the first time and 200 when a request is repeated."""
+    response.status_code = 201 if new else 200

@@ -1,0 +1,64 @@
+"""Tables wherever they are: CSV and Parquet files, and databases, read a batch at a time."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import polars as pl
+
+from veiltab.errors import TableError
+from veiltab.sources.csv_file import CsvTable
+from veiltab.sources.databases import PostgresTable, SqliteTable
+from veiltab.sources.parquet_file import ParquetTable
+
+FORMS = ".csv, .csv.gz or .parquet, postgresql://… or sqlite:///…"
+
+
+class Table(Protocol):
+    """A table that is too long for memory."""
+
+    @property
+    def columns(self) -> Mapping[str, pl.DataType]:
+        """The columns' names and types in order; in SQLite, types are unknown."""
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        """Yield these columns from the first row to the last, at most ``rows`` at a time."""
+
+    def row_count(self) -> int | None:
+        """Return how many rows there are, if that is known without reading all of them."""
+
+
+def open_table(location: str, query: str | None = None) -> Table:
+    """Open the table at a path or, with a query or the name of a table, in a database.
+
+    An empty field of a CSV file is a missing value; all others are texts, exactly as written.
+    """
+    scheme = location.partition("://")[0].lower() if "://" in location else ""
+    if scheme in {"postgresql", "postgres"}:
+        return PostgresTable(location, _needed(query))
+    if scheme == "sqlite":
+        return SqliteTable(location, _needed(query))
+    if scheme:
+        raise TableError(f"tables are not read from {scheme}://", hint=f"use {FORMS}")
+    if query is not None:
+        raise TableError("a file has no queries", hint="leave the query out, or name a database")
+    return _open_file(Path(location))
+
+
+def _open_file(path: Path) -> Table:
+    name = path.name.lower()
+    if not name.endswith((".csv", ".csv.gz", ".parquet")):
+        raise TableError(f"the form of {path.name!r} is not known", hint=f"use {FORMS}")
+    if path.is_dir():
+        raise TableError(f"{str(path)!r} is a folder", hint="name one file")
+    if not path.exists():
+        raise TableError(f"there is no file {str(path)!r}", hint="check the path")
+    return ParquetTable(path) if name.endswith(".parquet") else CsvTable(path)
+
+
+def _needed(query: str | None) -> str:
+    if query is None or not query.strip(" \t\r\n;"):
+        raise TableError(
+            "a database has many tables", hint="give the name of a table, or an SQL query"
+        )
+    return query

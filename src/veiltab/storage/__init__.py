@@ -1,0 +1,1 @@
+"""What lasts: tables in SQLite or PostgreSQL, and chunks in folders, safe against crashes."""

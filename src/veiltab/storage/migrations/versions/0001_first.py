@@ -1,0 +1,138 @@
+"""The first schema: people, studies, messages, and an audit log that only grows."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+_NEXT = "(SELECT COALESCE(MAX(sequence) + 1, 0) FROM audit WHERE study = NEW.study)"
+
+
+def upgrade() -> None:
+    """Create every table, and the triggers that keep the audit log as it was written."""
+    _create_people()
+    _create_studies()
+    _create_messages()
+    if op.get_bind().dialect.name == "sqlite":
+        _protect_audit_on_sqlite()
+    else:
+        _protect_audit_on_postgresql()
+
+
+def _create_people() -> None:
+    op.create_table(
+        "invitations",
+        sa.Column("code_hash", sa.LargeBinary, nullable=False),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("created", sa.BigInteger, nullable=False),
+        sa.Column("expires", sa.BigInteger, nullable=False),
+        sa.Column("party", sa.LargeBinary),
+        sa.Column("used", sa.BigInteger),
+        sa.PrimaryKeyConstraint("code_hash", name="pk_invitations"),
+    )
+    op.create_table(
+        "parties",
+        sa.Column("party", sa.LargeBinary, nullable=False),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("signing_key", sa.LargeBinary, nullable=False),
+        sa.Column("sealing_key", sa.LargeBinary, nullable=False),
+        sa.Column("created", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("party", name="pk_parties"),
+    )
+    op.create_table(
+        "nonces",
+        sa.Column("party", sa.LargeBinary, nullable=False),
+        sa.Column("nonce", sa.LargeBinary, nullable=False),
+        sa.Column("created", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("party", "nonce", name="pk_nonces"),
+    )
+    op.create_index("ix_nonces_created", "nonces", ["created"])
+
+
+def _create_studies() -> None:
+    op.create_table(
+        "studies",
+        sa.Column("study", sa.LargeBinary, nullable=False),
+        sa.Column("title", sa.Text, nullable=False),
+        sa.Column("contract", sa.LargeBinary, nullable=False),
+        sa.Column("state", sa.Text, nullable=False),
+        sa.Column("noise_key", sa.LargeBinary),
+        sa.Column("reason", sa.Text),
+        sa.Column("created", sa.BigInteger, nullable=False),
+        sa.Column("updated", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("study", name="pk_studies"),
+    )
+    op.create_index("ix_studies_state", "studies", ["state"])
+    op.create_table(
+        "members",
+        sa.Column("study", sa.LargeBinary, nullable=False),
+        sa.Column("party", sa.LargeBinary, nullable=False),
+        sa.Column("role", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("study", "party", name="pk_members"),
+        sa.ForeignKeyConstraint(["study"], ["studies.study"], name="fk_members_study"),
+        sa.CheckConstraint("role IN ('curator', 'researcher')", name=op.f("ck_members_role")),
+    )
+    op.create_index("ix_members_party", "members", ["party"])
+
+
+def _create_messages() -> None:
+    op.create_table(
+        "messages",
+        sa.Column("study", sa.LargeBinary, nullable=False),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("sender", sa.LargeBinary, nullable=False),
+        sa.Column("reference", sa.LargeBinary, nullable=False),
+        sa.Column("digest", sa.LargeBinary, nullable=False),
+        sa.Column("content", sa.LargeBinary, nullable=False),
+        sa.Column("at", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("study", "kind", "sender", "reference", name="pk_messages"),
+        sa.ForeignKeyConstraint(["study"], ["studies.study"], name="fk_messages_study"),
+    )
+    op.create_table(
+        "audit",
+        sa.Column("study", sa.LargeBinary, nullable=False),
+        sa.Column("sequence", sa.BigInteger, nullable=False, autoincrement=False),
+        sa.Column("content", sa.LargeBinary, nullable=False),
+        sa.Column("hash", sa.LargeBinary, nullable=False),
+        sa.PrimaryKeyConstraint("study", "sequence", name="pk_audit"),
+        sa.ForeignKeyConstraint(["study"], ["studies.study"], name="fk_audit_study"),
+    )
+
+
+def _protect_audit_on_sqlite() -> None:
+    for change in ("UPDATE", "DELETE"):
+        op.execute(
+            f"CREATE TRIGGER audit_no_{change.lower()} BEFORE {change} ON audit "
+            "BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END"
+        )
+    # REPLACE deletes without asking the trigger above, but it cannot get past this one.
+    op.execute(
+        "CREATE TRIGGER audit_in_order BEFORE INSERT ON audit "
+        f"WHEN NEW.sequence <> {_NEXT} "
+        "BEGIN SELECT RAISE(ABORT, 'the audit log has no gaps'); END"
+    )
+
+
+def _protect_audit_on_postgresql() -> None:
+    op.execute(
+        "CREATE FUNCTION refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "RAISE integrity_constraint_violation USING MESSAGE = 'the audit log only grows'; "
+        "END $$"
+    )
+    op.execute(
+        "CREATE TRIGGER audit_only_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON audit "
+        "FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change()"
+    )
+    op.execute(
+        "CREATE FUNCTION check_audit_order() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        f"IF NEW.sequence <> {_NEXT} THEN "
+        "RAISE integrity_constraint_violation USING MESSAGE = 'the audit log has no gaps'; "
+        "END IF; RETURN NEW; END $$"
+    )
+    op.execute(
+        "CREATE TRIGGER audit_in_order BEFORE INSERT ON audit "
+        "FOR EACH ROW EXECUTE FUNCTION check_audit_order()"
+    )

@@ -1,0 +1,76 @@
+"""The audit log of a study: what happened to it, in a chain of hashes that the server signs.
+
+An entry is no message by itself and has neither kind nor version: its hash has a label of its own,
+and entries travel with a head, which is a signed message and states both.
+"""
+
+from typing import ClassVar
+
+from veiltab.wire.agreement import DIGEST
+from veiltab.wire.canonical import MAX_INTEGER, dump
+from veiltab.wire.fields import Codec, Part, choice, integer, message, optional, wired
+from veiltab.wire.identity import PARTY_ID
+from veiltab.wire.signed import SignedMessage, labelled_hash
+
+EVENTS = (
+    "proposed",
+    "signed",
+    "opened",
+    "secret",
+    "aligned",
+    "uploaded",
+    "complete",
+    "released",
+    "granted",
+    "aborted",
+)
+"""What an entry can be about."""
+
+STATES = ("proposed", "open", "uploaded", "sampled", "joined", "released", "aborted")
+"""Where a study can stand after an event."""
+
+MAX_ENTRIES = 2**32
+"""More than any study has; a limit keeps numbers in messages small."""
+
+_EVENT: Codec[str] = choice(*EVENTS)
+_STATE: Codec[str] = choice(*STATES)
+_TIME = integer(0, MAX_INTEGER)
+
+
+@message
+class AuditEntry(Part):
+    """One event of a study's life; ``previous`` is the hash of the entry before.
+
+    ``at`` is in Unix seconds by the server's clock, and ``message`` the digest of the message that
+    the event is about, if there is one.  The first entry's ``previous`` is the study id.
+    """
+
+    actor: bytes = wired(PARTY_ID)
+    at: int = wired(_TIME)
+    event: str = wired(_EVENT)
+    message: bytes | None = wired(optional(DIGEST))
+    previous: bytes = wired(DIGEST)
+    sequence: int = wired(integer(0, MAX_ENTRIES - 1))
+    state: str = wired(_STATE)
+    study: bytes = wired(DIGEST)
+
+    def canonical(self) -> bytes:
+        """Return the bytes that are hashed."""
+        return dump(self.to_json())
+
+
+@message
+class AuditHead(SignedMessage):
+    """The server's word on a whole log: how long it is, and the hash of its last entry."""
+
+    kind: ClassVar[str] = "audit-head"
+
+    at: int = wired(_TIME)
+    hash: bytes = wired(DIGEST)
+    length: int = wired(integer(1, MAX_ENTRIES))
+    study: bytes = wired(DIGEST)
+
+
+def entry_hash(entry: AuditEntry) -> bytes:
+    """Return the hash by which the next entry and the head refer to this one."""
+    return labelled_hash("audit", entry.canonical())

@@ -1,0 +1,341 @@
+"""A whole study by commands alone: two curators, a researcher, and a server that is real."""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import assert_refused
+from tests.support.offices import Office, open_office, run, write_csv, write_study
+from tests.support.service import Running, make_context, running
+
+PEOPLE = 120
+SMOKES = "Raucht er/sie, “heute”?"
+INCOME = "Einkommen (T€)"
+SMOKER = ("nein", "ja", "weiß nicht")
+LEVELS = ("niedrig", "hoch")
+
+
+@dataclass(frozen=True)
+class Cast:
+    """The parties of the tests, their tables, and how many people are in each cell."""
+
+    server: Running
+    folder: Path
+    hospital: Office
+    office: Office
+    rivera: Office
+    patients: Path
+    taxes: Path
+    truth: Counter[tuple[str, str]]
+
+    def propose(self, title: str, **changes: object) -> str:
+        """Let the hospital propose and the tax office sign a study; return its id."""
+        options: dict[str, object] = {"researchers": [self.rivera.public.name]} | changes
+        path = self.write(title, **options)
+        found: str = self.hospital.json("study", "propose", path)["study"]
+        assert self.office.json("study", "sign", title, "--yes")["state"] == "open"
+        return found
+
+    def write(self, title: str, **changes: object) -> Path:
+        """Write a study file of the hospital's."""
+        curators = {
+            "me": {SMOKES: SMOKER},
+            self.office.public.name: {INCOME: LEVELS},
+        }
+        # With so large an ε nothing is left to chance: everybody is sampled, nobody perturbed.
+        settings: dict[str, object] = {"epsilon": 50.0} | changes
+        path = self.folder / f"{title}.toml"
+        return write_study(path, curators, title=title, **settings)  # type: ignore[arg-type]
+
+    def push(self, who: Office, study: str, *options: object) -> dict[str, object]:
+        """Push a party's own table."""
+        table, column = (
+            (self.patients, "Pat. №") if who is self.hospital else (self.taxes, "person")
+        )
+        recode = ("--recode", self.folder / "recode.toml") if who is self.hospital else ()
+        found: dict[str, object] = who.json(
+            "push", study, "--table", table, "--id", column, *recode, *options
+        )
+        return found
+
+    def release(self, study: str) -> None:
+        """Push both tables and wait for the release."""
+        assert self.push(self.hospital, study, "--no-wait")["pushed"] is False
+        done = self.push(self.office, study)
+        assert done["pushed"] is True
+        done = self.push(self.hospital, study, "--wait-release", "--timeout", 30)
+        assert done["state"] == "released"
+
+
+@pytest.fixture(scope="module")
+def cast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cast]:
+    """Start a server, open three offices, and write the curators' tables."""
+    folder = tmp_path_factory.mktemp("cast")
+    with running(make_context(folder / "server")) as server:
+        hospital = open_office(folder, "Krankenhaus Süd", server)
+        office = open_office(folder, "Finanzamt", server)
+        rivera = open_office(folder, "Dr. Rivera", server)
+        for each in (hospital, office):
+            each.succeed("ledger", "set", "people", "--epsilon", 10_000, "--delta", 0.01)
+        yield _with_tables(server, folder, hospital, office, rivera)
+
+
+def _with_tables(
+    server: Running, folder: Path, hospital: Office, office: Office, rivera: Office
+) -> Cast:
+    smokers = [("0", "1", "")[(7 * i) % 5 % 3] for i in range(PEOPLE)]
+    incomes = [LEVELS[(3 * i) % 7 % 2] for i in range(PEOPLE)]
+    names = {"0": "nein", "1": "ja", "": "weiß nicht"}
+    truth = Counter((names[s], level) for s, level in zip(smokers, incomes, strict=True))
+    patients = write_csv(
+        folder / "Patienten.csv",
+        ("Pat. №", "SMK,2", "Straße"),
+        [(f"p{i:03}", smokers[i], f"Weg {i}") for i in range(PEOPLE)],
+    )
+    patients.write_text(patients.read_text("utf-8").replace('""', ""), "utf-8")
+    taxes = write_csv(
+        folder / "taxes.csv",
+        (INCOME, "person"),
+        [(incomes[i], f"p{i:03}") for i in reversed(range(PEOPLE))],
+    )
+    (folder / "recode.toml").write_text(
+        f'[columns]\n{json.dumps(SMOKES, ensure_ascii=False)} = "SMK,2"\n'
+        f'[values.{json.dumps(SMOKES, ensure_ascii=False)}]\n"0" = "nein"\n"1" = "ja"\n'
+        f'[missing]\n{json.dumps(SMOKES, ensure_ascii=False)} = "weiß nicht"\n',
+        "utf-8",
+    )
+    return Cast(server, folder, hospital, office, rivera, patients, taxes, truth)
+
+
+@pytest.fixture(scope="module")
+def released(cast: Cast) -> str:
+    """A study that is released and granted to the researcher; its title."""
+    title = "Rauchen und Einkommen"
+    study = cast.propose(title)
+    cast.release(study)
+    for curator in (cast.hospital, cast.office):
+        curator.succeed("grant", title, "--to", cast.rivera.public)
+    return title
+
+
+def test_the_estimate_is_the_joint_table(cast: Cast, released: str, tmp_path: Path) -> None:
+    """Every share is right, in the right cell, in JSON and in the CSV file."""
+    path = tmp_path / "table.csv"
+    found = cast.rivera.json("estimate", released, "--csv", path)
+    assert found["attributes"] == [
+        {"name": SMOKES, "categories": list(SMOKER)},
+        {"name": INCOME, "categories": list(LEVELS)},
+    ]
+    assert (found["population_size"], found["sample_size"]) == (PEOPLE, PEOPLE)
+    assert (found["epsilon"], found["delta"]) == (50, 0)
+    assert 40 < found["epsilon_if_order_known"] < 50
+    cells = {(cell[SMOKES], cell[INCOME]): cell["share"] for cell in found["cells"]}
+    assert len(cells) == 6
+    for cell, share in cells.items():
+        assert share == pytest.approx(cast.truth[cell] / PEOPLE, abs=1e-9)
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["share"]) for row in rows] == [cell["share"] for cell in found["cells"]]
+
+
+def test_the_estimate_for_people(cast: Cast, released: str) -> None:
+    """The cells with their errors, and the promise beside them."""
+    text = cast.rivera.succeed("estimate", released)
+    assert "120 of 120 respondents" in text
+    assert "ε = 50" in text
+    share = 100 * cast.truth["weiß nicht", "hoch"] / PEOPLE
+    [line] = [line for line in text.splitlines() if line.split()[:3] == ["weiß", "nicht", "hoch"]]
+    assert f"{share:.2f} %" in line
+
+
+def test_one_attribute_alone(cast: Cast, released: str) -> None:
+    """The marginal of the joint table."""
+    found = cast.rivera.json("estimate", released, "--attribute", INCOME)
+    shares = {cell[INCOME]: cell["share"] for cell in found["cells"]}
+    high = sum(count for (_, level), count in cast.truth.items() if level == "hoch")
+    assert shares["hoch"] == pytest.approx(high / PEOPLE, abs=1e-9)
+
+
+def test_the_terms_are_shown_in_words(cast: Cast, released: str) -> None:
+    """Everybody with a fingerprint, every category, the promise, and the budget."""
+    found = cast.office.json("study", "show", released)
+    assert [each["name"] for each in found["curators"]] == ["Krankenhaus Süd", "Finanzamt"]
+    assert all(each["signed"] for each in found["curators"])
+    assert found["curators"][0]["attributes"][0]["categories"] == list(SMOKER)
+    assert (found["cells"], found["epsilon"], found["plan"]) == (6, 50, None)
+    assert found["budgets"][0]["charged"] is True
+    shown = cast.hospital.json("id", "show")
+    assert found["curators"][0]["fingerprint"] == shown["fingerprint"]
+    text = cast.office.succeed("study", "show", released)
+    for word in (shown["fingerprint"], "weiß nicht", "ε = 50", "Dr. Rivera", "people: ε = "):
+        assert word in text
+
+
+def test_a_known_population_has_a_plan(cast: Cast) -> None:
+    """The terms then say what will be sampled."""
+    study = cast.propose("Mit Anzahl", lines=f"population = {PEOPLE}", epsilon=1.0)
+    found = cast.hospital.json("study", "show", study)
+    assert found["plan"]["population_size"] == PEOPLE
+    sample = found["plan"]["sample_size"]
+    assert f"sample {sample:,}" in cast.hospital.succeed("study", "show", study)
+
+
+def test_studies_are_listed_and_found(cast: Cast, released: str) -> None:
+    """By title, by id and by the first digits of the id."""
+    [study] = [
+        each for each in cast.rivera.json("study", "list")["studies"] if each["title"] == released
+    ]
+    assert (study["state"], study["role"]) == ("released", "researcher")
+    for name in (released, study["study"], study["study"][:12]):
+        found = cast.hospital.json("study", "status", name)
+        assert found["study"] == study["study"]
+        assert all(each["uploaded"] for each in found["curators"])
+    assert released in cast.office.succeed("study", "list")
+    assert "pushed" in cast.office.succeed("study", "status", released)
+    assert cast.rivera.json("study", "status", released)["granted"] == [SMOKES, INCOME]
+
+
+def test_waiting_for_a_state(cast: Cast, released: str) -> None:
+    """One that is reached is not waited for; one that is not ends after the timeout."""
+    found = cast.hospital.json("study", "status", released, "--wait", "open")
+    assert found["state"] == "released"
+    study = cast.propose("Niemand kommt")
+    outcome = cast.hospital.run("study", "status", study, "--wait", "released", "--timeout", 0.2)
+    assert "the study is open after 0.2 seconds" in assert_refused(outcome, code=1)
+    assert "not pushed yet by: Krankenhaus Süd, Finanzamt" in outcome.err
+
+
+def test_the_log_names_everybody(cast: Cast, released: str) -> None:
+    """From the proposal to the grants, verified, and remembered."""
+    found = cast.rivera.json("audit", released)
+    events = [(each["name"], each["event"]) for each in found["entries"]]
+    assert events[:2] == [("Krankenhaus Süd", "proposed"), ("Krankenhaus Süd", "signed")]
+    assert ("server", "released") in events
+    assert events[-1] == ("Finanzamt", "granted")
+    assert found["length"] == len(events)
+    assert "The log is whole." in cast.rivera.succeed("audit", released)
+
+
+def test_a_log_that_was_cut_is_an_error(cast: Cast) -> None:
+    """The home remembers how far the log went."""
+    study = cast.propose("Gekürzt")
+    cast.hospital.succeed("audit", study)
+    path = cast.hospital.home / "studies" / study / "audit.json"
+    seen = json.loads(path.read_text())
+    path.write_text(json.dumps(seen | {"length": 99}, separators=(",", ":"), sort_keys=True))
+    error = assert_refused(cast.hospital.run("audit", study), code=1)
+    assert "audit log is broken" in error
+
+
+def test_a_dry_run_sends_nothing(cast: Cast) -> None:
+    """The server has no alignment and no chunk; the numbers are those of the push itself."""
+    study = cast.propose("Probe")
+    found = cast.push(cast.office, study, "--dry-run")
+    status = cast.office.json("study", "status", study)
+    assert not any(each["aligned"] or each["uploaded"] for each in status["curators"])
+    folder = cast.server.context.folders.path / "studies" / study
+    assert not folder.exists()
+    assert (found["rows"], found["epsilon"], found["population_size"]) == (PEOPLE, 50, PEOPLE)
+    assert found["budgets"] == cast.office.json("study", "show", study)["budgets"]
+    cast.push(cast.hospital, study, "--no-wait")
+    assert cast.push(cast.office, study)["state"] == "open"
+    sent = [path for path in (folder / "received").rglob("*") if path.is_file()]
+    assert len(sent) == found["chunks"]
+    assert sum(path.stat().st_size for path in sent) == found["bytes"]
+
+
+def test_a_dry_run_for_people(cast: Cast) -> None:
+    """What would leave, at what cost, and that nothing did."""
+    study = cast.propose("Probe, gelesen")
+    text = cast.office.succeed("push", study, "--table", cast.taxes, "--id", "person", "--dry-run")
+    for words in ("120 respondents", "120 encrypted rows in 1 chunk,", "ε = 50", "nothing"):
+        assert words in text
+
+
+def test_pushing_again_changes_nothing(cast: Cast, released: str) -> None:
+    """The same command after the release says so, and needs no table any more."""
+    found = cast.office.json("push", released)
+    assert (found["state"], found["pushed"], found["waiting_for"]) == ("released", True, [])
+
+
+def test_one_time_pads_go_by_hand(cast: Cast, tmp_path: Path) -> None:
+    """The grant needs a file, which is private, and the estimate needs all of them."""
+    study = cast.propose("Einmal", lines='pads = "one-time"')
+    cast.release(study)
+    refused = cast.office.run("grant", study, "--to", "Dr. Rivera")
+    assert "one-time pads" in assert_refused(refused)
+    files = [tmp_path / "a.grant", tmp_path / "b.grant"]
+    for curator, path in zip((cast.hospital, cast.office), files, strict=True):
+        found = curator.json("grant", study, "--to", "Dr. Rivera", "--out", path)
+        assert found["file"] == str(path)
+        assert path.stat().st_mode & 0o777 == 0o600
+    again = cast.office.run("grant", study, "--to", "Dr. Rivera", "--out", files[0])
+    assert "exists already" in assert_refused(again, code=1)
+    estimated = cast.rivera.json("estimate", study, "--grant", files[0], "--grant", files[1])
+    for cell in estimated["cells"]:
+        expected = cast.truth[cell[SMOKES], cell[INCOME]] / PEOPLE
+        assert cell["share"] == pytest.approx(expected, abs=1e-9)
+    alone = cast.rivera.run("estimate", study, "--attribute", INCOME, "--grant", files[0])
+    assert f"you have no grant for: '{INCOME}'" in assert_refused(alone, code=1)
+
+
+def test_the_server_samples(cast: Cast) -> None:
+    """Nobody waits for anybody, and the release has those whom all curators hold."""
+    study = cast.propose("Server zieht", sampling='by = "server"')
+    assert cast.push(cast.office, study)["waiting_for"] == ["Krankenhaus Süd"]
+    assert cast.push(cast.hospital, study, "--wait-release")["state"] == "released"
+
+
+def test_a_study_is_ended(cast: Cast) -> None:
+    """With a reason that everybody sees; pushing to it is refused before the table is read."""
+    study = cast.propose("Schluss")
+    refused = cast.office.run("study", "abort", study, "--reason", "falsche Tabelle")
+    assert "there is no terminal" in assert_refused(refused)
+    cast.office.succeed("study", "abort", study, "--reason", "falsche Tabelle", "--yes")
+    assert "falsche Tabelle" in cast.hospital.json("study", "status", study)["reason"]
+    pushed = cast.hospital.run("push", study, "--table", "absent.csv", "--id", "x")
+    assert "the study is aborted: Finanzamt: falsche Tabelle" in assert_refused(pushed, code=1)
+    waited = cast.hospital.run("study", "status", study, "--wait", "released")
+    assert "aborted and will not be released" in assert_refused(waited, code=1)
+
+
+def test_the_same_proposal_again_is_the_same_study(cast: Cast) -> None:
+    """An interrupted proposal is taken up, and charged once."""
+    path = cast.write("Zweimal")
+    first, again = (cast.hospital.json("study", "propose", path)["study"] for _ in range(2))
+    assert first == again
+    [ledger] = cast.hospital.json("ledger")["ledgers"]
+    assert [each["title"] for each in ledger["entries"]].count("Zweimal") == 1
+
+
+def test_a_study_file_is_drafted(cast: Cast, tmp_path: Path) -> None:
+    """From the columns of a table; nothing is sent, and the recode file is private."""
+    table = write_csv(
+        tmp_path / "t.csv", ("nr", "größe"), [(i, ("S", "M", "")[i % 3]) for i in range(30)]
+    )
+    table.write_text(table.read_text("utf-8").replace('""', ""), "utf-8")
+    before = cast.hospital.json("study", "list")
+    study, recode = tmp_path / "s.toml", tmp_path / "r.toml"
+    draft = ("study", "propose", "--from", table)
+    cast.hospital.succeed(*draft, "--out", study, "--recode-out", recode)
+    assert '{name = "größe", categories = ["M", "S", "(missing)"]}' in study.read_text("utf-8")
+    assert "(missing)" in recode.read_text("utf-8")
+    assert recode.stat().st_mode & 0o777 == 0o600
+    assert cast.hospital.succeed(*draft) == study.read_text("utf-8")
+    assert cast.hospital.json(*draft)["recode_file"] == recode.read_text("utf-8")
+    refused = cast.hospital.run(*draft, "--out", study)
+    assert "exists already" in assert_refused(refused, code=1)
+    assert cast.hospital.json("study", "list") == before
+
+
+def test_the_example_is_a_study_file() -> None:
+    """It is printed as it is, to be redirected into a file."""
+    outcome = run("study", "example")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert 'title = "Smoking and income"' in outcome.out
+    assert json.loads(run("study", "example", "--json").out)["study_file"] == outcome.out

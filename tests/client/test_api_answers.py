@@ -1,0 +1,147 @@
+"""Answers of a confused or hostile server: of another study, in another form, too large."""
+
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support import messages
+from tests.support.answers import (
+    ALIGNMENT,
+    AUDIT,
+    CONTRACT,
+    DIGEST,
+    ENTRY,
+    GETS,
+    GRANT,
+    HEAD,
+    OTHER,
+    POSTS,
+    SECRET,
+    STATUS,
+    STUDY,
+    UPLOAD,
+    Call,
+    answering,
+    of_study,
+)
+from tests.support.messages import signed
+from tests.support.parties import mocked
+from veiltab.client.api_connection import MAX_CHUNK_BYTES
+from veiltab.errors import (
+    DigestError,
+    MalformedError,
+    MismatchError,
+    NotFoundError,
+)
+
+OTHER_STATUS = STATUS | {"study": OTHER.hex()}
+
+
+@pytest.mark.parametrize(
+    ("call", "body"),
+    [
+        (GETS["status"][0], OTHER_STATUS),
+        (GETS["contract"][0], signed(messages.contract(title="Another one")).dumps()),
+        (GETS["secret"][0], of_study(messages.secret, "scope", OTHER).dumps()),
+        (
+            GETS["alignments"][0],
+            {"alignments": [each.to_json() for each in (ALIGNMENT, signed(messages.alignment()))]},
+        ),
+        (GETS["release"][0], of_study(messages.release, study=OTHER).dumps()),
+        (GETS["grants"][0], {"grants": [of_study(messages.grant, study=OTHER).to_json()]}),
+        (GETS["audit"][0], AUDIT | {"entries": [replace(ENTRY, study=OTHER).to_json()]}),
+        (GETS["audit"][0], AUDIT | {"head": signed(replace(HEAD.body, study=OTHER)).to_json()}),
+        *((POSTS[name][0], OTHER_STATUS) for name in ("propose", "sign", "abort", "upload")),
+    ],
+)
+def test_answers_of_another_study_are_refused(call: Call, body: bytes | dict[str, Any]) -> None:
+    """The server may be confused or hostile: an answer must be about what was asked."""
+    server, _ = answering(body)
+    with pytest.raises(MismatchError, match=STUDY.hex()):
+        call(server)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda s: s.sign(OTHER, CONTRACT),
+        lambda s: s.send_secret(OTHER, SECRET),
+        lambda s: s.send_alignment(OTHER, ALIGNMENT),
+        lambda s: s.upload(OTHER, UPLOAD),
+        lambda s: s.send_grant(OTHER, GRANT),
+    ],
+)
+def test_messages_of_another_study_are_not_sent(call: Call) -> None:
+    """A mistake of the caller's does not leave the house."""
+    server, seen = answering(STATUS)
+    with pytest.raises(MismatchError):
+        call(server)
+    assert seen == []
+
+
+def test_there_may_be_no_secret_yet() -> None:
+    """Which is no error; but it is one where something must be."""
+    problem = {"code": "not_found", "detail": "there is no secret", "hint": "wait"}
+    server = mocked(
+        lambda _: httpx.Response(
+            404, json=problem, headers={"Content-Type": "application/problem+json"}
+        )
+    )
+    assert server.secret(STUDY) is None
+    with pytest.raises(NotFoundError, match="there is no secret"):
+        server.contract(STUDY)
+
+
+@pytest.mark.parametrize("name", [name for name in GETS if name != "chunk"])
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b"{}", b"[" * 100_000])
+def test_answers_in_another_form_are_refused(name: str, body: bytes) -> None:
+    """A log-in page, or nothing: one error, and it is not retried."""
+    server, seen = answering(body)
+    with pytest.raises(MalformedError):
+        GETS[name][0](server)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("status", STATUS | {"state": "open\x1b[2J"}),
+        ("status", STATUS | {"updated": "now"}),
+        ("status", STATUS | {"curators": [{}]}),
+        ("status", STATUS | {"curators": [{**STATUS["curators"][0], "signed": 1}]}),  # type: ignore[index]
+        ("studies", {"studies": [1]}),
+        ("chunks", {"chunks": [DIGEST.hex().upper()]}),
+        ("alignments", {"alignments": [{"body": {}, "signatures": []}]}),
+        ("alignments", {"alignments": [7]}),
+        ("grants", {"grants": {}}),
+        ("audit", {"entries": [], "head": None}),
+        ("audit", {"entries": [{}], "head": HEAD.to_json()}),
+        ("contract", b" " + CONTRACT.dumps()),
+    ],
+)
+def test_wrong_fields_in_answers_are_refused(name: str, body: bytes | dict[str, Any]) -> None:
+    """Each field has its type, and no text can write to a terminal."""
+    server, _ = answering(body)
+    with pytest.raises(MalformedError):
+        GETS[name][0](server)
+
+
+def test_a_wrong_chunk_is_refused() -> None:
+    """In both directions: bytes that are not what their digest says."""
+    server, seen = answering(b"another chunk")
+    with pytest.raises(DigestError):
+        server.release_chunk(STUDY, DIGEST)
+    seen.clear()
+    with pytest.raises(DigestError):
+        server.send_chunk(STUDY, DIGEST, b"damaged on the disk")
+    assert seen == []
+
+
+def test_a_chunk_is_never_larger_than_a_chunk() -> None:
+    """No matter what the server sends."""
+    for size, error in ((MAX_CHUNK_BYTES, DigestError), (MAX_CHUNK_BYTES + 1, MalformedError)):
+        server, _ = answering(bytes(size))
+        with pytest.raises(error):
+            server.release_chunk(STUDY, DIGEST)

@@ -1,0 +1,56 @@
+"""A release that is killed with SIGKILL at any line of Python comes out the same, once."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.crashing import SERVER
+from tests.support.service import make_context
+from tests.support.studies import pair
+from tests.support.uploads import uploaded_study
+from veiltab.simulation.protocol import Terms
+from veiltab.wire.contract import Sampler
+
+ROOT = Path(__file__).parents[2]
+
+
+def kill_releases(path: Path, sampler: Sampler, trials: int, seed: int) -> dict[str, int]:
+    """Make a study that is ready for its release, and kill that at random lines."""
+    parties = pair()
+    parties.server = SERVER
+    context = make_context(path / "data", identity=SERVER)
+    terms = Terms(epsilon=2.0, sample_size=20, sampler=sampler)
+    study = uploaded_study(context, terms, parties).study
+    context.database.close()
+    command = [sys.executable, "-m", "tests.support.crashing"]
+    command += [str(path / "data"), study.hex(), str(trials), str(seed)]
+    done = subprocess.run(  # noqa: S603 - our own module
+        command, cwd=ROOT, capture_output=True, text=True, timeout=30 + 3 * trials, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
+
+
+def check(found: dict[str, int]) -> None:
+    """Nothing other than the one release was ever visible, and nothing unperturbed is left."""
+    assert found["wrong"] == 0
+    assert found["left"] == 0
+    assert found["killed"] >= 0.9 * found["trials"]
+    assert found["lines"] > 10_000
+
+
+@pytest.mark.parametrize("sampler", ["curators", "server"])
+def test_a_release_killed_at_random_lines(tmp_path: Path, sampler: Sampler) -> None:
+    """Some are killed again while they recover; the bytes are those of a release left in peace."""
+    check(kill_releases(tmp_path, sampler, trials=25, seed=1))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("sampler", ["curators", "server"])
+def test_a_release_killed_at_many_random_lines(tmp_path: Path, sampler: Sampler) -> None:
+    """The same, far more often."""
+    check(kill_releases(tmp_path, sampler, trials=500, seed=2))

@@ -1,0 +1,220 @@
+"""Studies go on by themselves however often the server is killed, and lose and leak nothing."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tests.support.killing import PHASES, Victim, invitation
+from veiltab.client import curator, push, researcher
+from veiltab.client.api import Retry, Server
+from veiltab.client.home import Home
+from veiltab.client.session import Session
+from veiltab.client.study_file import StudyDraft
+from veiltab.core.schema import Attribute
+from veiltab.crypto.entropy import SystemEntropy
+from veiltab.errors import NotFoundError, StateError
+from veiltab.roles.curator.ledger import Ledger
+from veiltab.roles.curator.study import public_identity
+from veiltab.sources.tables import open_table
+from veiltab.wire.agreement import CuratorTerms, Linkage
+from veiltab.wire.contract import Sampler, Sampling
+
+ROWS = 150_000
+SIZES = ({"smoker": 2, "age": 5}, {"income": 3, "region": 4})
+PATIENT = Retry(total=240.0, base=0.05, cap=0.4)
+NO_NOISE = 50.0
+"""An ε at which a record is replaced about once in 10¹⁹ times: estimates are exact."""
+
+
+@dataclass(eq=False)
+class Parties:
+    """Two curators with tables, a researcher, and the server that is killed."""
+
+    victim: Victim
+    folder: Path
+    curators: list[Session] = field(default_factory=list)
+    researcher: Session | None = None
+    releases: dict[bytes, set[bytes]] = field(default_factory=dict)
+
+    def join(self, name: str) -> Session:
+        """Register a party in a home of its own."""
+        home, source = Home(self.folder / name), SystemEntropy()
+        identity = home.create(name, None, source)
+        pinned = Server.discover(self.victim.url)
+        server = Server(self.victim.url, pinned, identity, retry=PATIENT)
+        server.register(invitation(self.victim.data, name))
+        return Session(home, identity, server, source)
+
+    def table(self, number: int) -> Path:
+        """Return the file of a curator."""
+        return self.folder / f"table-{number}.parquet"
+
+
+def write_tables(parties: Parties, rows: int) -> pl.DataFrame:
+    """Give each curator its columns, in an order of its own; return the whole table."""
+    draw = np.random.default_rng(7)
+    columns = {name: draw.integers(k, size=rows) for s in SIZES for name, k in s.items()}
+    whole = pl.DataFrame({"id": np.arange(rows) + 10**6, **columns})
+    for number, sizes in enumerate(SIZES):
+        part = whole.select("id", *sizes).sample(fraction=1, shuffle=True, seed=number)
+        part.write_parquet(parties.table(number))
+    return whole
+
+
+class Patient(push.Watcher):
+    """Waits for the other curator."""
+
+    def waiting(self, names: Sequence[str]) -> None:
+        """Look again soon."""
+        del names
+        time.sleep(0.05)
+
+
+def propose(parties: Parties, sampler: Sampler, title: str) -> bytes:
+    """Open a study in which everybody takes part."""
+    draft = StudyDraft(
+        title=title,
+        epsilon=NO_NOISE,
+        delta=0.0,
+        population=None,
+        sampling=Sampling(by=sampler, size=ROWS),
+        pads="stream",
+        linkage=Linkage.by_ids(),
+        curators=tuple(
+            CuratorTerms(
+                public_identity(session.identity),
+                tuple(Attribute(name, map(str, range(k))) for name, k in sizes.items()),
+            )
+            for session, sizes in zip(parties.curators, SIZES, strict=True)
+        ),
+        researchers=None,
+    )
+    ledger = Ledger(dataset=title, epsilon_limit=100.0)
+    first, second = parties.curators
+    study = curator.propose(first, draft, ledger).study
+    curator.sign(second, study, ledger)
+    return study
+
+
+def together(work: Sequence[Callable[[], object]]) -> None:
+    """Do several things at once; the first failure is raised."""
+    failures: list[BaseException] = []
+
+    def run(each: Callable[[], object]) -> None:
+        try:
+            each()
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(each,)) for each in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def push_table(parties: Parties, study: bytes, number: int) -> None:
+    """Push as the command does."""
+    session = parties.curators[number]
+    source = push.Source(open_table(str(parties.table(number))), ("id",))
+    push.push(session, study, lambda: source, Patient())
+
+
+def watch(parties: Parties, study: bytes, done: threading.Event) -> None:
+    """Ask for the release all the time, and remember every one that is ever shown."""
+    session = parties.curators[0]
+    server = Server(parties.victim.url, session.server.pinned, session.identity, retry=PATIENT)
+    while not done.is_set():
+        try:
+            parties.releases.setdefault(study, set()).add(server.release(study).dumps())
+        except (StateError, NotFoundError):
+            time.sleep(0.01)
+    server.close()
+
+
+def run_study(parties: Parties, sampler: Sampler, title: str) -> pl.DataFrame:
+    """Go through a whole study while the server dies and comes back; return the estimate."""
+    victim, reader = parties.victim, parties.researcher
+    assert reader is not None
+    victim.phase = "upload"
+    study = propose(parties, sampler, title)
+    done = threading.Event()
+    watcher = threading.Thread(target=watch, args=(parties, study, done))
+    watcher.start()
+    try:
+        together([partial(push_table, parties, study, number) for number in range(2)])
+        victim.phase = "release"
+        while parties.curators[0].server.status(study).state != "released":
+            time.sleep(0.02)
+        victim.phase = "download"
+        for session in parties.curators:
+            to = public_identity(reader.identity)
+            curator.grant(session, study, to, None, int(time.time()) + 10**6)
+        found = researcher.estimate_study(reader, study)
+        again = researcher.estimate_study(reader, study)
+    finally:
+        done.set()
+        watcher.join()
+    assert (found.counts == again.counts).all()
+    for session in (*parties.curators, reader):
+        session.audit(study)
+    assert len(parties.releases[study]) == 1
+    cells = np.arange(found.schema.domain_size)
+    codes = zip(found.schema.names, found.schema.codes(cells), strict=True)
+    return pl.DataFrame({**{name: c.astype(np.int64) for name, c in codes}, "n": found.counts})
+
+
+def survive(folder: Path, kills: int, seed: int) -> Victim:
+    """Run studies until the server was killed so often, and check every one of them."""
+    victim = Victim(folder / "data", seed)
+    victim.start()
+    parties = Parties(victim, folder)
+    parties.curators = [parties.join("hospital"), parties.join("tax office")]
+    parties.researcher = parties.join("researcher")
+    whole = write_tables(parties, ROWS)
+    truth = whole.group_by([name for s in SIZES for name in s]).len("n")
+    number = 0
+    with victim.killed(kills):
+        while sum(victim.kills.values()) < kills:
+            sampler: Sampler = ("curators", "server")[number % 2]
+            found = run_study(parties, sampler, f"study {number}")
+            check(found, truth)
+            number += 1
+    for session in (*parties.curators, parties.researcher):
+        session.server.close()
+    unperturbed = [*(folder / "data" / "studies").glob("*/received/*/*")]
+    assert not unperturbed
+    victim.kill()
+    print(json.dumps({"kills": dict(victim.kills), "studies": number}))  # noqa: T201 - for the docs
+    return victim
+
+
+def check(found: pl.DataFrame, truth: pl.DataFrame) -> None:
+    """Without noise, every respondent is counted once, in the right cell."""
+    joined = found.filter(pl.col("n") > 0).join(truth, on=found.columns[:-1], how="full")
+    assert joined.height == truth.height
+    assert (joined["n"] == joined["n_right"]).all()
+
+
+@pytest.mark.slow
+def test_studies_survive_a_server_that_is_killed(tmp_path: Path) -> None:
+    """A dozen kills; whoever does not believe it runs ``make soak``."""
+    assert sum(survive(tmp_path, kills=9, seed=1).kills.values()) >= 9
+
+
+@pytest.mark.soak
+def test_studies_survive_two_hundred_kills(tmp_path: Path) -> None:
+    """In every phase of a study, many times."""
+    victim = survive(tmp_path, kills=240, seed=2)
+    assert sum(victim.kills.values()) >= 200
+    assert all(victim.kills[phase] >= 20 for phase in PHASES)

@@ -1,0 +1,95 @@
+"""What an operator's tools can see: counts that are right, and no name of anything."""
+
+from pathlib import Path
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.http_studies import Stage, join_parties, run_study
+from tests.support.requests import Request
+from tests.support.service import make_context, running
+from veiltab.client.researcher import estimate_study
+
+Samples = dict[tuple[str, tuple[str, ...]], float]
+
+
+def samples(client: httpx.Client) -> Samples:
+    """Read all metrics, by name and the values of their labels."""
+    answer = client.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def test_a_study_is_counted(tmp_path: Path) -> None:
+    """Bytes in and out, requests and releases."""
+    with (
+        running(make_context(tmp_path / "data")) as service,
+        httpx.Client(base_url=service.url) as client,
+    ):
+        before = samples(client)
+        assert before["veiltab_chunk_received_bytes_total", ()] == 0
+        study = run_study(service, tmp_path, Stage.GRANTED)
+        estimate_study(study.researcher, study.study)
+        found = samples(client)
+        release = study.researcher.server.release(study.study).body
+        digests = {digest for column in release.columns for digest in column.chunks}
+        served = sum(len(service.context.folders.released(study.study).get(d)) for d in digests)
+    received = sum(len(chunk) for place in (0, 1) for chunk in study.chunks(place).values())
+    assert found["veiltab_chunk_received_bytes_total", ()] == received > 0
+    assert found["veiltab_chunk_served_bytes_total", ()] == served > 0
+    assert found["veiltab_releases_total", ("released",)] == 1
+    assert found["veiltab_release_seconds_count", ()] == 1
+    assert found["veiltab_studies_waiting", ()] == 0
+    path = "/v1/studies/{study}/uploads"
+    assert found["veiltab_requests_total", ("POST", path, "200")] == 2
+    assert found["veiltab_request_seconds_count", ("POST", path)] == 2
+    assert found["veiltab_requests_total", ("POST", "/v1/parties", "201")] == 3
+    assert ("veiltab_releases_total", ("failed",)) not in found
+
+
+def test_refusals_are_counted(tmp_path: Path) -> None:
+    """By their status."""
+    with (
+        running(make_context(tmp_path / "data")) as service,
+        httpx.Client(base_url=service.url) as client,
+    ):
+        for _ in range(3):
+            client.get("/v1/studies")
+        client.post("/v1/studies")
+        found = samples(client)
+    assert found["veiltab_requests_total", ("GET", "/v1/studies", "401")] == 3
+    assert found["veiltab_requests_total", ("POST", "/v1/studies", "401")] == 1
+
+
+def test_strangers_cannot_make_up_labels(tmp_path: Path) -> None:
+    """Each label costs memory for ever: paths and methods that nobody has made are one."""
+    with (
+        running(make_context(tmp_path / "data")) as service,
+        httpx.Client(base_url=service.url) as client,
+    ):
+        for number in range(5):
+            client.get(f"/made/up/{number}")
+        for method in ("PROPFIND", "SEARCH", "LOCK"):
+            Request(method, "/made/up").send(client)
+        found = samples(client)
+        text = client.get("/metrics").text
+    assert found["veiltab_requests_total", ("GET", "(none)", "404")] == 5
+    assert found["veiltab_requests_total", ("(other)", "(none)", "404")] == 3
+    assert "made" not in text
+    assert "PROPFIND" not in text
+
+
+def test_two_services_count_apart(tmp_path: Path) -> None:
+    """Each has a registry of its own."""
+    with (
+        running(make_context(tmp_path / "one")) as one,
+        running(make_context(tmp_path / "two")) as two,
+        httpx.Client(base_url=two.url) as client,
+    ):
+        join_parties(one, tmp_path, ("Süd",))
+        assert not any("/v1/parties" in labels for _, labels in samples(client))

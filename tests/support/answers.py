@@ -1,0 +1,148 @@
+"""What a service answers on each route, and how a client asks for it."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+from tests.support import messages
+from tests.support.messages import filler, signed
+from tests.support.parties import ME, PINNED, mocked
+from veiltab.client.api import Server
+from veiltab.crypto.signing import verify
+from veiltab.roles.audit import next_entry
+from veiltab.wire.audit import AuditHead, entry_hash
+from veiltab.wire.requests import (
+    SignedParts,
+    content_digest,
+    parse_signature,
+    signature_base,
+)
+
+CONTRACT = signed(messages.contract())
+STUDY: bytes = CONTRACT.body.study_id
+OTHER = filler("another study")
+CHUNK = b"a chunk"
+DIGEST = hashlib.sha256(CHUNK).digest()
+BASE = f"/v1/studies/{STUDY.hex()}"
+
+SUMMARY = {
+    "study": STUDY.hex(),
+    "title": "Smoking and income",
+    "state": "open",
+    "role": "curator",
+    "updated": 1_700_000_000,
+}
+STATUS = SUMMARY | {
+    "reason": None,
+    "curators": [
+        {
+            "name": "Tax office",
+            "party": filler("party").hex(),
+            "signed": True,
+            "aligned": False,
+            "uploaded": False,
+        }
+    ],
+    "researchers": [{"name": "Dr. 王", "party": filler("doctor").hex()}],
+    "granted": ["smoker"],
+    "added later": True,
+}
+
+
+def of_study(build: Callable[..., Any], key: str = "study", study: bytes = STUDY) -> Any:  # noqa: ANN401
+    """Build a signed message of the study."""
+    return signed(build(**{key: study}))
+
+
+SECRET = of_study(messages.secret, "scope")
+ALIGNMENT = of_study(messages.alignment)
+UPLOAD = of_study(messages.upload, "scope")
+RELEASE = of_study(messages.release)
+GRANT = of_study(messages.grant)
+ENTRY = next_entry(
+    None, STUDY, at=1, actor=filler("actor"), event="proposed", message=None, state="proposed"
+)
+HEAD = signed(AuditHead(at=2, hash=entry_hash(ENTRY), length=1, study=STUDY))
+AUDIT = {"entries": [ENTRY.to_json()], "head": HEAD.to_json()}
+
+
+def answering(
+    body: bytes | dict[str, Any], status: int = 200
+) -> tuple[Server, list[httpx.Request]]:
+    """Connect to a server that gives one answer to everything; return its requests too."""
+    seen: list[httpx.Request] = []
+    content = json.dumps(body).encode() if isinstance(body, dict) else body
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        check_signature(request)
+        return httpx.Response(status, content=content)
+
+    return mocked(handler), seen
+
+
+def check_signature(request: httpx.Request) -> None:
+    """Verify a request as the service does: every byte of it is signed for this server."""
+    parts = SignedParts(
+        request.method,
+        request.url.raw_path.decode(),
+        "",
+        request.headers["Content-Digest"],
+        request.headers["Veiltab-Server"],
+    )
+    assert parts.content_digest == content_digest(request.content)
+    assert parts.server == PINNED.party_id.hex()
+    found = parse_signature(request.headers["Signature-Input"], request.headers["Signature"])
+    assert found.party == ME.party_id
+    assert found.created == 1_700_000_000
+    base = signature_base(parts, found.created, found.nonce, found.party)
+    verify(ME.signing.public, base, found.signature)
+
+
+Call = Callable[[Server], Any]
+GETS: dict[str, tuple[Call, bytes | dict[str, Any], str]] = {
+    "status": (lambda s: s.status(STUDY), STATUS, BASE),
+    "contract": (lambda s: s.contract(STUDY), CONTRACT.dumps(), f"{BASE}/contract"),
+    "secret": (lambda s: s.secret(STUDY), SECRET.dumps(), f"{BASE}/secret"),
+    "alignments": (
+        lambda s: s.alignments(STUDY),
+        {"alignments": [ALIGNMENT.to_json()]},
+        f"{BASE}/alignments",
+    ),
+    "release": (lambda s: s.release(STUDY), RELEASE.dumps(), f"{BASE}/release"),
+    "grants": (lambda s: s.grants(STUDY), {"grants": [GRANT.to_json()]}, f"{BASE}/grants"),
+    "audit": (lambda s: s.audit(STUDY), AUDIT, f"{BASE}/audit"),
+    "studies": (lambda s: s.studies(), {"studies": [SUMMARY]}, "/v1/studies"),
+    "chunks": (lambda s: s.sent_chunks(STUDY), {"chunks": [DIGEST.hex()]}, f"{BASE}/chunks"),
+    "chunk": (
+        lambda s: s.release_chunk(STUDY, DIGEST),
+        CHUNK,
+        f"{BASE}/release/{DIGEST.hex()}",
+    ),
+}
+EXPECTED: dict[str, Any] = {
+    "contract": CONTRACT,
+    "secret": SECRET,
+    "alignments": [ALIGNMENT],
+    "release": RELEASE,
+    "grants": [GRANT],
+    "audit": ([ENTRY], HEAD),
+    "chunks": {DIGEST},
+    "chunk": CHUNK,
+}
+POSTS: dict[str, tuple[Call, bytes, str]] = {
+    "propose": (lambda s: s.propose(CONTRACT), CONTRACT.dumps(), "/v1/studies"),
+    "sign": (lambda s: s.sign(STUDY, CONTRACT), CONTRACT.dumps(), f"{BASE}/signatures"),
+    "abort": (lambda s: s.abort(STUDY, "so sorry"), b'{"reason":"so sorry"}', f"{BASE}/abort"),
+    "upload": (lambda s: s.upload(STUDY, UPLOAD), UPLOAD.dumps(), f"{BASE}/uploads"),
+    "secret": (lambda s: s.send_secret(STUDY, SECRET), SECRET.dumps(), f"{BASE}/secrets"),
+    "alignment": (
+        lambda s: s.send_alignment(STUDY, ALIGNMENT),
+        ALIGNMENT.dumps(),
+        f"{BASE}/alignments",
+    ),
+    "grant": (lambda s: s.send_grant(STUDY, GRANT), GRANT.dumps(), f"{BASE}/grants"),
+}

@@ -1,0 +1,47 @@
+"""Prepare one upload in this process; print its rows and the peak of memory in MB."""
+
+import hashlib
+import resource
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from tests.support.studies import attribute, holding
+from veiltab.core.schema import Schema
+from veiltab.crypto.entropy import CipherEntropy
+from veiltab.roles.chunks import MemoryChunks
+from veiltab.roles.curator.intake import Intake
+from veiltab.roles.curator.prepare import prepare_table
+from veiltab.roles.curator.study import new_secret
+from veiltab.simulation.protocol import Rehearsal, Terms
+from veiltab.sources.feeding import feed
+from veiltab.sources.tables import open_table
+from veiltab.storage.spool import FolderSpool
+
+
+class NoChunks(MemoryChunks):
+    """Forgets every chunk at once."""
+
+    def put(self, chunk: bytes) -> bytes:
+        """Return the chunk's digest."""
+        return hashlib.sha256(chunk).digest()
+
+
+def main(path: str, scratch: str) -> None:
+    """Take in a table with the columns ``id`` and ``v``, and encrypt it in a random order."""
+    rehearsal = Rehearsal([holding({"v": 7}, [1])], CipherEntropy.from_seed(1, "memory"))
+    secret, commitment, nonce = new_secret(rehearsal.entropy)
+    terms = Terms(epsilon=1.0, sample_size=1, sampler="server")
+    outcome = rehearsal._open(rehearsal._contract(terms, commitment, nonce))
+    contract, (desk,) = outcome.contract.body, outcome.desks
+    spools = [FolderSpool(Path(scratch) / name) for name in ("tokens", "order")]
+    with Intake(contract, secret, Schema([attribute("v", 7)]), spools[0]) as intake:
+        feed(intake, open_table(path), contract.linkage, ["id"])
+        desk = replace(desk, outgoing=NoChunks())
+        prepared = prepare_table(desk, outcome.contract, intake, spools[1])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    sys.stdout.write(f"{prepared.message.body.rows} {peak}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,195 @@
+"""Signed requests as bytes on the wire, and every way in which a test spoils one."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+
+import httpx
+
+from veiltab.crypto.entropy import CipherEntropy
+from veiltab.crypto.identity import PrivateIdentity
+from veiltab.wire.requests import (
+    CONTENT_DIGEST_HEADER,
+    MAX_SKEW_SECONDS,
+    NONCE_BYTES,
+    SERVER_HEADER,
+    SIGNATURE_HEADER,
+    SIGNATURE_INPUT_HEADER,
+    RequestSignature,
+    SignedParts,
+    content_digest,
+    signature_base,
+    signature_headers,
+)
+
+HEADERS = (CONTENT_DIGEST_HEADER, SERVER_HEADER, SIGNATURE_INPUT_HEADER, SIGNATURE_HEADER)
+MARGIN = 60
+"""Seconds by which tests stay away from the limit of what is too old."""
+
+_numbers = count(1)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request exactly as it is sent; a header may come twice."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    query: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def header(self, name: str) -> str:
+        """Return the value of a header."""
+        return dict(self.headers)[name]
+
+    def with_header(self, name: str, value: str) -> "Request":
+        """Return the request with another value of a header."""
+        changed = tuple((key, value if key == name else old) for key, old in self.headers)
+        return replace(self, headers=changed)
+
+    def send(self, client: httpx.Client) -> httpx.Response:
+        """Send the request; the client's base URL says where to."""
+        target = self.path + (f"?{self.query}" if self.query else "")
+        url = client.base_url.copy_with(raw_path=target.encode("ascii"))
+        return client.send(
+            httpx.Request(self.method, url, headers=list(self.headers), content=self.body)
+        )
+
+
+@dataclass(frozen=True)
+class Signer:
+    """A party that signs requests for one server; ``party`` is who it says that it is."""
+
+    identity: PrivateIdentity
+    server: bytes
+    party: bytes | None = None
+
+    def sign(
+        self,
+        request: Request,
+        *,
+        age: float = 0.0,
+        now: float | None = None,
+        nonce: bytes | None = None,
+    ) -> Request:
+        """Return a request with the four headers, of a time ``age`` seconds before now."""
+        parts = SignedParts(
+            request.method,
+            request.path,
+            request.query,
+            content_digest(request.body),
+            self.server.hex(),
+        )
+        created = int((time.time() if now is None else now) - age)
+        fresh = nonce or next(_numbers).to_bytes(NONCE_BYTES, "big")
+        party = self.party or self.identity.party_id
+        signature = self.identity.signing.sign(signature_base(parts, created, fresh, party))
+        headers = signature_headers(parts, RequestSignature(created, fresh, party, signature))
+        return replace(request, headers=(*request.headers, *headers.items()))
+
+
+def stranger(server: bytes) -> Signer:
+    """Return somebody whom no server knows."""
+    entropy = CipherEntropy.from_seed(7, "a stranger")
+    return Signer(PrivateIdentity.create("stranger", entropy), server)
+
+
+def forgeries(
+    plain: Request, signer: Signer, other: Signer, spoiled: bytes | None = None
+) -> Iterator[tuple[str, Request]]:
+    """Yield requests that a gate must refuse, each with the way in which it is wrong.
+
+    ``signer`` could send ``plain``; ``other`` is another registered party.  ``spoiled`` is the
+    body with a change in it.
+    """
+    yield "unsigned", plain
+    yield from _changed_content(plain, signer, spoiled or plain.body + b" ")
+    yield from _changed_headers(signer.sign(plain), other)
+    yield from _changed_parameters(plain, signer, other)
+    for name in HEADERS:
+        made = signer.sign(plain)
+        without = tuple(each for each in made.headers if each[0] != name)
+        yield f"{name} is missing", replace(made, headers=without)
+        twice = (*signer.sign(plain).headers, (name, made.header(name)))
+        yield f"{name} comes twice", replace(plain, headers=twice)
+        merged = made.with_header(name, f"{made.header(name)}, {made.header(name)}")
+        yield f"{name} has two values", merged
+    yield "too old", signer.sign(plain, age=MAX_SKEW_SECONDS + MARGIN)
+    yield "of the future", signer.sign(plain, age=-MAX_SKEW_SECONDS - MARGIN)
+    elsewhere = replace(signer, server=bytes(31) + b"\x01")
+    yield "for another server", elsewhere.sign(plain)
+    yield "by another's key", replace(other, party=signer.identity.party_id).sign(plain)
+
+
+def _changed_content(
+    plain: Request, signer: Signer, spoiled: bytes
+) -> Iterator[tuple[str, Request]]:
+    """Yield requests that were changed on the way."""
+    method = "POST" if plain.method == "GET" else "GET"
+    changes: dict[str, Request] = {
+        "another method": replace(plain, method=method),
+        "another path": replace(plain, path=f"{plain.path}/x"),
+        "the path percent-encoded": replace(plain, path=plain.path.replace("v1", "%761")),
+        "a query": replace(plain, query="a=b"),
+        "another body": replace(plain, body=spoiled),
+    }
+    for name, signed in changes.items():
+        yield f"{name} was signed", replace(plain, headers=signer.sign(signed).headers)
+    yield "a query was added", replace(signer.sign(plain), query="a=b")
+    yield "the body was changed", replace(signer.sign(plain), body=spoiled)
+    redigested = signer.sign(plain).with_header(CONTENT_DIGEST_HEADER, content_digest(spoiled))
+    yield "the body and its digest were changed", replace(redigested, body=spoiled)
+
+
+def _changed_headers(made: Request, other: Signer) -> Iterator[tuple[str, Request]]:
+    value = made.header(SIGNATURE_HEADER)
+    last = "B" if value[-5] != "B" else "C"
+    changes = {
+        CONTENT_DIGEST_HEADER: [content_digest(b"else"), "sha-512=:AAAA:", "-", "sha-256=::"],
+        SERVER_HEADER: [
+            other.identity.party_id.hex(),
+            "0" * 64,
+            made.header(SERVER_HEADER).upper(),
+        ],
+        SIGNATURE_HEADER: [
+            f"veiltab=:{'A' * 86}==:",
+            value[:-5] + last + value[-4:],
+            value.replace("veiltab", "sig1"),
+            "veiltab=::",
+        ],
+    }
+    for name, values in changes.items():
+        for changed in values:
+            yield f"{name} was changed to {changed[:20]}", made.with_header(name, changed)
+
+
+def _changed_parameters(
+    plain: Request, signer: Signer, other: Signer
+) -> Iterator[tuple[str, Request]]:
+    """Yield requests with another Signature-Input than the one that was signed."""
+    nonce = bytes(15) + b"\xfe"
+    made = signer.sign(plain, nonce=nonce)
+    parameters = made.header(SIGNATURE_INPUT_HEADER)
+    created = parameters.partition("created=")[2].partition(";")[0]
+    party = signer.identity.party_id.hex()
+    changes = {
+        "created": (f"created={created}", f"created={int(created) - 1}"),
+        "nonce": ("AAAA_g", "AAAA_w"),
+        "keyid": (party, other.identity.party_id.hex()),
+        "keyid in capitals": (f'"{party}"', f'"{party.upper()}"'),
+        "alg": ('alg="ed25519"', 'alg="rsa-v1_5-sha256"'),
+        "alg left out": (';alg="ed25519"', ""),
+        "tag": ('tag="veiltab"', 'tag="other"'),
+        "tag left out": (';tag="veiltab"', ""),
+        "label": ("veiltab=(", "sig1=("),
+        "fewer components": (' "content-digest"', ""),
+        "another order": ('"@method" "@path"', '"@path" "@method"'),
+        "another component": ('"veiltab-server")', '"veiltab-server" "date")'),
+        "expires": (";nonce", f";expires={int(created) + 9};nonce"),
+    }
+    for name, (old, new) in changes.items():
+        changed = parameters.replace(old, new)
+        assert changed != parameters, name
+        yield f"{name} was changed", made.with_header(SIGNATURE_INPUT_HEADER, changed)

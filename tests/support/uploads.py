@@ -1,0 +1,65 @@
+"""Studies on a server's own desk: its use cases called directly, without a network."""
+
+from dataclasses import dataclass
+
+from tests.support.studies import Recorded, Staged, pair, prepare, stage
+from veiltab.roles.curator.prepare import Prepared
+from veiltab.roles.curator.study import public_identity
+from veiltab.service import studies
+from veiltab.service.authentication import Sender
+from veiltab.service.context import Context
+from veiltab.simulation.protocol import Terms
+from veiltab.wire.upload import Upload
+
+
+@dataclass(eq=False)
+class Uploaded:
+    """A study with everything that its curators have made for it."""
+
+    rehearsal: Recorded
+    staged: Staged
+    prepared: list[Prepared[Upload]]
+
+    @property
+    def study(self) -> bytes:
+        """The study's id."""
+        return self.staged.contract.study_id
+
+    def sender(self, number: int, body: bytes) -> Sender:
+        """Return a request of a curator."""
+        return Sender(public_identity(self.rehearsal.curators[number]), body)
+
+
+def open_study(context: Context, terms: Terms, rehearsal: Recorded | None = None) -> Uploaded:
+    """Propose a study that every curator has signed; the uploads are made, and not sent."""
+    parties = rehearsal or pair()
+    staged = stage(parties, terms)
+    found = Uploaded(parties, staged, prepare(parties, staged))
+    for number, _ in enumerate(parties.curators):
+        body = staged.outcome.contract.dumps()
+        if number == 0:
+            studies.propose(context, found.sender(number, body))
+        else:
+            studies.sign(context, found.sender(number, body), found.study)
+    return found
+
+
+def send_chunks(context: Context, found: Uploaded, number: int) -> None:
+    """Send all chunks of one curator."""
+    for digest, chunk in found.rehearsal.sent[number]._chunks.items():
+        studies.put_chunk(context, found.sender(number, chunk), found.study, digest)
+
+
+def send_upload(context: Context, found: Uploaded, number: int) -> None:
+    """Send the chunks of one curator, and the upload that refers to them."""
+    send_chunks(context, found, number)
+    body = found.prepared[number].message.dumps()
+    studies.upload(context, found.sender(number, body), found.study)
+
+
+def uploaded_study(context: Context, terms: Terms, rehearsal: Recorded | None = None) -> Uploaded:
+    """Bring a study to the point where only its release is missing."""
+    found = open_study(context, terms, rehearsal)
+    for number, _ in enumerate(found.prepared):
+        send_upload(context, found, number)
+    return found
