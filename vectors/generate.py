@@ -9,8 +9,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from vectors.generator import basics, columns, linkage, plans, signed, studies
+from vectors.generator import basics, columns, linkage, plans, requests, signed, studies
+from vectors.generator.audit import audit
 from vectors.generator.bad_messages import bad_messages
+from vectors.generator.bad_requests import bad_requests
 from vectors.generator.bad_studies import bad_studies
 from vectors.generator.files import Builder, path_of, render
 
@@ -27,6 +29,9 @@ FIXED: dict[str, Builder] = {
     "packing": columns.packing,
     "threshold": plans.threshold,
     "noise": plans.noise,
+    "requests": requests.requests,
+    "bad_requests": bad_requests,
+    "audit": audit,
     "bad_messages": bad_messages,
     "bad_studies": bad_studies,
 }

@@ -11,10 +11,11 @@ from tests.support.commands import assert_refused
 from tests.support.offices import Office, open_office, run
 from tests.support.service import Running, make_context, running
 from veiltab.crypto import keyfile
-from veiltab.crypto.identity import fingerprint
+from veiltab.crypto.entropy import CipherEntropy
+from veiltab.crypto.identity import PrivateIdentity, fingerprint
 from veiltab.service.parties import invite
 
-PASSPHRASE = "korrekt Pferd Batterie ñ"
+PASSPHRASE = "korrekt Pferd Batterie ñ"  # noqa: S105 - of a test
 
 
 @pytest.fixture(autouse=True)
@@ -109,9 +110,7 @@ def test_a_passphrase_locks_the_key(locked: tuple[Office, Path], server: Running
         assert "falsch" not in outcome.err
 
 
-def test_a_terminal_is_asked_without_echo(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_is_asked_without_echo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice for a new key; what is typed is nowhere in the output."""
     monkeypatch.setattr("veiltab.cli.asking.on_terminal", lambda: True)
     monkeypatch.setattr("veiltab.cli.identity.on_terminal", lambda: True)
@@ -182,9 +181,6 @@ def test_another_server_is_refused(server: Running, newcomer: Office, tmp_path: 
     newcomer.succeed(
         "register", server.url, "--yes", "--invitation-file", code_file(server, tmp_path)
     )
-    from veiltab.crypto.entropy import CipherEntropy  # noqa: PLC0415
-    from veiltab.crypto.identity import PrivateIdentity  # noqa: PLC0415
-
     other = PrivateIdentity.create("other", CipherEntropy.from_seed(9, "other"))
     with running(make_context(tmp_path / "other", identity=other)) as impostor:
         code = code_file(impostor, tmp_path)

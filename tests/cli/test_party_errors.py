@@ -56,8 +56,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("scene")
     with running(make_context(folder / "server")) as server:
         names = ("Hospital", "Tax office", "Rivera", "Stranger")
-        parties = [open_office(folder, name, server) for name in names]
-        found = Scene(server, folder, *parties, "Only proposed", "Open")
+        hospital, office, rivera, stranger = (open_office(folder, n, server) for n in names)
+        titles = ("Only proposed", "Open")
+        found = Scene(server, folder, hospital, office, rivera, stranger, *titles)
         for each in (found.hospital, found.office):
             each.succeed("ledger", "set", "people", "--epsilon", 3)
         for title in (found.proposed, found.opened):

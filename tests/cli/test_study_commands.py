@@ -2,6 +2,11 @@
 
 import csv
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import assert_refused
-from tests.support.offices import Office, open_office, run, write_csv, write_study
+from tests.support.offices import SAID, Office, open_office, run, write_csv, write_study
 from tests.support.service import Running, make_context, running
 
 PEOPLE = 120
@@ -18,6 +23,13 @@ SMOKES = "Raucht er/sie, “heute”?"
 INCOME = "Einkommen (T€)"
 SMOKER = ("nein", "ja", "weiß nicht")
 LEVELS = ("niedrig", "hoch")
+INTERRUPTIBLE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from veiltab.cli.main import main
+main(sys.argv[1:])
+"""
+"""Some test runners start their children deaf to Ctrl-C."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +126,7 @@ def _with_tables(
 
 @pytest.fixture(scope="module")
 def released(cast: Cast) -> str:
-    """A study that is released and granted to the researcher; its title."""
+    """Release a study, and grant it to the researcher; return its title."""
     title = "Rauchen und Einkommen"
     study = cast.propose(title)
     cast.release(study)
@@ -291,6 +303,67 @@ def test_the_server_samples(cast: Cast) -> None:
     assert cast.push(cast.hospital, study, "--wait-release")["state"] == "released"
 
 
+def test_waiting_for_the_others_has_an_end(cast: Cast) -> None:
+    """Nothing is lost: the same command later does it."""
+    study = cast.propose("Warten")
+    push = ("push", study, "--table", cast.taxes, "--id", "person")
+    outcome = cast.office.run(*push, "--timeout", 0.2)
+    error = assert_refused(outcome, code=1)
+    assert "waiting for 'Krankenhaus Süd' to push too, after 0.2 seconds" in error
+    found = cast.office.json(*push, "--no-wait")
+    assert (found["pushed"], found["waiting_for"]) == (False, ["Krankenhaus Süd"])
+    assert cast.push(cast.hospital, study)["pushed"] is True
+    assert cast.office.json(*push, "--wait-release")["state"] == "released"
+
+
+def test_ctrl_c_while_waiting_is_safe(cast: Cast) -> None:
+    """A terminal is told so; no scratch file stays, and the same command goes on later."""
+    study = cast.propose("Strg-C")
+    push = ("push", study, "--table", cast.taxes, "--id", "person")
+    master, slave = pty.openpty()
+    arguments = map(str, (*push, "--home", cast.office.home))
+    command = [sys.executable, "-c", INTERRUPTIBLE, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=slave) as process:  # noqa: S603
+        os.close(slave)
+        shown = b""
+        while b"Ctrl-C is safe" not in shown:
+            shown += os.read(master, 1 << 16)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    os.close(master)
+    assert b"Waiting for Krankenhaus" in shown
+    assert (process.returncode, out) == (130, b"")
+    assert not list(cast.office.home.rglob("partition-*"))
+    cast.push(cast.hospital, study)
+    assert cast.office.json(*push)["pushed"] is True
+
+
+def test_tables_of_different_people(cast: Cast, tmp_path: Path) -> None:
+    """The curators find out before anything is encrypted or sent."""
+    study = cast.propose("Andere Leute")
+    cast.push(cast.hospital, study, "--no-wait")
+    table = write_csv(tmp_path / "t.csv", (INCOME, "person"), [("hoch", "p001"), ("hoch", "x")])
+    outcome = cast.office.run("push", study, "--table", table, "--id", "person")
+    assert_refused(outcome, code=1)
+    status = cast.office.json("study", "status", study)
+    assert not any(each["uploaded"] for each in status["curators"])
+
+
+def test_half_of_the_grants(cast: Cast) -> None:
+    """What one curator has granted can be estimated; the rest names whom to ask."""
+    study = cast.propose("Halb")
+    cast.release(study)
+    outcome = cast.rivera.run("estimate", study)
+    assert "no grant of yours is good now" in assert_refused(outcome, code=1)
+    granted = cast.hospital.json("grant", study, "--to", "Dr. Rivera", "--attribute", SMOKES)
+    assert granted["attributes"] == [SMOKES]
+    assert len(cast.rivera.json("estimate", study)["cells"]) == len(SMOKER)
+    outcome = cast.rivera.run("estimate", study, "--attribute", INCOME)
+    assert f"'{INCOME}' (Finanzamt)" in assert_refused(outcome, code=1)
+    stranger = cast.hospital.run("grant", study, "--to", cast.office.public)
+    assert "cannot be its researcher" in assert_refused(stranger, code=1)
+
+
 def test_a_study_is_ended(cast: Cast) -> None:
     """With a reason that everybody sees; pushing to it is refused before the table is read."""
     study = cast.propose("Schluss")
@@ -339,3 +412,21 @@ def test_the_example_is_a_study_file() -> None:
     assert (outcome.code, outcome.err) == (0, "")
     assert 'title = "Smoking and income"' in outcome.out
     assert json.loads(run("study", "example", "--json").out)["study_file"] == outcome.out
+
+
+def test_no_secret_was_ever_printed(cast: Cast, released: str) -> None:
+    """Neither keys, nor studies' secrets, nor pads, nor invitations; and files are private."""
+    study = cast.hospital.json("study", "status", released)["study"]
+    folder = cast.hospital.home / "studies" / study
+    key = json.loads((cast.hospital.home / "identity.key").read_text())
+    secrets = [key["signing_key"], key["sealing_key"]]
+    secrets.append(json.loads((folder / "secret.json").read_text())["secret"])
+    secrets += json.loads((folder / "prepared.json").read_text())["keys"]
+    secrets += [path.read_text().strip() for path in cast.folder.glob("*.code")]
+    assert len(secrets) == 7
+    printed = "".join(SAID)
+    assert released in printed
+    assert not [secret for secret in secrets if secret in printed]
+    for office in (cast.hospital, cast.office, cast.rivera):
+        for path in office.home.rglob("*"):
+            assert path.stat().st_mode & 0o077 == 0, path

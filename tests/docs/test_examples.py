@@ -11,93 +11,35 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+from tests.support.documents import (
+    DOCUMENTS,
+    REMARKS,
+    ROOT,
+    Block,
+    agrees,
+    blocks,
+    commands,
+    tidy,
+)
+from veiltab.cli.main import veiltab as program
+
+PLAYED = {ROOT / "docs" / "tutorial" / "first-study.md"}
+"""Pages with a server, which :mod:`tests.docs.test_tutorial` plays in terminals."""
 
 NOT_RUN = {"README.md": 1, "docs/tutorial/first-plan.md": 1}
 """How many blocks of each document may be shown without being run."""
 
-SHOWN_ONLY = {"bibtex", "csv", "json", "text"}
-_FENCE = re.compile(r"^```(\w*)$")
-_REMARK = re.compile(r"^<!-- (not run|file): (\S.*\S) -->$")
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A fenced block, and the remark on the line before it: why it is not run, or its file."""
-
-    document: Path
-    line: int
-    language: str
-    text: str
-    remark: str | None
-    reason: str
-
-    @property
-    def place(self) -> str:
-        """Where the block starts, for messages."""
-        return f"{self.document.relative_to(ROOT)}:{self.line}"
-
-
-def blocks(document: Path) -> Iterator[Block]:
-    """Yield a document's fenced blocks in order."""
-    lines = document.read_text("utf-8").splitlines()
-    start: int | None = None
-    for number, line in enumerate(lines):
-        fence = _FENCE.match(line)
-        if fence is None:
-            assert "```" not in line, f"{document}:{number + 1}: a fence must stand alone"
-            continue
-        if start is None:
-            start = number
-            continue
-        assert not fence[1], f"{document}:{number + 1}: a block starts inside another"
-        opening = _FENCE.match(lines[start])
-        remark = _REMARK.match(lines[start - 1]) if start else None
-        assert opening is not None
-        yield Block(
-            document,
-            start + 1,
-            opening[1],
-            "\n".join(lines[start + 1 : number]) + "\n",
-            remark[1] if remark else None,
-            remark[2] if remark else "",
-        )
-        start = None
-    assert start is None, f"{document}: a block does not end"
-
-
-def commands(block: Block) -> Iterator[tuple[str, list[str]]]:
-    """Yield each command of a console block with the lines that are shown below it."""
-    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
-        command, *shown = part.splitlines()
-        yield command, tidy(shown)
-
-
-def tidy(lines: list[str]) -> list[str]:
-    """Take away what cannot be seen: spaces at the ends of lines, empty lines at either end."""
-    return "\n".join(line.rstrip() for line in lines).strip("\n").splitlines()
-
-
-def agrees(shown: list[str], real: list[str]) -> bool:
-    """Tell whether the shown lines are the real ones; a line ``...`` stands for any lines."""
-    patterns = [
-        r"(?:[^\n]*\n)*" if line == "..." else re.escape(line) + r"\n" for line in tidy(shown)
-    ]
-    text = "".join(f"{line}\n" for line in tidy(real))
-    return re.fullmatch("".join(patterns), text) is not None
+SHOWN_ONLY = {"bibtex", "csv", "ini", "json", "nginx", "text", "toml"}
 
 
 def run_console(block: Block, folder: Path) -> None:
     """Run every command of a block and compare what it prints with what is shown."""
-    assert block.text.startswith("$ "), f"{block.place}: begin with a command"
     environment = os.environ | {"COLUMNS": "80", "PYTHONUTF8": "1"}
     environment.pop("FORCE_COLOR", None)
     for command, shown in commands(block):
@@ -133,6 +75,7 @@ def run_python(block: Block, session: dict[str, Any]) -> None:
 
 def run(block: Block, folder: Path, session: dict[str, Any]) -> None:
     """Do what a reader would do with a block."""
+    assert block.remark != "terminal", f"{block.place}: list the page in PLAYED"
     if block.remark == "file":
         (folder / block.reason).write_text(block.text, "utf-8")
     if block.remark == "not run":
@@ -149,7 +92,11 @@ def run(block: Block, folder: Path, session: dict[str, Any]) -> None:
         assert prompt is None, f"{block.place}: make it a console or a python block"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "document",
+    [document for document in DOCUMENTS if document not in PLAYED],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
 def test_every_block_does_what_it_shows(
     document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,10 +113,63 @@ def test_few_blocks_are_left_out_and_each_says_why() -> None:
     assert Counter(str(b.document.relative_to(ROOT)) for b in left_out) == NOT_RUN
 
 
+def test_commands_that_are_not_run_could_be() -> None:
+    """What a page only shows are still commands, with options, that the program takes."""
+    for block in [b for document in DOCUMENTS for b in blocks(document)]:
+        if block.language != "console" or block.remark != "not run":
+            continue
+        for command, _ in commands(block):
+            for arguments in invocations(command):
+                parse(block, program, arguments)
+
+
+def invocations(command: str) -> list[list[str]]:
+    """Return the arguments of every ``veiltab`` in a line for the shell."""
+    words = shlex.shlex(command.replace("\\\n", " "), posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    simple: list[list[str]] = [[]]
+    for word in words:
+        if set(word) <= set("|&;<>"):
+            simple.append([])
+        else:
+            simple[-1].append(word)
+    asked = [each[3:] if each[:2] == ["sudo", "-u"] else each for each in simple]
+    return [each[1:] for each in asked if each and Path(each[0]).name == "veiltab"]
+
+
+def parse(block: Block, command: click.Command, arguments: list[str]) -> None:
+    """Let a command read its arguments, and do nothing."""
+    try:
+        if isinstance(command, click.Group) and arguments and not arguments[0].startswith("-"):
+            context = click.Context(command)
+            _, found, rest = command.resolve_command(context, arguments)
+            assert found is not None
+            parse(block, found, rest)
+        else:
+            command.make_context(command.name, list(arguments))
+    except click.ClickException as error:
+        pytest.fail(f"{block.place}: {' '.join(arguments)}: {error.format_message()}")
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("veiltab plan --cells 2", [["plan", "--cells", "2"]]),
+        ('sudo -u veiltab /bin/veiltab invite "Tax office" > code', [["invite", "Tax office"]]),
+        ("veiltab invite 'A B' > code && veiltab plan", [["invite", "A B"], ["plan"]]),
+        ("curl -s http://127.0.0.1:8750/readyz", []),
+        ("veiltab push x \\\n  --id nr", [["push", "x", "--id", "nr"]]),
+    ],
+)
+def test_what_counts_as_an_invocation(command: str, found: list[list[str]]) -> None:
+    """Words of a shell's line are taken apart as the shell would."""
+    assert invocations(command) == found
+
+
 def test_no_remark_is_out_of_place() -> None:
     """A remark that is not on the line right before a block would be ignored in silence."""
     for document in DOCUMENTS:
-        written = re.findall(r"<!-- *(?:not run|file)", document.read_text("utf-8"))
+        written = REMARKS.findall(document.read_text("utf-8"))
         assert len(written) == sum(block.remark is not None for block in blocks(document)), document
 
 

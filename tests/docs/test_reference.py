@@ -2,21 +2,31 @@
 
 import dataclasses
 import inspect
+import pkgutil
 import re
-from collections.abc import Iterator
+import shlex
 from pathlib import Path
 
 import click
 import pytest
 
 import veiltab
+from tests.support.reference import (
+    COMMANDS,
+    PARAMETERS,
+    REFERENCE,
+    ROOT,
+    listed,
+    prose,
+    rows,
+    section,
+    spelt,
+    tables,
+)
 from veiltab import errors
-from veiltab.cli.main import veiltab as program
 from veiltab.simulation.claims import Claim
 from veiltab.simulation.experiment import Result
 
-ROOT = Path(__file__).parents[2]
-REFERENCE = ROOT / "docs" / "reference"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 documents = pytest.mark.parametrize(
@@ -24,68 +34,25 @@ documents = pytest.mark.parametrize(
 )
 
 
-def walk(
-    command: click.Command, parent: click.Context | None = None
-) -> Iterator[tuple[str, click.Context]]:
-    """Yield a command and all its subcommands, each with its full name and its context."""
-    name = "veiltab" if parent is None else f"{parent.info_name} {command.name}"
-    settings = command.context_settings if parent is None else {}
-    context = click.Context(command, parent=parent, info_name=name, **settings)
-    yield name, context
-    if isinstance(command, click.Group):
-        for child in command.commands.values():
-            yield from walk(child, context)
-
-
-COMMANDS = dict(walk(program))
-OPTIONS = [
-    (name, option)
-    for name, context in COMMANDS.items()
-    for option in context.command.get_params(context)
-]
-
-
-def prose(document: Path) -> str:
-    """Return a document without its code blocks."""
-    return re.sub(r"^```.*?^```$", "", document.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
-
-
-def section(document: Path, heading: str) -> str:
-    """Return what stands below a heading, up to the next one of the same or a higher level."""
-    found = re.search(
-        rf"^(#+) {re.escape(heading)}$\n(.*?)(?=^(?!\1#)#+ |\Z)",
-        prose(document),
-        flags=re.DOTALL | re.MULTILINE,
-    )
-    assert found is not None, f"{document.name} has no heading {heading!r}"
-    return found[2]
-
-
-def rows(text: str) -> list[list[str]]:
-    """Return the cells of all rows of all tables, without code marks; headings among them."""
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
-    return [[cell.replace("`", "").strip() for cell in row] for row in cells]
-
-
-def first_cells(text: str) -> list[str]:
-    """Return the first cell of every row."""
-    return [row[0] for row in rows(text)]
+def test_commands_that_are_imported_late_are_there() -> None:
+    """All the tests below would be silent about a command that nobody has found."""
+    assert {"veiltab", "veiltab plan", "veiltab id new", "veiltab study sign"} <= set(COMMANDS)
 
 
 @pytest.mark.parametrize(
-    ("name", "option"), OPTIONS, ids=[f"{name} {option.name}" for name, option in OPTIONS]
+    ("name", "parameter"), PARAMETERS, ids=[f"{name} {each.name}" for name, each in PARAMETERS]
 )
-def test_every_option_of_every_command(name: str, option: click.Parameter) -> None:
-    """It has a row in its command's section, with its type and its default."""
-    assert isinstance(option, click.Option), "describe arguments too, and then check them here"
+def test_every_option_of_every_command(name: str, parameter: click.Parameter) -> None:
+    """It has a row in its command's section, with its type and its default; arguments too."""
     table = {row[0]: row for row in rows(section(REFERENCE / "commands.md", name))}
-    row = table[", ".join(option.opts)]
-    assert row[1] == ("flag" if option.is_flag else option.type.name)
-    default = option.to_info_dict()["default"]
-    if option.required:
+    row = table[spelt(parameter)]
+    assert len(row) == 4
+    flag = isinstance(parameter, click.Option) and parameter.is_flag
+    assert row[1] == ("flag" if flag else parameter.type.name)
+    default = parameter.to_info_dict().get("default")
+    if parameter.required:
         assert row[2] == "required"
-    elif option.is_flag:
+    elif flag:
         assert row[2] == "off"
     else:
         assert row[2] == ("none" if default is None else str(default))
@@ -93,15 +60,46 @@ def test_every_option_of_every_command(name: str, option: click.Parameter) -> No
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_option_that_does_not_exist(name: str) -> None:
-    """The options in a command's section are exactly its own."""
-    listed = [cell for cell in first_cells(section(REFERENCE / "commands.md", name)) if "-" in cell]
-    real = [", ".join(option.opts) for command, option in OPTIONS if command == name]
-    assert sorted(cell for cell in listed if not cell.startswith("---")) == sorted(real)
+    """The options and arguments in a command's section are its own, in their order."""
+    real = [spelt(parameter) for command, parameter in PARAMETERS if command == name]
+    shown = listed(section(REFERENCE / "commands.md", name), "option")
+    assert sorted(shown) == sorted(real)
+
+
+def test_every_example_is_a_command_line() -> None:
+    """Examples that need a server are not run, but every word of them is one that exists."""
+    text = (REFERENCE / "commands.md").read_text("utf-8")
+    blocks = re.findall(r"^```text$\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert len(lines) >= 15
+    for line in lines:
+        words = shlex.split(line.partition(" > ")[0])
+        name = next(n for n in _names(words) if n in COMMANDS)
+        rest = words[len(name.split()) :]
+        COMMANDS[name].command.make_context(name, rest, parent=COMMANDS[name].parent).close()
+
+
+def _names(words: list[str]) -> list[str]:
+    """Return what could be the name of the command, the longest first."""
+    return [" ".join(words[:end]) for end in (3, 2, 1)]
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, c in COMMANDS.items() if not isinstance(c.command, click.Group)]
+)
+def test_every_command_has_an_example(name: str) -> None:
+    """In its section; those of commands that need no server are elsewhere, and run."""
+    if name in {"veiltab plan", "veiltab simulate", "veiltab reproduce"}:
+        return
+    text = (REFERENCE / "commands.md").read_text("utf-8")
+    own = text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    group = name.removesuffix(" show")
+    assert re.search(rf"^(\$ )?({name}|{group})\b", own, flags=re.MULTILINE), name
 
 
 def test_every_choice_is_named() -> None:
     """Options with a fixed set of values list them all."""
-    for name, option in OPTIONS:
+    for name, option in PARAMETERS:
         if isinstance(option.type, click.Choice):
             text = section(REFERENCE / "commands.md", name)
             for choice in option.type.choices:
@@ -111,8 +109,7 @@ def test_every_choice_is_named() -> None:
 def test_every_key_of_a_plan() -> None:
     """The tables list the keys of ``veiltab plan --json`` in their order, and no others."""
     printed = veiltab.plan(population_size=100, domain_size=4, epsilon=0.5).as_dict()
-    listed = first_cells(section(REFERENCE / "commands.md", "Keys of a plan"))
-    keys = [cell for cell in listed if cell != "key" and not cell.startswith("---")]
+    keys = listed(section(REFERENCE / "commands.md", "Keys of a plan"), "key")
     assert keys == [*printed, *printed["paper"]]
 
 
@@ -121,8 +118,7 @@ def test_every_key_of_a_plan() -> None:
 )
 def test_every_key_of_a_row(heading: str, kind: type[Result | Claim]) -> None:
     """The tables list the keys of ``simulate`` and ``reproduce`` in their order."""
-    listed = first_cells(section(REFERENCE / "commands.md", heading))
-    keys = [cell for cell in listed if cell != "key" and not cell.startswith("---")]
+    keys = listed(section(REFERENCE / "commands.md", heading), "key")
     assert keys == [field.name for field in dataclasses.fields(kind)]
 
 
@@ -133,9 +129,9 @@ def test_every_error_and_no_other() -> None:
         for name, error in inspect.getmembers(errors, inspect.isclass)
         if issubclass(error, errors.VeiltabError)
     }
-    tables = rows(prose(REFERENCE / "errors.md"))
-    listed = [tuple(row) for row in tables if len(row) == 4 and row[0].endswith("Error")]
-    assert sorted(listed) == sorted(real)
+    found = [t for t in tables(prose(REFERENCE / "errors.md")) if t.header[1] == "code"]
+    shown = [tuple(row) for table in found for row in table.rows]
+    assert sorted(shown) == sorted(real)
     assert len({code for _, code, *_ in real}) == len(real), "two errors share a code"
 
 
@@ -143,7 +139,8 @@ def test_every_error_is_explained() -> None:
     """Each class is more than a row of codes: it has a heading, or a row that says when."""
     text = prose(REFERENCE / "errors.md")
     headings = set(re.findall(r"^## (\w+)$", text, flags=re.MULTILINE))
-    explained = {row[0] for row in rows(text) if len(row) == 3} | headings
+    found = [t for t in tables(text) if t.header == ["class", "when", "what to do"]]
+    explained = {row[0] for table in found for row in table.rows} | headings
     for name, error in inspect.getmembers(errors, inspect.isclass):
         if issubclass(error, errors.VeiltabError):
             assert name in explained
@@ -152,9 +149,23 @@ def test_every_error_is_explained() -> None:
 def test_every_public_name() -> None:
     """The Python reference lists exactly the names of the package, and where they live."""
     table = rows(prose(REFERENCE / "python.md").split("\n## ", maxsplit=1)[0])
-    listed = {row[0]: row[2] for row in table if row[2].startswith("veiltab")}
-    assert sorted(listed) == sorted(veiltab.__all__)
-    assert {name: getattr(veiltab, name).__module__ for name in listed} == listed
+    homes = {row[0]: row[2] for row in table}
+    assert sorted(homes) == sorted(veiltab.__all__)
+    assert {name: getattr(veiltab, name).__module__ for name in homes} == homes
+
+
+def test_every_module_that_is_named_exists() -> None:
+    """And so does whatever is named in it."""
+    text = prose(REFERENCE / "python.md")
+    names = set(re.findall(r"`(veiltab(?:\.\w+)+)", text))
+    for table in tables(text):
+        if table.header[0].startswith("in veiltab"):
+            _, base, *others = table.header[0].split()
+            cells = [re.findall(r"(?:^|, )([a-z_]+(?:\.\w+)+)", row[0]) for row in table.rows]
+            names |= {f"{'veiltab' if others else base}.{each}" for cell in cells for each in cell}
+    assert {"veiltab.client.push.preview", "veiltab.storage.database.Database"} <= names
+    for name in names:
+        pkgutil.resolve_name(name)
 
 
 def slug(heading: str) -> str:

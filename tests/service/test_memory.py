@@ -9,10 +9,20 @@ import numpy as np
 import pytest
 
 from tests.support.load_tables import ATTRIBUTES, cell_counts, write_long_table
-from tests.support.offices import write_study
 from tests.support.processes import MIB, NO_LIMITS, Measured, run_measured, serving
+from tests.support.service import wait_for
+from veiltab.client.curator import grant, propose
+from veiltab.client.session import Session
+from veiltab.client.study_file import StudyDraft
+from veiltab.core.schema import Attribute
+from veiltab.roles.curator.ledger import Ledger
+from veiltab.roles.curator.study import public_identity
+from veiltab.wire.agreement import CuratorTerms, Linkage
+from veiltab.wire.contract import Sampler, Sampling
 
 TITLE = "A long table"
+LEDGER = Ledger(dataset="people", epsilon_limit=10.0, delta_limit=1e-5)
+EXPIRES = 2**40
 MOST_MEMORY = 500 * MIB
 MOST_GROWTH = 100 * MIB
 FREE_BYTES = 20 * 10**9
@@ -40,38 +50,19 @@ class Pushed:
         )
 
 
-def push_table(folder: Path, rows: int, timeout: float, sampler: str) -> Pushed:
-    """Push a table of so many rows by the commands, and estimate it once it is released."""
+def push_table(folder: Path, rows: int, sampler: Sampler, timeout: float) -> Pushed:
+    """Push a table of so many rows, release it, and estimate it: the long steps by commands."""
     folder.mkdir()
     table = write_long_table(folder / "table.parquet", rows)
     with serving(folder, *NO_LIMITS) as server:
-        home = ("--home", folder / "home")
-
-        def run(*arguments: object) -> Measured:
-            measured = run_measured(*arguments, timeout=timeout)
-            assert measured.outcome.code == 0, measured.outcome.err
-            return measured
-
-        run("id", "new", "--name", "curator", "--no-passphrase", *home)
-        invitation = folder / "invitation"
-        invited = run("invite", "--data", server.data, "curator")
-        invitation.write_text(invited.outcome.out)
-        run("register", server.url, "--invitation-file", invitation, "--yes", *home)
-        run("ledger", "set", "people", "--epsilon", 10, "--delta", 1e-5, *home)
-        study = write_study(
-            folder / "study.toml",
-            {"me": ATTRIBUTES},
-            title=TITLE,
-            lines="delta = 1e-6",
-            sampling=f'by = "{sampler}"',
-        )
-        run("study", "propose", study, *home)
-        push = run("push", TITLE, "--table", table, "--id", "id", "--no-wait", *home)
-        run("study", "status", TITLE, "--wait", "released", *home)
-        run("id", "show", "--public", "--out", folder / "me.json", *home)
-        run("grant", TITLE, "--to", folder / "me.json", "--days", 1, "--yes", *home)
-        estimate = run("estimate", TITLE, "--json", *home)
+        curator, researcher = (server.join(n, folder / n) for n in ("curator", "researcher"))
+        study = propose(curator, draft(curator, sampler), LEDGER).study
+        push = measure(timeout, "push", TITLE, "--table", table, "--id", "id", "--no-wait", curator)
+        wait_for(curator, study, "released", timeout)
+        grant(curator, study, public_identity(researcher.identity), None, EXPIRES)
+        estimate = measure(timeout, "estimate", TITLE, "--json", researcher)
         check_estimate(json.loads(estimate.outcome.out), rows)
+        assert server.problems() == []
         return Pushed(
             rows,
             push,
@@ -80,3 +71,60 @@ def push_table(folder: Path, rows: int, timeout: float, sampler: str) -> Pushed:
             int(server.metric("veiltab_chunk_received_bytes_total")),
             server.metric("veiltab_release_seconds_sum"),
         )
+
+
+def draft(curator: Session, sampler: Sampler) -> StudyDraft:
+    """Return a study of one curator that releases the whole population."""
+    attributes = tuple(Attribute(name, found) for name, found in ATTRIBUTES.items())
+    return StudyDraft(
+        title=TITLE,
+        epsilon=1.0,
+        delta=1e-6,
+        population=None,
+        sampling=Sampling(by=sampler, size=None),
+        pads="stream",
+        linkage=Linkage.by_ids(),
+        curators=(CuratorTerms(public_identity(curator.identity), attributes),),
+        researchers=None,
+    )
+
+
+def measure(timeout: float, *arguments: object) -> Measured:
+    """Run a command that must succeed; its last argument is whose home it works in."""
+    *command, session = arguments
+    assert isinstance(session, Session)
+    measured = run_measured(*command, "--home", session.home.path, timeout=timeout)
+    assert measured.outcome.code == 0, measured.outcome.err
+    return measured
+
+
+def check_estimate(found: dict[str, object], rows: int) -> None:
+    """Compare with the table itself: six standard errors, and nobody left out."""
+    cells = found["cells"]
+    assert isinstance(cells, list)
+    shares = np.array([cell["share"] for cell in cells])
+    errors = np.array([cell["standard_error"] for cell in cells])
+    assert found["sample_size"] == rows
+    assert (np.abs(shares - np.array(cell_counts(rows)) / rows) <= 6 * errors).all()
+
+
+@pytest.mark.parametrize("sampler", ["curators", "server"])
+def test_memory_does_not_grow_with_the_table(tmp_path: Path, sampler: Sampler) -> None:
+    """Ten times the rows, next to the same memory: in the push and in the server."""
+    short = push_table(tmp_path / "short", 300_000, sampler, 60)
+    long = push_table(tmp_path / "long", 3_000_000, sampler, 120)
+    print(f"{short}\n{long}")  # noqa: T201 - pytest -rA shows it
+    assert long.push.peak - short.push.peak < MOST_GROWTH
+    assert long.server_peak - short.server_peak < MOST_GROWTH
+    assert max(long.push.peak, long.server_peak) < MOST_MEMORY
+
+
+@pytest.mark.soak
+def test_a_hundred_million_rows(tmp_path: Path) -> None:
+    """The whole population is released, and neither side needs 500 MiB for it."""
+    if (free := shutil.disk_usage(tmp_path).free) < FREE_BYTES:
+        pytest.skip(f"it takes {FREE_BYTES:,} bytes of disk space, and {free:,} are free")
+    found = push_table(tmp_path / "table", 100_000_000, "curators", 7200)
+    print(found)  # noqa: T201 - pytest -rA shows it
+    assert found.push.peak < MOST_MEMORY
+    assert found.server_peak < MOST_MEMORY

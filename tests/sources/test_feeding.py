@@ -151,9 +151,10 @@ def test_a_missing_column_of_a_file(staged: Staged, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of memory from /proc")
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_memory_does_not_grow_with_the_table(kind: str, tmp_path: Path) -> None:
-    """Four million rows, prepared in a process of its own: 400 MB at most, all told."""
+    """Four million rows, prepared in a process of its own: 300 MB at most, all told."""
     path, rows = tmp_path / f"t.{kind}", 4_000_000
     numbers = pl.int_range(rows, eager=True)
     frame = pl.DataFrame({"id": numbers.cast(pl.String).str.zfill(16), "v": numbers % 7})
@@ -163,7 +164,7 @@ def test_memory_does_not_grow_with_the_table(kind: str, tmp_path: Path) -> None:
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603
     prepared, megabytes = map(int, done.stdout.split())
     assert prepared == rows
-    assert megabytes < 400
+    assert megabytes < 300
 
 
 def test_first_rows_are_found_although_values_are_many(staged: Staged) -> None:

@@ -1,6 +1,6 @@
 """A certificate for this computer that no system trusts, made on the spot."""
 
-import datetime
+import datetime as dt
 import ipaddress
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def write_certificate(folder: Path) -> tuple[Path, Path]:
     """Write a self-signed certificate of 127.0.0.1 and its key; return both files."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "veiltab test")])
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
     address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
     certificate = (
         x509.CertificateBuilder()
@@ -22,8 +22,8 @@ def write_certificate(folder: Path) -> tuple[Path, Path]:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
         .add_extension(x509.SubjectAlternativeName([address]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())

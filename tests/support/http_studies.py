@@ -31,7 +31,7 @@ from veiltab.wire.contract import Contract, Pads, Sampler, Sampling
 from veiltab.wire.signed import Signed
 from veiltab.wire.upload import Upload
 
-POPULATION = 40
+POPULATION, SAMPLE_SIZE = 400, 200
 EXPIRES = 2**40
 
 
@@ -62,6 +62,7 @@ class Terms:
     pads: Pads = "stream"
     named: bool = True
     population: int = POPULATION
+    sample_size: int | None = SAMPLE_SIZE
     shares: Sequence[Mapping[str, int]] = PAIR
 
 
@@ -113,7 +114,7 @@ class HttpStudy:
             epsilon=1.0,
             delta=0.0,
             population=None,
-            sampling=Sampling(by=terms.sampler, size=None),
+            sampling=Sampling(by=terms.sampler, size=terms.sample_size),
             pads=terms.pads,
             linkage=Linkage.by_ids(),
             curators=tuple(

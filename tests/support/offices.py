@@ -15,6 +15,9 @@ from tests.support.service import Running
 from veiltab.cli.main import main
 from veiltab.service.parties import invite
 
+SAID: list[str] = []
+"""Everything that commands have printed here, to look for secrets in."""
+
 
 def run(*arguments: object) -> Outcome:
     """Run a command in this process, and catch what it prints; any fixture can use it."""
@@ -27,6 +30,7 @@ def run(*arguments: object) -> Outcome:
         main([str(argument) for argument in arguments])
     code = ended.value.code or 0
     assert isinstance(code, int)
+    SAID.extend((out.getvalue(), err.getvalue()))
     return Outcome(code, out.getvalue(), err.getvalue())
 
 

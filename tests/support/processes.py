@@ -1,7 +1,6 @@
 """The service and the commands as processes of their own, with the most memory that each took."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -10,12 +9,20 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 
 from tests.support.commands import Outcome
+from veiltab.cli.server_options import open_server, server_identity
+from veiltab.client.api import Retry, Server
+from veiltab.client.home import Home
+from veiltab.client.session import Session
+from veiltab.crypto.entropy import SystemEntropy
+from veiltab.service.context import Context
+from veiltab.service.parties import invite
+from veiltab.storage.folders import DataDirectory
 
 MIB = 2**20
 NO_LIMITS = ("--rate", 1e6, "--burst", 10**6, "--stranger-rate", 1e6, "--stranger-burst", 10**6)
@@ -78,9 +85,22 @@ class ServerProcess:
     """A server of its own process that answers on ``url``; its log goes to a file."""
 
     process: subprocess.Popen[str]
-    data: Path
     url: str
     log: Path
+    context: Context
+    """The same server's records, opened in this process as the operator's commands do."""
+    sessions: list[Session] = field(default_factory=list)
+
+    def join(self, name: str, path: Path) -> Session:
+        """Make a home for a new party, and register it with an invitation."""
+        home = Home(path)
+        identity = home.create(name, None, SystemEntropy())
+        pinned = self.context.identity
+        home.pin_server(self.url, pinned)
+        server = Server(self.url, pinned, identity, retry=Retry(total=120.0))
+        server.register(invite(self.context, name))
+        self.sessions.append(Session(home, identity, server))
+        return self.sessions[-1]
 
     @property
     def peak(self) -> int:
@@ -111,10 +131,7 @@ def serving(folder: Path, *options: object) -> Iterator[ServerProcess]:
         ) as process,
     ):
         try:
-            assert process.stdout is not None
-            announced = process.stdout.readline()
-            assert announced, log.read_text("utf-8")
-            yield ServerProcess(process, data, json.loads(announced)["url"], log)
+            yield from _use(process, data, log)
         finally:
             process.send_signal(signal.SIGTERM)
             try:
@@ -124,5 +141,21 @@ def serving(folder: Path, *options: object) -> Iterator[ServerProcess]:
     assert process.returncode == 0, log.read_text("utf-8")
 
 
-def _command(arguments: tuple[object, ...]) -> list[str | os.PathLike[str]]:
+def _use(process: subprocess.Popen[str], data: Path, log: Path) -> Iterator[ServerProcess]:
+    """Wait until a server answers, hand it over, and close what was opened to use it."""
+    assert process.stdout is not None
+    announced = process.stdout.readline()
+    assert announced, log.read_text("utf-8")
+    folders = DataDirectory(data)
+    context = open_server(folders, None, server_identity(folders, None)[0])
+    server = ServerProcess(process, json.loads(announced)["url"], log, context)
+    with context.database:
+        try:
+            yield server
+        finally:
+            for session in server.sessions:
+                session.server.close()
+
+
+def _command(arguments: tuple[object, ...]) -> list[str]:
     return [sys.executable, "-m", "veiltab", *map(str, arguments)]

@@ -71,7 +71,7 @@ class Running:
         identity = home.create(name, None, source)
         pinned = Server.discover(self.url)
         home.pin_server(self.url, pinned)
-        server = Server(self.url, pinned, identity, retry=Retry(total=20.0))
+        server = Server(self.url, pinned, identity, retry=Retry(total=20.0, base=0.02, cap=0.3))
         server.register(invite(self.context, name))
         session = Session(home, identity, server, source)
         self.sessions.append(session)

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from tests.support.scripted import ScriptedEntropy
+from tests.vectors.service_runners import SERVICE_RUNNERS
 from vectors.generator import hpke
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.perturbation import draw_noise, first_bits
@@ -256,4 +257,5 @@ RUNNERS: dict[str, Callable[..., Any]] = {
     "signatures": signatures,
     "threshold": threshold,
     "tokens": tokens,
+    **SERVICE_RUNNERS,
 }

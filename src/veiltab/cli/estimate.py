@@ -58,8 +58,9 @@ def estimate_command(
 ) -> None:
     """Estimate the joint distribution behind STUDY.
 
-    It takes a grant of every curator whose attributes you ask for.  The estimates are unbiased.  Cells that hold next to nobody can come out negative: that is
-    noise, and setting them to zero would bias everything that is computed from them.
+    It takes a grant of every curator whose attributes you ask for.  The estimates are unbiased.
+    Cells that hold next to nobody can come out negative: that is noise, and setting them to zero
+    would bias everything that is computed from them.
 
     \b
     Examples:

@@ -66,8 +66,9 @@ def grant_command(
 ) -> None:
     """Grant a researcher your part of STUDY.
 
-    The study must be released.  The pads that take the encryption away are sealed to the researcher: nobody else can use them.
-    What is below is sampled and perturbed, and keeps the promise that you have signed.
+    The study must be released.  The pads that take the encryption away are sealed to the
+    researcher: nobody else can use them.  What is below is sampled and perturbed, and keeps the
+    promise that you have signed.
 
     \b
     Examples:

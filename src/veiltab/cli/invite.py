@@ -79,10 +79,11 @@ def _existing_server(data: Path, database: str | None) -> "Context":
 
 
 def _invite(context: "Context", name: str, days: int, *, as_json: bool) -> None:
+    from veiltab.core.schema import check_text
     from veiltab.service.parties import invite
-    from veiltab.wire.fields import TEXT
 
-    code = invite(context, TEXT.read(name, "NAME"), days)
+    check_text(name, "the name")
+    code = invite(context, name, days)
     if as_json:
         expires = context.now + days * SECONDS_A_DAY
         print_json({"code": code, "name": name, "expires": expires})

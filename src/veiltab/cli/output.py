@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -74,16 +74,24 @@ def print_facts(screen: "Console", facts: Mapping[str, str]) -> None:
 
 
 def print_rows(
-    screen: "Console", names: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0
+    screen: "Console",
+    names: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numbers: int = 0,
+    whole: str | None = None,
 ) -> None:
-    """Print a table whose last ``numbers`` columns are numbers; none of it is markup."""
+    """Print a table whose last ``numbers`` columns are numbers; none of it is markup.
+
+    Numbers stay on one line in a narrow window, and so does the column called ``whole``.
+    """
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for position, name in enumerate(names):
         right = position >= len(names) - numbers
-        table.add_column(Text(name), justify="right" if right else "left", no_wrap=right)
+        justify: Literal["left", "right"] = "right" if right else "left"
+        table.add_column(Text(name), justify=justify, no_wrap=right or name == whole)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     screen.print(table)

@@ -62,9 +62,11 @@ def push_command(
     """Push your table to STUDY, encrypted.
 
     What leaves your computer is the sample, or all rows where the server samples: encrypted, and
-    without ids.  The whole table is read and checked first.  Where the curators sample, they compare a keyed
-    digest of their respondents before anything else; so this waits until the others push too.
-    It can be interrupted at any time: the same command again goes on where it stopped.
+    without ids.  The whole table is read and checked first.
+
+    Where the curators sample, they compare a keyed digest of their respondents before anything
+    else; so this waits until the others push too.  It can be interrupted at any time: the same
+    command again goes on where it stopped.
 
     \b
     Examples:

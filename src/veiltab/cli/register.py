@@ -51,8 +51,9 @@ def register_command(
 ) -> None:
     """Register with the server at URL.
 
-    Its operator gives you an invitation, and tells you the server's fingerprint.  The server's identity is remembered: from now on your home speaks to no other.  Registering
-    again changes nothing.
+    Its operator gives you an invitation, and tells you the server's fingerprint.  The server's
+    identity is remembered: from now on your home speaks to no other.  Registering again changes
+    nothing.
 
     \b
     Examples:

@@ -95,13 +95,38 @@ def serve_command(
     from veiltab.service.run import Address, serve
     from veiltab.storage.folders import DataDirectory
 
+    where = Address(
+        host=host,
+        port=port,
+        certificate=tls_cert,
+        certificate_key=tls_key,
+        behind_proxy=behind_proxy,
+    )
+    if tls_cert is not None and tls_key is not None:
+        _check_certificate(tls_cert, tls_key)
+    context, new = _start(DataDirectory(data), address, name, _settings(limits))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
-    where = Address(host=host, port=port, certificate=tls_cert, certificate_key=tls_key)
     set_up_logs(sys.stderr)
-    context = _start(DataDirectory(data), address, name, _settings(limits))
+    if new:
+        logging.getLogger("veiltab").info("made a new server identity", extra=_who(context))
     with context.database:
         serve(context, where, lambda url: _announce(context, url, as_json=as_json))
+
+
+def _check_certificate(certificate: Path, key: Path) -> None:
+    """Say what is wrong with a certificate before anything starts."""
+    import ssl
+
+    try:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate, key, password="")
+    except OSError as error:
+        raise ParameterError(
+            f"the certificate {certificate} cannot be used with the key {key}:"
+            f" {error.strerror or error}",
+            hint="give both in PEM form, the key without a passphrase",
+        ) from error
 
 
 def is_loopback(host: str) -> bool:
@@ -127,15 +152,13 @@ def _settings(limits: dict[str, Any]) -> "Settings":
 
 def _start(
     folders: "DataDirectory", database: str | None, name: str | None, settings: "Settings"
-) -> "Context":
-    """Make what the first start makes, and bring the database up to date."""
+) -> "tuple[Context, bool]":
+    """Bring the database up to date, and tell whether this is the server's first start."""
     with folders.lock():
         identity, new = server_identity(folders, name)
         context = open_server(folders, database, identity, settings)
         context.database.migrate()
-    if new:
-        logging.getLogger("veiltab").info("made a new server identity", extra=_who(context))
-    return context
+    return context, new
 
 
 def _announce(context: "Context", url: str, *, as_json: bool) -> None:

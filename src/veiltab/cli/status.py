@@ -21,7 +21,7 @@ def wait_for_state(
 ) -> "Status":
     """Ask until the study is as far as wanted; ``None`` waits for as long as it takes."""
     end = None if timeout is None else time.monotonic() + timeout
-    pause, told = SHORTEST_POLL, ""
+    pause, told = SHORTEST_POLL, None
     while True:
         status = session.server.status(study)
         if is_reached(status, wanted):
@@ -31,8 +31,9 @@ def wait_for_state(
                 f"the study is {status.state} after {timeout:g} seconds, not {wanted}",
                 hint=_missing(status) or "wait longer with --timeout",
             )
-        if told != (told := f"the study is {status.state}; {_missing(status)}"):
-            tell(f"{told}  (Ctrl-C is safe.)")
+        if status != told:
+            told = status
+            tell(f"the study is {status.state}; {_missing(status)}  (Ctrl-C is safe.)")
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_POLL)
 

@@ -168,7 +168,8 @@ def _print_parties(screen: "Console", contract: "Contract", keys: set[bytes]) ->
     if contract.researchers is None:
         rows.append(("researcher", "whomever a curator grants access", "", ""))
     rows += [("researcher", each.name, spell(each), "") for each in contract.researchers or ()]
-    print_rows(screen, ("part", "name", "fingerprint", "signature"), rows)
+    names = ("part", "name", "fingerprint", "signature")
+    print_rows(screen, names, rows, whole="fingerprint")  # people read it aloud
 
 
 def _categories(categories: tuple[str, ...]) -> str:

@@ -9,7 +9,6 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from veiltab.cli.output import tell
 from veiltab.client.push import Watcher
 from veiltab.errors import StateError
 
@@ -81,16 +80,25 @@ class ScreenWatcher(Watcher):
                 f" {self._timeout:g} seconds",
                 hint="run the same command again when they have; nothing is lost",
             )
+        self._hide()
         if list(names) != self._told:
             self._told = list(names)
-            tell(
-                f"Waiting for {', '.join(names)} to push too.  Ctrl-C is safe: run the same"
-                " command again later."
-            )
+            if not self._progress.disable:
+                self._progress.console.print(
+                    f"Waiting for {', '.join(names)} to push too.  Ctrl-C is safe: run the same"
+                    " command again later.",
+                    markup=False,
+                )
         time.sleep(self._pause)
         self._pause = min(2 * self._pause, LONGEST_POLL)
 
     def _show(self, what: str, done: int, total: int | None) -> None:
         if what not in self._tasks:
+            self._hide()
             self._tasks[what] = self._progress.add_task(what, total=total)
         self._progress.update(self._tasks[what], completed=done, total=total)
+
+    def _hide(self) -> None:
+        """Take away the bars of what is done."""
+        for task in self._tasks.values():
+            self._progress.update(task, visible=False)

@@ -70,6 +70,11 @@ class GammaDiagonal:
         return 1 / self.keep_probability
 
     @property
+    def spread(self) -> Fraction:
+        """(1 − p)/N = 1/q: what each cell gets of the records that are replaced."""
+        return (1 - self.keep_probability) / self.domain_size
+
+    @property
     def keep_threshold(self) -> int:
         """t, with p = t/2⁶⁴ exactly."""
         threshold = self.keep_probability * DRAW_RANGE
@@ -121,13 +126,13 @@ class GammaDiagonal:
     def transform(self, distribution: "Numbers") -> "Numbers":
         """Return A·T, the distribution of a released record; cells run along the last axis."""
         number = number_like(distribution)
-        released: Numbers = distribution * number(self.keep_probability) + number(self._spread)
+        released: Numbers = distribution * number(self.keep_probability) + number(self.spread)
         return released
 
     def invert(self, shares: "Numbers") -> "Numbers":
         """Return A⁻¹·s = (s − (1 − p)/N)/p for shares that sum to one."""
         number = number_like(shares)
-        distribution: Numbers = (shares - number(self._spread)) / number(self.keep_probability)
+        distribution: Numbers = (shares - number(self.spread)) / number(self.keep_probability)
         return distribution
 
     def estimate(self, counts: "NDArray[np.int64]") -> "NDArray[np.float64]":
@@ -152,8 +157,3 @@ class GammaDiagonal:
         from veiltab.core.perturbation import draw_noise  # noqa: PLC0415 - needs NumPy
 
         return (cells + draw_noise(self, cells.size, entropy)) % self.domain_size
-
-    @property
-    def _spread(self) -> Fraction:
-        """(1 − p)/N = 1/q: what each cell gets of the records that are replaced."""
-        return (1 - self.keep_probability) / self.domain_size

@@ -37,12 +37,15 @@ class Covariance:
         return variances
 
     def between(self, left: "Numbers", right: "Numbers") -> Any:  # noqa: ANN401 - float or Fraction
-        """Return the covariance of the two linear statistics left·T̂ and right·T̂."""
+        """Return the covariance of the two linear statistics left·T̂ and right·T̂.
+
+        Of many distributions at once, one per row, it returns one covariance each.
+        """
         total_left, total_right = left.sum(), right.sum()
-        crossed = (left @ self.released) * total_right + (right @ self.released) * total_left
-        products = (left @ self.distribution) * (right @ self.distribution)
+        crossed = (self.released @ left) * total_right + (self.released @ right) * total_left
+        products = (self.distribution @ left) * (self.distribution @ right)
         return (
-            (left * right) @ self.diagonal
+            self.diagonal @ (left * right)
             - self.cross * crossed
             + self.constant * total_left * total_right
             - self.outer * products

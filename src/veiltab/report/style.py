@@ -64,11 +64,16 @@ def check_chart_path(path: Path) -> None:
         )
 
 
+def chart_svg(chart: alt.TopLevelMixin) -> str:
+    """Return a chart in the house style as an SVG document."""
+    return vl_convert.vegalite_to_svg(chart.to_dict() | {"config": _CONFIG})
+
+
 def save_chart(chart: alt.TopLevelMixin, *paths: Path) -> None:
     """Write a chart in the house style to each path; the suffixes decide the formats."""
     for path in paths:
         check_chart_path(path)
-    svg = vl_convert.vegalite_to_svg(chart.to_dict() | {"config": _CONFIG})
+    svg = chart_svg(chart)
     for path in paths:
         if path.suffix.lower() == ".svg":
             write_whole(path, svg.encode())

@@ -14,7 +14,7 @@ from veiltab.errors import (
     UnauthenticatedError,
 )
 from veiltab.service.context import Context
-from veiltab.service.limits import Buckets
+from veiltab.service.limits import MAX_SENDERS, Buckets
 from veiltab.storage.records import Records
 from veiltab.wire.canonical import load
 from veiltab.wire.fields import TEXT, exact_fields
@@ -66,6 +66,7 @@ class Gate:
         self._context = context
         self._parties = Buckets(settings.rate, settings.burst, context.clock)
         self._strangers = Buckets(settings.stranger_rate, settings.stranger_burst, context.clock)
+        self._known: dict[bytes, PublicIdentity] = {}
 
     def stranger(self, request: Request) -> None:
         """Count a request of somebody unknown against its network address."""
@@ -77,7 +78,8 @@ class Gate:
         async def check(request: Request) -> Sender:
             try:
                 signature, parts = _parse(request)
-                identity = await run_in_threadpool(self._verified, signature, parts)
+                identity = await self._registered(signature.party)
+                self._check(signature, parts, identity)
             except UnauthenticatedError:
                 self.stranger(request)
                 raise
@@ -102,12 +104,21 @@ class Gate:
         self._check(signature, parts, identity)
         return Newcomer(identity, invitation, signature)
 
-    def _verified(self, signature: RequestSignature, parts: SignedParts) -> PublicIdentity:
+    async def _registered(self, party: bytes) -> PublicIdentity:
+        """Return a registered party; once it is known it never changes."""
+        known = self._known.get(party)
+        if known is None:
+            known = await run_in_threadpool(self._look_up, party)
+            if len(self._known) >= MAX_SENDERS:
+                self._known.clear()
+            self._known[party] = known
+        return known
+
+    def _look_up(self, party: bytes) -> PublicIdentity:
         with self._context.database.reading() as records:
-            identity = records.party(signature.party)
+            identity = records.party(party)
         if identity is None:
             raise UnauthenticatedError("the sender is not registered here", hint=_STRANGER)
-        self._check(signature, parts, identity)
         return identity
 
     def _check(

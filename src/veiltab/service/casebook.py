@@ -79,13 +79,14 @@ class Case:
             folders.released(self.study),
         )
 
-    def resume(self) -> ServerStudy:
-        """Take the study up where it stands."""
+    def resume(self, *, with_uploads: bool = True) -> ServerStudy:
+        """Take the study up where it stands; serving a release can do without the uploads."""
+        uploads = self.records.messages(self.study, UPLOAD) if with_uploads else []
         return ServerStudy.resume(
             self.bench(),
             self.contract,
             self.state,
-            [Upload.loads(m.content) for m in self.records.messages(self.study, UPLOAD)],
+            [Upload.loads(m.content) for m in uploads],
             release=self.release(),
             grants=[SignedGrant.loads(m.content) for m in self.records.messages(self.study, GRANT)],
         )

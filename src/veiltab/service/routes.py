@@ -1,9 +1,14 @@
 """The routes of the service; every one of them but those in ``PUBLIC`` takes signed requests."""
 
+from collections.abc import Callable
+from functools import wraps
+from inspect import iscoroutinefunction
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Response
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
 
 from veiltab.service import parties, studies, views
 from veiltab.service.authentication import Gate, Newcomer, Sender
@@ -50,6 +55,22 @@ _PROBLEMS: Responses = {
 }
 
 
+class _Route(APIRoute):
+    """A route whose work is done in a thread; its answer is written without waiting for another."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        work = endpoint if iscoroutinefunction(endpoint) else _in_thread(endpoint)
+        super().__init__(path, work, **options)
+
+
+def _in_thread(work: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(work)
+    async def run(**values: Any) -> Any:  # noqa: ANN401 - whatever the route answers
+        return await run_in_threadpool(work, **values)
+
+    return run
+
+
 def _repeated(model: type[BaseModel]) -> Responses:
     """Describe the answer to a request that was made before and changes nothing any more."""
     return {200: {"model": model, "description": "It was done before."}}
@@ -70,7 +91,10 @@ def _bytes_answer(description: str, media: str = JSON) -> Responses:
 def operator_routes(context: Context, worker: Worker, gate: Gate) -> APIRouter:
     """Return what the operator's tools ask, and who the server is."""
     router = APIRouter(
-        tags=["operator"], dependencies=[Depends(gate.stranger)], responses=_PROBLEMS
+        tags=["operator"],
+        dependencies=[Depends(gate.stranger)],
+        responses=_PROBLEMS,
+        route_class=_Route,
     )
 
     @router.get("/healthz", summary="The process runs")
@@ -101,7 +125,7 @@ def operator_routes(context: Context, worker: Worker, gate: Gate) -> APIRouter:
 
 def party_routes(context: Context, gate: Gate) -> APIRouter:
     """Return the one route for those who are not registered yet."""
-    router = APIRouter(tags=["parties"], responses=_PROBLEMS)
+    router = APIRouter(tags=["parties"], responses=_PROBLEMS, route_class=_Route)
 
     @router.post(
         "/v1/parties",
@@ -121,7 +145,7 @@ def party_routes(context: Context, gate: Gate) -> APIRouter:
 
 def study_routes(context: Context, gate: Gate, worker: Worker) -> APIRouter:
     """Return the routes by which curators agree on a study."""
-    router = APIRouter(tags=["studies"], responses=_PROBLEMS)
+    router = APIRouter(tags=["studies"], responses=_PROBLEMS, route_class=_Route)
     limits = context.settings
     small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
     large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]

@@ -17,12 +17,17 @@ BACKLOG = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where to listen; with a certificate and its key, over TLS.  Port 0 takes any free one."""
+    """Where to listen; with a certificate and its key, over TLS.  Port 0 takes any free one.
+
+    ``behind_proxy`` believes a proxy on this machine about whom it speaks for; anybody else could
+    say so too, and have a limit of its own for every address that it makes up.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8750
     certificate: Path | None = None
     certificate_key: Path | None = None
+    behind_proxy: bool = False
 
     def __post_init__(self) -> None:
         """Refuse half of a certificate."""
@@ -55,21 +60,34 @@ def serve(context: Context, address: Address, ready: Callable[[str], None]) -> N
 
     SIGTERM and SIGINT let running requests finish.  The data directory is locked meanwhile.
     """
-    listening = _listen(address)
-    host, port = listening.getsockname()[:2]
-    url = f"{address.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    with _listen(address) as listening, context.folders.lock():
+        host, port = listening.getsockname()[:2]
+        url = f"{address.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        server = _Server(_configure(context, address), lambda: ready(url))
+        server.run(sockets=[listening])
+
+
+def _configure(context: Context, address: Address) -> Config:
+    """Prepare everything that can fail before the service starts."""
     config = Config(
         create_app(context),
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=address.behind_proxy,
         timeout_graceful_shutdown=context.settings.shutdown_seconds,
         timeout_keep_alive=75,
         ssl_certfile=address.certificate,
         ssl_keyfile=address.certificate_key,
     )
-    with context.folders.lock(), listening:
-        _Server(config, lambda: ready(url)).run(sockets=[listening])
+    try:
+        config.load()
+    except OSError as error:  # those of TLS are of this kind too
+        raise ParameterError(
+            f"the certificate or its key cannot be used: {error.strerror or error}",
+            hint="give --tls-cert a chain and --tls-key its key, readable and in PEM form",
+        ) from error
+    return config
 
 
 def _listen(address: Address) -> socket.socket:

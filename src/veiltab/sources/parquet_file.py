@@ -14,7 +14,6 @@ import polars as pl
 from veiltab.errors import TableError
 from veiltab.sources.batches import check_names, cut, wanted_columns
 
-
 READ_ROWS = 1 << 17
 """Rows that are decoded at a time."""
 

@@ -1,6 +1,7 @@
 """What all records share: one transaction, and inserting a row unless it is there."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import Connection, Table
@@ -24,11 +25,16 @@ class Access:
         Of two transactions that insert the same key at once, one waits for the other to end and
         then finds the row: exactly one of them is told ``True``.
         """
-        statement: sqlite.Insert | postgresql.Insert
-        if self._connection.dialect.name == "sqlite":
-            statement = sqlite.insert(table).values(**values).on_conflict_do_nothing()
-        else:
-            statement = postgresql.insert(table).values(**values).on_conflict_do_nothing()
+        statement = _insertion(self._connection.dialect.name, table)
         # SQLAlchemy asks the driver how many rows an INSERT made only if it is told to.
         options = {"preserve_rowcount": True}
-        return self._connection.execute(statement, execution_options=options).rowcount == 1
+        done = self._connection.execute(statement, values, execution_options=options)
+        return done.rowcount == 1
+
+
+@cache
+def _insertion(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """Build a statement once: each request inserts a nonce, and building takes long."""
+    if dialect == "sqlite":
+        return sqlite.insert(table).on_conflict_do_nothing()
+    return postgresql.insert(table).on_conflict_do_nothing()

@@ -3,11 +3,18 @@
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 
-from sqlalchemy import RowMapping, select, update
+from sqlalchemy import RowMapping, bindparam, select, update
 
 from veiltab.errors import StateError
 from veiltab.storage.access import Access
 from veiltab.storage.tables import MEMBERS, STUDIES
+
+# Almost every request runs these; building them takes longer than running them.
+_STUDY = select(STUDIES).where(STUDIES.c.study == bindparam("wanted"))
+_STUDY_TO_CHANGE = _STUDY.with_for_update()  # SQLite has one writer at a time, and leaves this out
+_ROLE = select(MEMBERS.c.role).where(
+    MEMBERS.c.study == bindparam("wanted"), MEMBERS.c.party == bindparam("member")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +51,8 @@ class StudyRecords(Access):
         While something may be written, no other transaction that writes gets it before this one
         ends: the requests on one study follow each other.
         """
-        statement = select(STUDIES).where(STUDIES.c.study == study)
-        if self._writing:  # SQLite has one writer at a time, and leaves this out
-            statement = statement.with_for_update()
-        row = self._connection.execute(statement).mappings().one_or_none()
+        statement = _STUDY_TO_CHANGE if self._writing else _STUDY
+        row = self._connection.execute(statement, {"wanted": study}).mappings().one_or_none()
         return None if row is None else StudyRecord(**row)
 
     def update_study(self, record: StudyRecord) -> None:
@@ -83,8 +88,8 @@ class StudyRecords(Access):
 
     def role(self, study: bytes, party: bytes) -> str | None:
         """Return a party's role in a study: ``curator``, ``researcher`` or none."""
-        statement = select(MEMBERS.c.role).where(MEMBERS.c.study == study, MEMBERS.c.party == party)
-        role: str | None = self._connection.execute(statement).scalar_one_or_none()
+        wanted = {"wanted": study, "member": party}
+        role: str | None = self._connection.execute(_ROLE, wanted).scalar_one_or_none()
         return role
 
 

@@ -1,0 +1,277 @@
+"""What each route answers when all is well, and when it comes at the wrong time."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.http_studies import EXPIRES, Stage, Terms, run_study
+from tests.support.requests import Request, Signer
+from tests.support.route_calls import signer_of
+from tests.support.service import Running, make_context, running
+from veiltab.client import curator
+from veiltab.client.researcher import estimate_study
+from veiltab.client.session import Session
+from veiltab.crypto.entropy import CipherEntropy
+from veiltab.crypto.identity import PrivateIdentity
+from veiltab.errors import (
+    DigestError,
+    ExpiredError,
+    MismatchError,
+    NotFoundError,
+    NotGrantedError,
+    StateError,
+    VeiltabError,
+)
+from veiltab.roles.curator.study import public_identity
+from veiltab.roles.signatures import sign
+from veiltab.wire.alignment import Alignment
+from veiltab.wire.canonical import dump
+from veiltab.wire.fields import MAX_TEXT
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Running]:
+    """Return a service without anything in it."""
+    with running(make_context(tmp_path / "data")) as found:
+        yield found
+
+
+def post(
+    session: Session, url: str, path: str, body: bytes, method: str = "POST"
+) -> httpx.Response:
+    """Send a signed request by hand, for its status."""
+    with httpx.Client(base_url=url) as client:
+        return signer_of(session).sign(Request(method, path, body)).send(client)
+
+
+def test_a_whole_study(service: Running, tmp_path: Path) -> None:
+    """From a proposal to an estimate, with a log that everybody can verify."""
+    study = run_study(service, tmp_path, Stage.PROPOSED)
+    stages = (Stage.PROPOSED, Stage.OPEN, Stage.ONE_UPLOADED, Stage.RELEASED, Stage.GRANTED)
+    first = study.curators[0].server
+    states = [first.status(study.go_to(stage).study).state for stage in stages]
+    assert states == ["proposed", "open", "open", "released", "released"]
+    estimate = estimate_study(study.researcher, study.study)
+    assert estimate.distribution.size == 2 * 3 * 4 * 5
+    logs = [session.audit(study.study)[0] for session in (*study.curators, study.researcher)]
+    assert logs[0] == logs[1] == logs[2]
+    events = [(entry.event, entry.state) for entry in logs[0]]
+    assert events[-4:] == [
+        ("complete", "uploaded"),
+        ("released", "released"),
+        ("granted", "released"),
+        ("granted", "released"),
+    ]
+
+
+def test_repeated_messages_change_nothing(service: Running, tmp_path: Path) -> None:
+    """The first is answered with 201 and any further one with 200, where a message is kept."""
+    study = run_study(service, tmp_path, Stage.GRANTED)
+    session, base = study.curators[0], f"/v1/studies/{study.study.hex()}"
+    before = session.audit(study.study)[0]
+    (given,) = session.server.grants(study.study)
+    repeated = {
+        "/v1/studies": study.contract.dumps(),
+        f"{base}/signatures": study.contract.dumps(),
+        f"{base}/uploads": study.uploads[0].dumps(),
+        f"{base}/grants": given.dumps(),
+        f"{base}/alignments": session.server.alignments(study.study)[0].dumps(),
+    }
+    for path, body in repeated.items():
+        sender = session
+        if path.endswith("alignments"):  # in no order that matters
+            party = session.server.alignments(study.study)[0].body.curator
+            (sender,) = [s for s in study.curators if s.identity.party_id == party]
+        assert post(sender, service.url, path, body).status_code == 200, path
+    assert session.audit(study.study)[0] == before
+
+
+def test_what_is_new_is_created(service: Running, tmp_path: Path) -> None:
+    """Chunks and messages are answered with 201, and again with 200."""
+    study = run_study(service, tmp_path, Stage.PREPARED)
+    session, base = study.curators[0], f"/v1/studies/{study.study.hex()}"
+    digest, chunk = next(iter(study.chunks(0).items()))
+    path = f"{base}/chunks/{digest.hex()}"
+    assert session.server.sent_chunks(study.study) == set()
+    found = [post(session, service.url, path, chunk, "PUT").status_code for _ in range(2)]
+    assert found == [201, 200]
+    assert session.server.sent_chunks(study.study) == {digest}
+    assert study.curators[1].server.sent_chunks(study.study) == set()
+
+
+def test_chunks_are_what_they_are_called(service: Running, tmp_path: Path) -> None:
+    """Another digest is refused, and nothing is kept."""
+    study = run_study(service, tmp_path, Stage.PREPARED)
+    session = study.curators[0]
+    path = f"/v1/studies/{study.study.hex()}/chunks/{hashlib.sha256(b'a').hexdigest()}"
+    answer = post(session, service.url, path, b"b", "PUT")
+    assert (answer.status_code, answer.json()["code"]) == (422, "wrong_digest")
+    assert session.server.sent_chunks(study.study) == set()
+
+
+def test_an_upload_needs_its_chunks(service: Running, tmp_path: Path) -> None:
+    """All of them; then it is taken, and no chunk that it does not name."""
+    study = run_study(service, tmp_path, Stage.PREPARED)
+    session = study.curators[0]
+    first, *rest = study.chunks(0).items()
+    session.server.send_chunks(study.study, rest)
+    with pytest.raises(DigestError):
+        session.server.upload(study.study, study.uploads[0])
+    session.server.send_chunk(study.study, *first)
+    status = session.server.upload(study.study, study.uploads[0])
+    assert [each.uploaded for each in status.curators] == [True, False]
+    with pytest.raises(MismatchError):
+        session.server.send_chunk(study.study, hashlib.sha256(b"new").digest(), b"new")
+    session.server.send_chunk(study.study, *first)
+
+
+def test_steps_have_their_time(service: Running, tmp_path: Path) -> None:
+    """Too early or too late, and nothing has happened."""
+    study = run_study(service, tmp_path, Stage.PROPOSED)
+    first, second = study.curators
+    digest = hashlib.sha256(b"x").digest()
+    with pytest.raises(StateError):
+        first.server.send_chunk(study.study, digest, b"x")
+    with pytest.raises(StateError):
+        first.server.release(study.study)
+    study.go_to(Stage.RELEASED)
+    late = Alignment(
+        curator=first.identity.party_id, digest=digest, population=9, study=study.study
+    )
+    attempts: list[Callable[[], object]] = [
+        lambda: first.server.abort(study.study, "too late"),
+        lambda: first.server.send_chunk(study.study, digest, b"x"),
+        lambda: second.server.send_alignment(study.study, sign(late, first.identity.signing)),
+    ]
+    for attempt in attempts:
+        with pytest.raises(VeiltabError):
+            attempt()
+    assert first.server.status(study.study).state == "released"
+    assert not (tmp_path / "data" / "studies" / study.study.hex() / "received").exists()
+
+
+def test_the_secret_goes_to_its_receiver(service: Running, tmp_path: Path) -> None:
+    """And to nobody else, not even back to its sender."""
+    study = run_study(service, tmp_path, Stage.PROPOSED)
+    first, second = study.curators
+    sealed = second.server.secret(study.study)
+    assert sealed is not None
+    assert sealed.body.receiver == second.identity.party_id
+    assert first.server.secret(study.study) is None
+    assert study.researcher.server.secret(study.study) is None
+
+
+def test_curators_can_end_a_study(service: Running, tmp_path: Path) -> None:
+    """Everybody sees why; what was uploaded is gone, and nothing more is taken."""
+    study = run_study(service, tmp_path, Stage.ONE_UPLOADED)
+    first, second = study.curators
+    folder = tmp_path / "data" / "studies" / study.study.hex()
+    assert folder.is_dir()
+    status = second.server.abort(study.study, "we have changed our minds")
+    assert (status.state, status.reason) == ("aborted", "curator 2: we have changed our minds")
+    assert study.researcher.server.status(study.study).reason == status.reason
+    assert not folder.exists()
+    assert first.server.abort(study.study, "so have we").reason == status.reason
+    with pytest.raises(StateError):
+        study.upload(1)
+    assert not folder.exists()
+    assert [entry.event for entry in first.audit(study.study)[0]][-1] == "aborted"
+
+
+def test_a_long_reason_can_still_be_read(service: Running, tmp_path: Path) -> None:
+    """It is cut to what clients take: a status that nobody can read would hide the end."""
+    study = run_study(service, tmp_path, Stage.PROPOSED)
+    reason = study.curators[0].server.abort(study.study, "x" * MAX_TEXT).reason
+    assert reason is not None
+    assert len(reason) == MAX_TEXT
+    assert study.curators[1].server.status(study.study).reason == reason
+
+
+def test_grants_end(tmp_path: Path) -> None:
+    """After its time, or for what it does not cover, a grant is worth nothing."""
+    later = 0.0
+    context = replace(make_context(tmp_path / "data"), clock=lambda: time.time() + later)
+    with running(context) as service:
+        study = run_study(service, tmp_path, Stage.RELEASED)
+        first, second = study.curators
+        server, to = study.researcher.server, public_identity(study.researcher.identity)
+        curator.grant(first, study.study, to, ["smoker"], context.now + 100)
+        release = server.release(study.study).body
+        chunks = {column.attribute: column.chunks[0] for column in release.columns}
+        assert server.release_chunk(study.study, chunks["smoker"])
+        for name in ("age", "income"):
+            with pytest.raises(NotGrantedError):
+                server.release_chunk(study.study, chunks[name])
+        assert server.status(study.study).granted == ("smoker",)
+        later = 101.0
+        with pytest.raises(ExpiredError):
+            server.release_chunk(study.study, chunks["smoker"])
+        with pytest.raises(NotGrantedError):
+            server.release(study.study)
+        assert server.status(study.study).granted == ()
+        curator.grant(second, study.study, to, ["income"], EXPIRES)
+        assert server.release_chunk(study.study, chunks["income"])
+
+
+def test_one_time_grants_leave_their_pads_at_home(service: Running, tmp_path: Path) -> None:
+    """The server has the header alone, and serves what it covers; a whole one is refused."""
+    study = run_study(service, tmp_path, Stage.RELEASED, terms=Terms(pads="one-time"))
+    first = study.curators[0]
+    to = public_identity(study.researcher.identity)
+    made = curator.grant(first, study.study, to, None, EXPIRES)
+    assert made.sealed is not None
+    (kept,) = study.researcher.server.grants(study.study)
+    assert kept == made.header()
+    answer = post(first, service.url, f"/v1/studies/{study.study.hex()}/grants", made.dumps())
+    assert (answer.status_code, answer.json()["code"]) == (409, "mismatch")
+
+
+def test_contracts_of_another_server_are_refused(service: Running, tmp_path: Path) -> None:
+    """Here nobody could release them."""
+    study = run_study(service, tmp_path, Stage.OPEN)
+    party = study.curators[0].identity
+    server = PrivateIdentity.create("other", CipherEntropy.from_seed(2, "server"))
+    context = make_context(tmp_path / "other", identity=server)
+    with context.database.transaction() as records:
+        records.add_party(public_identity(party), context.now)
+    plain = Request("POST", "/v1/studies", study.contract.dumps())
+    with running(context) as other, httpx.Client(base_url=other.url) as client:
+        answer = Signer(party, server.party_id).sign(plain).send(client)
+    assert (answer.status_code, answer.json()["code"]) == (409, "mismatch")
+    assert "another server" in answer.json()["detail"]
+
+
+def test_registering_again_is_no_change(service: Running, tmp_path: Path) -> None:
+    """The same party may show the same invitation twice; another one may not."""
+    first = service.join("Süd", tmp_path / "south")
+    second = service.join("Nord", tmp_path / "north")
+    body = {"identity": public_identity(second.identity).to_json(), "invitation": "0" * 40}
+    answer = post(second, service.url, "/v1/parties", dump(body))
+    assert (answer.status_code, answer.json()["code"]) == (403, "bad_invitation")
+    assert first.server.studies() == second.server.studies() == []
+
+
+def test_a_study_that_is_not_there(service: Running, tmp_path: Path) -> None:
+    """Clients are told so in their own terms."""
+    session = service.join("Süd", tmp_path / "south")
+    with pytest.raises(NotFoundError):
+        session.server.status(bytes(32))
+
+
+def test_two_studies_do_not_mix(service: Running, tmp_path: Path) -> None:
+    """The same parties, twice: each study has its own messages, chunks and release."""
+    one = run_study(service, tmp_path, Stage.GRANTED)
+    parties = [*one.curators, one.researcher]
+    terms = Terms(title="another", sampler="server")
+    two = run_study(service, tmp_path, Stage.GRANTED, terms=terms, parties=parties)
+    for study in (one, two):
+        estimate_study(study.researcher, study.study)
+    for mine, other in ((one, two), (two, one)):
+        chunk = mine.researcher.server.release(mine.study).body.columns[0].chunks[0]
+        with pytest.raises(NotGrantedError):
+            mine.researcher.server.release_chunk(other.study, chunk)

@@ -1,0 +1,229 @@
+"""Many studies at the same time, each with three curators and a researcher of its own."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tests.support.processes import ServerProcess
+from tests.support.service import wait_for
+from tests.support.studies import attribute
+from veiltab.client import curator
+from veiltab.client.push import Source, Watcher, push
+from veiltab.client.researcher import estimate_study
+from veiltab.client.session import Session
+from veiltab.client.study_file import StudyDraft
+from veiltab.core.parameters import MAX_EPSILON
+from veiltab.core.schema import Schema
+from veiltab.roles.curator.ledger import Ledger
+from veiltab.roles.curator.study import public_identity
+from veiltab.roles.researcher.estimate import Estimate
+from veiltab.sources.csv_file import CsvTable
+from veiltab.wire.agreement import CuratorTerms, Linkage
+from veiltab.wire.contract import Pads, Sampler, Sampling
+from veiltab.wire.grant import SignedGrant
+
+CURATORS = 3
+PARTIES = CURATORS + 1
+EXPIRES = 2**40
+PATIENCE = 600.0
+
+_FORMS: Sequence[tuple[Sampler, Pads]] = (
+    ("curators", "stream"),
+    ("server", "stream"),
+    ("curators", "one-time"),
+    ("server", "one-time"),
+)
+_SIZES = ((2, 3, 4), (5, 2, 2), (3, 3, 2), (2, 2, 7), (4, 4, 4))
+
+
+@dataclass(frozen=True)
+class Plot:
+    """What one of many studies is about: all of it follows from its number."""
+
+    number: int
+
+    @property
+    def form(self) -> tuple[Sampler, Pads]:
+        """Who samples, and under which pads."""
+        return _FORMS[self.number % len(_FORMS)]
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return f"study {self.number}"
+
+    @property
+    def schema(self) -> Schema:
+        """The attributes, one of each curator."""
+        sizes = _SIZES[self.number % len(_SIZES)]
+        return Schema([attribute(f"of {self.number}, {i}", s) for i, s in enumerate(sizes)])
+
+    @property
+    def common(self) -> int:
+        """How many respondents all three curators hold."""
+        return 200 + 7 * self.number
+
+    def table(self, place: int) -> pl.DataFrame:
+        """Return a curator's table, in an order of its own.
+
+        Where the server samples, some respondents are known to one curator alone.
+        """
+        found = self.schema.attributes[place]
+        source = np.random.default_rng((self.number, place))
+        own = 10 * (place + 1) if self.form[0] == "server" else 0
+        ids = [f"{n:05}" for n in range(self.common)] + [f"{place}-{n}" for n in range(own)]
+        codes = source.integers(found.size, size=len(ids))
+        frame = pl.DataFrame({"id": ids, found.name: map(str, codes.tolist())})
+        return frame.sample(fraction=1.0, shuffle=True, seed=self.number)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many of the common respondents are in each cell: what the release must show."""
+        joined = self.table(0).join(self.table(1), on="id").join(self.table(2), on="id")
+        schema = self.schema
+        codes = [joined[name].cast(pl.Int64).to_numpy() for name in schema.names]
+        return np.bincount(schema.cells(codes), minlength=schema.domain_size)
+
+    def draft(self, parties: Sequence[Session]) -> StudyDraft:
+        """Return the study of these parties: everybody is sampled, with next to no noise."""
+        sampler, pads = self.form
+        *curators, researcher = (public_identity(session.identity) for session in parties)
+        return StudyDraft(
+            title=self.title,
+            epsilon=float(MAX_EPSILON),
+            delta=0.0,
+            population=None,
+            sampling=Sampling(by=sampler, size=self.common),
+            pads=pads,
+            linkage=Linkage.by_ids(),
+            curators=tuple(
+                CuratorTerms(identity, (held,))
+                for identity, held in zip(curators, self.schema.attributes, strict=True)
+            ),
+            researchers=(researcher,),
+        )
+
+
+class PatientWatcher(Watcher):
+    """Waits for other curators."""
+
+    def waiting(self, names: Sequence[str]) -> None:
+        """Look again in a while."""
+        time.sleep(0.1)
+
+
+@dataclass(eq=False)
+class Played:
+    """One study while its parties work on it, each in a thread of its own.
+
+    The parties tell each other on the telephone what they have done; everything else goes through
+    the server.
+    """
+
+    plot: Plot
+    parties: list[Session]
+    folder: Path
+    study: bytes = b""
+    grants: list[SignedGrant] = field(default_factory=list)
+    estimate: Estimate | None = None
+    seconds: float = 0.0
+    telephone: threading.Barrier = field(default_factory=lambda: threading.Barrier(PARTIES))
+
+    def play(self, place: int) -> None:
+        """Do everything that one party does; the last is the researcher."""
+        try:
+            self._play(place)
+        except BaseException:
+            self.telephone.abort()  # nobody need wait for who will never come
+            raise
+
+    def _play(self, place: int) -> None:
+        me, started = self.parties[place], time.perf_counter()
+        if place == 0:
+            draft = self.plot.draft(self.parties)
+            self.study = curator.propose(me, draft, self._ledger()).study
+        self._meet()
+        if 0 < place < CURATORS:
+            curator.sign(me, self.study, self._ledger())
+        self._meet()
+        if place < CURATORS:
+            push(me, self.study, partial(self._source, place), PatientWatcher())
+            wait_for(me, self.study, "released", PATIENCE)
+            to = public_identity(self.parties[CURATORS].identity)
+            self.grants.append(curator.grant(me, self.study, to, None, EXPIRES))
+        self._meet()
+        if place == CURATORS:
+            whole = self.grants if self.plot.form[1] == "one-time" else ()
+            self.estimate = estimate_study(me, self.study, files=whole)
+            self.seconds = time.perf_counter() - started
+        me.audit(self.study)
+
+    def _meet(self) -> None:
+        self.telephone.wait(PATIENCE)
+
+    def _ledger(self) -> Ledger:
+        return Ledger(dataset="people", epsilon_limit=float(MAX_EPSILON), delta_limit=0.0)
+
+    def _source(self, place: int) -> Source:
+        path = self.folder / f"{self.plot.number}-{place}.csv"
+        self.plot.table(place).write_csv(path)
+        return Source(CsvTable(path), ("id",))
+
+    @property
+    def expected_changes(self) -> Fraction:
+        """How many of its records the noise is expected to change."""
+        assert self.estimate is not None
+        plan = self.estimate.plan
+        return plan.sample_size * (1 - plan.channel.keep_probability)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a run of many studies took."""
+
+    played: list[Played]
+    joining_seconds: float
+    seconds: float
+    requests: float
+    peak: int
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        slowest = max(each.seconds for each in self.played)
+        return (
+            f"{len(self.played)} studies at once, {PARTIES * len(self.played)} parties"
+            f" (registered in {self.joining_seconds:.1f} s):"
+            f" {self.seconds:.1f} s, the slowest study {slowest:.1f} s;"
+            f" {self.requests:,.0f} requests, {self.requests / self.seconds:.0f} a second;"
+            f" the server's most memory {self.peak / 2**20:.0f} MiB"
+        )
+
+
+def play_all(server: ServerProcess, folder: Path, studies: int) -> Load:
+    """Register everybody, and then let all parties of all studies work at the same time."""
+    started = time.perf_counter()
+    with ThreadPoolExecutor(8) as pool:
+        join: Callable[[str], Session] = lambda name: server.join(name, folder / name)  # noqa: E731
+        names = [f"party {n}" for n in range(PARTIES * studies)]
+        sessions = list(pool.map(join, names))
+    joined = time.perf_counter()
+    played = [
+        Played(Plot(n), sessions[PARTIES * n : PARTIES * (n + 1)], folder) for n in range(studies)
+    ]
+    before = server.metric("veiltab_requests_total")
+    with ThreadPoolExecutor(PARTIES * studies) as pool:
+        working = [pool.submit(each.play, place) for each in played for place in range(PARTIES)]
+        for future in working:
+            future.result()
+    seconds = time.perf_counter() - joined
+    requests = server.metric("veiltab_requests_total") - before
+    return Load(played, joined - started, seconds, requests, server.peak)
