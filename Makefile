@@ -21,9 +21,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.installed ## A plan for the paper's study, and a quick reproduction of its figures
-	@$(BIN)/veiltab plan --population 45222 --cells 24 --epsilon 0.5
-	@$(BIN)/veiltab reproduce --out demo --runs 100
+demo: $(VENV)/.installed ## A whole study on this machine: server, curators, researchers, report
+	@$(BIN)/veiltab demo
 
 test: lint ## Lint, types, layers and every test
 	$(BIN)/python -m pytest -n $(WORKERS)

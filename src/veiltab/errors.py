@@ -81,6 +81,20 @@ class CountsError(InputError):
     code = "invalid_counts"
 
 
+class ConditionError(InputError):
+    """A condition on attributes cannot be read, or no respondent could ever meet it.
+
+    ``position`` counts the characters before the place, and is None where there is no one place.
+    """
+
+    code = "invalid_condition"
+
+    def __init__(self, message: str, *, hint: str, position: int | None = None) -> None:
+        """Keep the place as data too, for callers that point at it."""
+        super().__init__(message, hint=hint)
+        self.position = position
+
+
 class OutputError(VeiltabError):
     """A result could not be written where it was asked for."""
 

@@ -7,9 +7,7 @@ import pytest
 
 from tests.support.messages import HOSPITAL, filler, grant, plain_contract, signed, upload
 from veiltab.client.files import write_private
-from veiltab.client.recode_file import Recode
 from veiltab.client.study_home import StudyHome, _SecretFile
-from veiltab.core.recode import Bins, ValueMap
 from veiltab.errors import AuditError, HomeError, MismatchError
 from veiltab.roles.chunks import MemoryChunks
 from veiltab.roles.curator.pads import StreamPads
@@ -19,9 +17,6 @@ from veiltab.wire.upload import Upload
 CONTRACT = plain_contract()
 STUDY = CONTRACT.study_id
 SECRET = bytes([0xA1]) * 32
-RECODE = Recode(
-    {"smoker": ValueMap({"1": "yes", None: "no"}), "age": Bins([40, 60.5])}, {"age": "AGE"}
-)
 SCHEMA = HOSPITAL.schema
 
 
@@ -44,7 +39,6 @@ def fill(home: StudyHome) -> None:
     home.save_contract(signed(CONTRACT, "Krankenhaus Süd"))
     home.save_secret(SECRET)
     home.save_prepared(prepared())
-    home.save_recode(RECODE)
     home.save_seen_head(3, filler("head"))
     home.save_grant(signed(grant(study=STUDY)))
 
@@ -53,7 +47,6 @@ READERS: dict[str, Callable[[StudyHome], object]] = {
     "contract.json": StudyHome.contract,
     "secret.json": StudyHome.secret,
     "prepared.json": lambda home: home.prepared(SCHEMA, MemoryChunks()),
-    "recode.toml": lambda home: home.recode(SCHEMA),
     "audit.json": StudyHome.seen_head,
     f"grants/{grant().grant_id.hex()}.json": StudyHome.grants,
 }
@@ -61,7 +54,7 @@ READERS: dict[str, Callable[[StudyHome], object]] = {
 
 def test_nothing_is_there_at_first(home: StudyHome) -> None:
     """And looking makes nothing."""
-    assert [read(home) for read in READERS.values()] == [None] * 5 + [[]]
+    assert [read(home) for read in READERS.values()] == [None] * 4 + [[]]
     assert home.title() is None
     assert not home.path.exists()
 
@@ -77,7 +70,6 @@ def test_everything_comes_back(home: StudyHome) -> None:
     assert found is not None
     assert found.message == prepared().message
     assert found.pads == prepared().pads
-    assert again.recode(SCHEMA) == RECODE
     head = again.seen_head()
     assert head is not None
     assert (head.length, head.hash) == (3, filler("head"))

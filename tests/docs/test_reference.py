@@ -60,7 +60,7 @@ def test_every_option_of_every_command(name: str, parameter: click.Parameter) ->
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_option_that_does_not_exist(name: str) -> None:
-    """The options and arguments in a command's section are its own, in their order."""
+    """The options and arguments in a command's section are exactly its own."""
     real = [spelt(parameter) for command, parameter in PARAMETERS if command == name]
     shown = listed(section(REFERENCE / "commands.md", name), "option")
     assert sorted(shown) == sorted(real)

@@ -17,7 +17,7 @@ from tests.support.studies import pair
 from tests.support.uploads import open_study, send_upload, uploaded_study
 from veiltab.client.researcher import estimate_study
 from veiltab.errors import DamagedError, StateError, UnavailableError
-from veiltab.service import releases
+from veiltab.service import releases, studies
 from veiltab.service.casebook import Case
 from veiltab.service.context import Context
 from veiltab.service.releases import release_study, tidy
@@ -153,6 +153,40 @@ def test_the_noise_key_is_gone_after_the_release(tmp_path: Path) -> None:
     assert not any(key in path.read_bytes() for path in files)
 
 
+def test_the_key_that_a_crash_leaves_in_the_log_is_gone_after_the_next_start(
+    tmp_path: Path,
+) -> None:
+    """Between the release and the last step, which empties the database's log of changes."""
+    context = context_of(tmp_path)
+    found = uploaded_study(context, TERMS)
+    with context.database.reading() as records:
+        key = Case.find(context, records, found.study).record.noise_key or b""
+    with (
+        mock.patch.object(type(context.database), "scrub", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        release_study(context, found.study)
+    files = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
+    assert any(key in path.read_bytes() for path in files)
+    tidy(context_of(tmp_path))
+    assert not any(key in path.read_bytes() for path in files if path.exists())
+
+
+def test_digests_of_unperturbed_chunks_are_erased_with_them(tmp_path: Path) -> None:
+    """With a researcher's pads, guesses at a small sample could be tried against them."""
+    context = context_of(tmp_path)
+    found = uploaded_study(context, TERMS)
+    bodies = [prepared.message.body for prepared in found.prepared]
+    digests = [digest for body in bodies for c in body.columns for digest in c.chunks]
+    assert release_study(context, found.study) == "released"
+    files = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
+    for digest in digests:
+        assert not any(digest.hex().encode() in path.read_bytes() for path in files)
+    send = found.prepared[0].message.dumps()
+    studies.upload(context, found.sender(0, send), found.study)  # repeated: nothing happens
+    assert state(context, found.study) == "released"
+
+
 def test_ciphertext_left_by_a_crash_is_deleted_at_the_next_start(tmp_path: Path) -> None:
     """A crash right after the release became visible leaves chunks; the next start does not."""
     context = context_of(tmp_path)
@@ -172,8 +206,6 @@ def test_ciphertext_left_by_a_crash_is_deleted_at_the_next_start(tmp_path: Path)
 
 def test_an_abort_during_a_release_wins_or_comes_too_late(tmp_path: Path) -> None:
     """If the study is aborted while it is perturbed, nothing of it becomes visible."""
-    from veiltab.service import studies  # noqa: PLC0415 - beside its only use
-
     context = context_of(tmp_path)
     found = uploaded_study(context, TERMS)
     real = releases._commit

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import httpx
 import pytest
@@ -89,3 +90,11 @@ def test_the_documentation_is_there(service: Running) -> None:
     assert found["info"]["title"] == "veiltab"
     assert found["info"]["version"] == SOFTWARE_VERSION
     assert httpx.get(f"{service.url}/docs").status_code == 404
+
+
+def test_a_service_whose_worker_has_died(service: Running) -> None:
+    """It would take uploads and never release them: it is not ready."""
+    with mock.patch("veiltab.service.worker.Thread.is_alive", return_value=False):
+        answer = httpx.get(f"{service.url}/readyz")
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert "worker" in answer.json()["detail"]

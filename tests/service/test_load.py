@@ -33,9 +33,8 @@ def check(load: Load) -> None:
         np.testing.assert_array_equal(each.estimate.counts, counts)
         shares = counts / each.plot.common
         np.testing.assert_allclose(each.estimate.distribution, shares, atol=1e-12)
-        events = [entry.event for entry in each.parties[-1].audit(each.study)[0]]
-        assert events.count("uploaded") == events.count("granted") == 3
-        assert events.count("released") == 1
+        assert each.events.count("uploaded") == each.events.count("granted") == 3
+        assert each.events.count("released") == 1
     assert load.peak < MOST_MEMORY
 
 

@@ -44,7 +44,8 @@ class Pushed:
         return (
             f"{self.rows:,} rows: pushed in {self.push.seconds:.1f} s"
             f" ({self.rows / self.push.seconds:,.0f} rows/s, {self.sent / 1e6:.1f} MB sent),"
-            f" released in {self.release_seconds:.1f} s, estimated in {self.estimate.seconds:.1f} s;"
+            f" released in {self.release_seconds:.1f} s,"
+            f" estimated in {self.estimate.seconds:.1f} s;"
             f" most memory: push {self.push.peak / MIB:.0f} MiB,"
             f" server {self.server_peak / MIB:.0f} MiB, estimate {self.estimate.peak / MIB:.0f} MiB"
         )

@@ -14,8 +14,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tests.support.processes import ServerProcess
-from tests.support.service import wait_for
 from tests.support.studies import attribute
+from veiltab.cli.watching import LONGEST_POLL, SHORTEST_POLL
 from veiltab.client import curator
 from veiltab.client.push import Source, Watcher, push
 from veiltab.client.researcher import estimate_study
@@ -114,11 +114,17 @@ class Plot:
 
 
 class PatientWatcher(Watcher):
-    """Waits for other curators."""
+    """Waits for other curators, and for the release: longer each time, as the commands do."""
+
+    def __init__(self) -> None:
+        """Begin with short pauses."""
+        self._end, self._pause = time.monotonic() + PATIENCE, SHORTEST_POLL
 
     def waiting(self, names: Sequence[str]) -> None:
-        """Look again in a while."""
-        time.sleep(0.1)
+        """Return after a while."""
+        assert time.monotonic() < self._end, f"still waiting for {names}"
+        time.sleep(self._pause)
+        self._pause = min(2 * self._pause, LONGEST_POLL)
 
 
 @dataclass(eq=False)
@@ -135,6 +141,7 @@ class Played:
     study: bytes = b""
     grants: list[SignedGrant] = field(default_factory=list)
     estimate: Estimate | None = None
+    events: list[str] = field(default_factory=list)
     seconds: float = 0.0
     telephone: threading.Barrier = field(default_factory=lambda: threading.Barrier(PARTIES))
 
@@ -157,7 +164,7 @@ class Played:
         self._meet()
         if place < CURATORS:
             push(me, self.study, partial(self._source, place), PatientWatcher())
-            wait_for(me, self.study, "released", PATIENCE)
+            self._wait_for_release(me)
             to = public_identity(self.parties[CURATORS].identity)
             self.grants.append(curator.grant(me, self.study, to, None, EXPIRES))
         self._meet()
@@ -165,7 +172,14 @@ class Played:
             whole = self.grants if self.plot.form[1] == "one-time" else ()
             self.estimate = estimate_study(me, self.study, files=whole)
             self.seconds = time.perf_counter() - started
-        me.audit(self.study)
+        log, _ = me.audit(self.study)
+        self.events = [entry.event for entry in log]
+
+    def _wait_for_release(self, me: Session) -> None:
+        watcher = PatientWatcher()
+        while (state := me.server.status(self.study).state) != "released":
+            assert state in ("open", "uploaded")
+            watcher.waiting(["the server"])
 
     def _meet(self) -> None:
         self.telephone.wait(PATIENCE)

@@ -11,7 +11,6 @@ from veiltab.client.files import (
     write_private,
 )
 from veiltab.client.prepared import dump_prepared, parse_prepared
-from veiltab.client.recode_file import Recode, parse_recode, recode_text
 from veiltab.core.schema import Schema
 from veiltab.crypto.derivation import SECRET_BYTES
 from veiltab.errors import AuditError, HomeError, MismatchError
@@ -122,15 +121,6 @@ class StudyHome:
         self._check_own(prepared.message.body.scope)
         self._write("prepared", dump_prepared(prepared))
 
-    def recode(self, schema: Schema) -> Recode | None:
-        """Return how the curator's own table maps to its attributes; never sent to anybody."""
-        path = self._file("recode", "toml")
-        return parse_file(path, lambda data: parse_recode(data, str(path), schema))
-
-    def save_recode(self, recode: Recode) -> None:
-        """Keep how the curator's own table maps to its attributes."""
-        self._write("recode", recode_text(recode).encode(), "toml")
-
     def seen_head(self) -> SeenHead | None:
         """Return how far the audit log was seen."""
         return parse_file(self._file("audit"), lambda data: SeenHead.from_json(load(data)))
@@ -165,16 +155,16 @@ class StudyHome:
         write_private(path, grant.dumps())
         return path
 
-    def _file(self, name: str, ending: str = "json") -> Path:
-        return self.path / f"{name}.{ending}"
+    def _file(self, name: str) -> Path:
+        return self.path / f"{name}.json"
 
     def _folder(self, name: str) -> Path:
         make_private_folder(self.path / name)
         return self.path / name
 
-    def _write(self, name: str, data: bytes, ending: str = "json") -> None:
+    def _write(self, name: str, data: bytes) -> None:
         make_private_folder(self.path)
-        write_private(self._file(name, ending), data)
+        write_private(self._file(name), data)
 
     def _check_own(self, study_id: bytes) -> None:
         if study_id != self.study_id:

@@ -69,7 +69,8 @@ def _opening(results: DemoResults) -> Iterator[Html]:
         element(
             "li",
             element("strong", f"{each.l2_error:.4f}"),
-            f"error of the whole table at {each.promise}; {each.predicted_rmse:.4f} was predicted",
+            f"error of the whole table, and {each.predicted_rmse:.4f} predicted, at ",
+            element("span", each.promise, class_="whole"),
         )
         for each in results.studies
     ]

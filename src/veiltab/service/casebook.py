@@ -1,6 +1,6 @@
 """One study's records within a transaction: what is loaded, what is written, and the audit log."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from veiltab.errors import NotFoundError
@@ -30,6 +30,7 @@ class Case:
     context: Context
     records: Records
     record: StudyRecord
+    _read: tuple[bytes, Signed[Contract]] | None = field(default=None, init=False, repr=False)
 
     @classmethod
     def find(cls, context: Context, records: Records, study: bytes) -> "Case":
@@ -65,8 +66,10 @@ class Case:
 
     @property
     def contract(self) -> Signed[Contract]:
-        """The contract with the signatures so far."""
-        return Contract.loads(self.record.contract)
+        """The contract with the signatures so far; read once, unless it is signed meanwhile."""
+        if self._read is None or self._read[0] is not self.record.contract:
+            self._read = self.record.contract, Contract.loads(self.record.contract)
+        return self._read[1]
 
     def bench(self) -> Bench:
         """Return what a step of the server needs, for steps that draw nothing."""
@@ -79,17 +82,26 @@ class Case:
             folders.released(self.study),
         )
 
-    def resume(self, *, with_uploads: bool = True) -> ServerStudy:
-        """Take the study up where it stands; serving a release can do without the uploads."""
-        uploads = self.records.messages(self.study, UPLOAD) if with_uploads else []
+    def resume(self) -> ServerStudy:
+        """Take the study up where it stands; when its life is over, its uploads are erased."""
+        uploads = self.records.messages(self.study, UPLOAD)
         return ServerStudy.resume(
             self.bench(),
             self.contract,
             self.state,
-            [Upload.loads(m.content) for m in uploads],
+            [Upload.loads(m.content) for m in uploads if m.content],
             release=self.release(),
             grants=[SignedGrant.loads(m.content) for m in self.records.messages(self.study, GRANT)],
         )
+
+    def end(self, study: ServerStudy, reason: str | None = None) -> None:
+        """Write that a study is released or aborted, and erase what only its release needed.
+
+        With the noise key the noise could be taken away again, and against the digests of chunks
+        that are not perturbed, guesses could be tried.
+        """
+        self.save(study, reason=reason, noise_key=None)
+        self.records.forget_contents(self.study, UPLOAD)
 
     def release(self) -> Signed[Release] | None:
         """Return the release, if there is one."""

@@ -35,7 +35,7 @@ class Metrics:
         )
         self.releases = Counter(
             "veiltab_releases",
-            "Attempts at a release, by outcome: released, aborted, damaged, failed.",
+            "Attempts at a release, by outcome: released, aborted, damaged, failed, done.",
             ["outcome"],
             registry=self._registry,
         )

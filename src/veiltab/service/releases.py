@@ -49,6 +49,13 @@ class Kept:
 
 def release_study(context: Context, study: bytes) -> str:
     """Release a study whose uploads are complete; return how it went."""
+    outcome = _release(context, study)
+    if outcome in ("done", "damaged"):
+        _forget_aborted(context, study)
+    return outcome
+
+
+def _release(context: Context, study: bytes) -> str:
     with context.database.reading() as records:
         case = Case.find(context, records, study)
         if case.state is not State.UPLOADED:
@@ -78,6 +85,15 @@ def tidy(context: Context) -> None:
             context.folders.forget_received(study)
         elif study not in living:
             context.folders.forget_study(study)
+    context.database.scrub()
+
+
+def _forget_aborted(context: Context, study: bytes) -> None:
+    """Delete what was still written for a study that was aborted in the meantime."""
+    with context.database.reading() as records:
+        aborted = Case.find(context, records, study).state is State.ABORTED
+    if aborted:
+        context.folders.forget_study(study)
 
 
 def _resume(case: Case) -> ServerStudy:
@@ -97,10 +113,10 @@ def _commit(context: Context, study: bytes, taken: ServerStudy, release: Signed[
     """Make the release visible, erase its key, and only then delete what is not perturbed."""
     with context.database.transaction() as records:
         case = Case.find(context, records, study)
-        if case.state is not State.UPLOADED:  # aborted in the meantime
+        if case.state is not State.UPLOADED:
             return "done"
         case.keep(RELEASE, context.identity.party_id, release.digest, release.dumps())
-        case.save(taken, noise_key=None)
+        case.end(taken)
         case.log("released", context.identity.party_id, release.digest)
     context.folders.forget_received(study)
     context.database.scrub()
@@ -113,7 +129,7 @@ def _abort(context: Context, study: bytes, taken: ServerStudy, error: VeiltabErr
         case = Case.find(context, records, study)
         if case.state is not State.UPLOADED:
             return "done"
-        case.save(taken, reason=error.message, noise_key=None)
+        case.end(taken, reason=error.message)
         case.log("aborted", context.identity.party_id)
     context.folders.forget_study(study)
     context.database.scrub()

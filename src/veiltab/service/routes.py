@@ -101,11 +101,12 @@ def operator_routes(context: Context, worker: Worker, gate: Gate) -> APIRouter:
     def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
-    @router.get("/readyz", summary="The database and the disk answer")
+    @router.get("/readyz", summary="The database, the disk and the worker answer")
     def readyz() -> dict[str, str]:
         context.database.ping()
         context.folders.check_writable()
-        return {"status": "ready" if worker.alive else "starting"}
+        worker.check_alive()
+        return {"status": "ready"}
 
     @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
     def metrics() -> Response:

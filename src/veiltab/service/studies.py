@@ -58,7 +58,7 @@ def abort(context: Context, sender: Sender, study: bytes, reason: str) -> None:
             taken = case.resume()
             taken.state = advance(case.state, Event.ABORTED)
             name = sender.identity.name
-            case.save(taken, reason=f"{name}: {reason}", noise_key=None)
+            case.end(taken, reason=f"{name}: {reason}")
             case.log("aborted", sender.party)
     context.folders.forget_study(study)
     context.database.scrub()
@@ -104,9 +104,11 @@ def upload(context: Context, sender: Sender, study: bytes) -> None:
     _check_sender(signed, sender, signed.body.curator, signed.body.scope, study)
     with context.database.reading() as records:
         case = Case.of_curator(context, records, study, sender.party)
-        contract, repeated = case.contract.body, case.resume().has_upload(signed)
-    if repeated:
-        return
+        earlier = records.message(study, UPLOAD, sender.party)
+        if earlier is not None and earlier.digest == signed.digest:
+            return
+        contract = case.contract.body
+        case.resume().has_upload(signed)  # refuses one that has no place here
     # Every chunk is read here, which can take long: outside of any transaction.
     check_upload(contract, signed, context.folders.received(study, sender.party))
     with context.database.transaction() as records:

@@ -129,7 +129,7 @@ def release_chunk(context: Context, sender: Sender, study: bytes, digest: bytes)
     with context.database.reading() as records:
         case = Case.of(context, records, study, sender.party)
         # Those of a long table name thousands of chunks, and this is asked once for each of them.
-        taken = case.resume(with_uploads=False)
+        taken = case.resume()
     try:
         chunk = taken.serve(sender.party, digest, context.now)
     except DigestError as error:

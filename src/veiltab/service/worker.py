@@ -3,7 +3,7 @@
 import logging
 from threading import Event, Thread
 
-from veiltab.errors import VeiltabError
+from veiltab.errors import UnavailableError, VeiltabError
 from veiltab.roles.server.life import State
 from veiltab.service.context import Context
 from veiltab.service.releases import release_study, tidy
@@ -26,10 +26,12 @@ class Worker:
         self._thread = Thread(target=self._run, name="veiltab-worker", daemon=True)
         self._pauses: dict[bytes, tuple[float, float]] = {}
 
-    @property
-    def alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
+    def check_alive(self) -> None:
+        """Refuse to call a service ready that takes uploads and releases nothing."""
+        if not self._thread.is_alive():
+            raise UnavailableError(
+                "the worker that releases studies does not run", hint="restart the server"
+            )
 
     def start(self) -> None:
         """Start with what an earlier process has left."""

@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from veiltab.core.channel import MAX_ESTIMATED_CELLS
 from veiltab.core.parameters import check_domain_size, check_population_size
+from veiltab.core.resampling import apportion
 from veiltab.core.schema import MAX_CATEGORIES, Attribute, Schema
 from veiltab.core.table import CountTable
 from veiltab.errors import ParameterError
@@ -52,16 +53,6 @@ def anonymous_schema(cells: int) -> Schema:
         Attribute(f"attribute {number}", map(str, range(size)))
         for number, size in enumerate(sizes, start=1)
     )
-
-
-def apportion(weights: NDArray[np.float64], population_size: int) -> NDArray[np.int64]:
-    """Round weights to whole counts with the given sum, by largest remainders."""
-    exact = weights / weights.sum() * population_size
-    counts: NDArray[np.int64] = np.floor(exact).astype(np.int64)
-    missing = population_size - int(counts.sum())
-    counts[np.argsort(counts - exact, kind="stable")[: max(0, missing)]] += 1
-    counts[counts.argmax()] += population_size - counts.sum()  # lost to rounding
-    return counts
 
 
 def _weights(name: str, cells: int) -> NDArray[np.float64]:

@@ -9,7 +9,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from veiltab.core.design import Design
 from veiltab.core.plan import Plan
+from veiltab.core.resampling import MAX_COUNTED_POPULATION, draw_releases
 from veiltab.core.table import CountTable
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import ParameterError
@@ -23,46 +25,16 @@ Release = NDArray[np.int64]
 Engine = Callable[[CountTable, Plan, int, int, str], Release]
 """Table, plan, number of runs, seed, and a label that sets this experiment's randomness apart."""
 
-MAX_COUNTED_POPULATION = 10**9 - 1
-"""What NumPy's hypergeometric sampler takes."""
-
 MAX_RECORDS = 10**7
 """The record engine holds the whole population in memory."""
 
 
 def simulate_counts(table: CountTable, plan: Plan, runs: int, seed: int, label: str) -> Release:
-    """Draw released tables from their exact law, without touching a record.
-
-    K ~ Bin(m, p) of the m sampled records are kept; those are a simple random sample of K
-    respondents, so their table is multivariate hypergeometric; the others are uniform cells.
-    """
+    """Draw released tables from their exact law, without touching a record."""
     _check_population(table, MAX_COUNTED_POPULATION, "counts")
     generator = np.random.default_rng([seed, *label.encode()])
-    kept = generator.binomial(plan.sample_size, plan.keep_probability, size=runs)
-    uniform = np.full(plan.domain_size, 1 / plan.domain_size)
-    replaced = generator.multinomial(plan.sample_size - kept, uniform)
-    return _draw_without_replacement(table.counts, kept, generator) + replaced
-
-
-def _draw_without_replacement(
-    counts: NDArray[np.int64], sizes: NDArray[np.int64], generator: np.random.Generator
-) -> Release:
-    """Draw a multivariate hypergeometric table for each sample size.
-
-    The cells are halved again and again: how many of a node's draws fall in its left half is
-    hypergeometric, so one vectorised call serves a whole level for all runs.
-    """
-    width = 1 << (counts.size - 1).bit_length()
-    levels = [np.concatenate([counts, np.zeros(width - counts.size, dtype=np.int64)])]
-    while levels[-1].size > 1:
-        levels.append(levels[-1].reshape(-1, 2).sum(axis=1))
-    drawn = sizes[:, np.newaxis]
-    for level in reversed(levels[:-1]):
-        halves = np.empty((sizes.size, level.size), dtype=np.int64)
-        halves[:, 0::2] = generator.hypergeometric(level[0::2], level[1::2], drawn)
-        halves[:, 1::2] = drawn - halves[:, 0::2]
-        drawn = halves
-    return drawn[:, : counts.size]
+    design = Design(plan.channel, table.population_size, plan.sample_size)
+    return draw_releases(table.counts, design, runs, generator)
 
 
 def simulate_records(table: CountTable, plan: Plan, runs: int, seed: int, label: str) -> Release:

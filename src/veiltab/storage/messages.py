@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass, field
 
-from sqlalchemy import bindparam, insert, select
+from sqlalchemy import bindparam, insert, select, update
 
 from veiltab.errors import StateError
 from veiltab.storage.access import Access
@@ -18,7 +18,7 @@ _MESSAGES = (
 
 @dataclass(frozen=True, slots=True)
 class MessageRecord:
-    """A message as it was sent: ``content`` is its canonical bytes.
+    """A message as it was sent: ``content`` is its canonical bytes, or empty if it was erased.
 
     ``reference`` tells a sender's messages of one kind apart: the receiver's party id, the id of a
     grant, or nothing where each sender has one.
@@ -65,6 +65,14 @@ class MessageRecords(Access):
         """Return the messages of one kind in the order of their time, then of their sender."""
         found = self._connection.execute(_MESSAGES, {"wanted": study, "of_kind": kind})
         return [MessageRecord(**row) for row in found.mappings()]
+
+    def forget_contents(self, study: bytes, kind: str) -> None:
+        """Erase what was in the messages of one kind; that they came, and their digests, stay."""
+        self._connection.execute(
+            update(MESSAGES)
+            .where(MESSAGES.c.study == study, MESSAGES.c.kind == kind)
+            .values(content=b"")
+        )
 
     def append_audit(self, study: bytes, content: bytes, hash: bytes) -> None:  # noqa: A002 - the field's name in the log
         """Add an entry to the end of a study's audit log."""

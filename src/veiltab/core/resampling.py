@@ -1,0 +1,79 @@
+"""Drawing releases from their exact law, without touching a record.
+
+K ~ Bin(m, p) of the m sampled records are kept, and the others become uniform cells.  The kept
+ones are a simple random sample of K respondents, or K draws from a larger population.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from veiltab.core.design import Design
+from veiltab.errors import ParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Counts = NDArray[np.int64]
+
+MAX_COUNTED_POPULATION = 10**9 - 1
+"""What NumPy's hypergeometric sampler takes."""
+
+
+def draw_releases(
+    respondents: "Counts", design: Design, runs: int, generator: np.random.Generator
+) -> "Counts":
+    """Draw the released counts, one row per run, of a sample of these ``respondents``."""
+    kept = generator.binomial(design.sample_size, float(design.channel.keep_probability), size=runs)
+    uniform = np.full(respondents.size, 1 / respondents.size)
+    replaced = generator.multinomial(design.sample_size - kept, uniform)
+    return draw_without_replacement(respondents, kept, generator) + replaced
+
+
+def redraw_releases(
+    distribution: "NDArray[np.float64]", design: Design, runs: int, generator: np.random.Generator
+) -> "Counts":
+    """Draw the released counts, one row per run, that a ``distribution`` would have led to.
+
+    It is that of the respondents themselves, rounded to whole ones, or of a larger population.
+    """
+    if design.population == "super":
+        released = design.channel.transform(distribution)
+        return generator.multinomial(design.sample_size, released / released.sum(), size=runs)
+    if design.population_size > MAX_COUNTED_POPULATION:
+        raise ParameterError(
+            f"a finite population of {design.population_size:,} is too large to draw from",
+            hint="ask about the larger population instead, with population='super'",
+        )
+    return draw_releases(apportion(distribution, design.population_size), design, runs, generator)
+
+
+def draw_without_replacement(
+    counts: "Counts", sizes: "Counts", generator: np.random.Generator
+) -> "Counts":
+    """Draw a multivariate hypergeometric table for each sample size.
+
+    The cells are halved again and again: how many of a node's draws fall in its left half is
+    hypergeometric, so one vectorised call serves a whole level for all runs.
+    """
+    width = 1 << (counts.size - 1).bit_length()
+    levels = [np.concatenate([counts, np.zeros(width - counts.size, dtype=np.int64)])]
+    while levels[-1].size > 1:
+        levels.append(levels[-1].reshape(-1, 2).sum(axis=1))
+    drawn = sizes[:, np.newaxis]
+    for level in reversed(levels[:-1]):
+        halves = np.empty((sizes.size, level.size), dtype=np.int64)
+        halves[:, 0::2] = generator.hypergeometric(level[0::2], level[1::2], drawn)
+        halves[:, 1::2] = drawn - halves[:, 0::2]
+        drawn = halves
+    return drawn[:, : counts.size]
+
+
+def apportion(weights: "NDArray[np.float64]", population_size: int) -> "Counts":
+    """Round weights to whole counts with the given sum, by largest remainders."""
+    exact = weights / weights.sum() * population_size
+    counts: Counts = np.floor(exact).astype(np.int64)
+    missing = population_size - int(counts.sum())
+    counts[np.argsort(counts - exact, kind="stable")[: max(0, missing)]] += 1
+    counts[counts.argmax()] += population_size - counts.sum()  # lost to rounding
+    return counts

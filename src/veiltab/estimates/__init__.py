@@ -1,0 +1,8 @@
+"""What a researcher gets: estimates, how far off they may be, and tests that the noise allows."""
+
+from veiltab.estimates.estimate import Estimate
+from veiltab.estimates.independence import IndependenceTest
+from veiltab.estimates.provenance import Promise, Provenance
+from veiltab.estimates.quantity import Quantity
+
+__all__ = ["Estimate", "IndependenceTest", "Promise", "Provenance", "Quantity"]

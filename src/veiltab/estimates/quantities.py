@@ -1,0 +1,241 @@
+"""Quantities made of a few conditions: shares, differences and ratios."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from veiltab.core.design import Population
+from veiltab.core.intervals import product_ratio, proportion_interval, share_interval
+from veiltab.core.uncertainty import critical_value
+from veiltab.estimates.advice import sample_warnings
+from veiltab.estimates.conditions import Condition
+from veiltab.estimates.events import Events, estimate_events
+from veiltab.estimates.quantity import Quantity
+from veiltab.estimates.released import Released, Shares
+
+SCORE = "score interval, closed form"
+LINEAR = "linear, closed form"
+FIELLER = "Fieller"
+PRODUCTS = "Fieller, on products of shares"
+DELTA = "delta method"
+
+CLEARLY = 2.0
+"""A denominator that is less than so many times its interval's half-width from zero is doubtful."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What every quantity is asked with: of which release, how sure, about whom."""
+
+    released: Released
+    level: float
+    population: Population
+
+    @property
+    def critical(self) -> float:
+        """The critical value of the level."""
+        return critical_value(self.level)
+
+    def events(self, *conditions: Condition) -> Events:
+        """Estimate the shares of these conditions."""
+        masks = [condition.mask for condition in conditions]
+        return estimate_events(self.released, masks, self.population)
+
+    def answer(
+        self,
+        label: str,
+        method: str,
+        value: float,
+        errors: tuple[float, float, float],
+        ends: tuple[float, float],
+        *warnings: str,
+    ) -> Quantity:
+        """Put a quantity together."""
+        return Quantity(
+            label=label,
+            value=value,
+            standard_error=errors[0],
+            sampling_error=errors[1],
+            privacy_error=errors[2],
+            low=ends[0],
+            high=ends[1],
+            level=self.level,
+            method=method,
+            population=self.population,
+            warnings=(*sample_warnings(self.released), *warnings),
+        )
+
+    def refuse(self, label: str, method: str, why: str) -> Quantity:
+        """Return the quantity about which nothing can be said."""
+        return Quantity.not_estimable(
+            label, why, level=self.level, method=method, population=self.population
+        )
+
+
+def probability(question: Question, event: Condition) -> Quantity:
+    """Estimate the share of those who meet a condition."""
+    events = question.events(event)
+    cells = np.array([float(np.count_nonzero(event.mask))])
+    interval = share_interval(events.shares, cells, events.design, question.critical)
+    value = float(np.clip(events.shares[0], 0, 1))
+    ends = float(interval.low[0]), float(interval.high[0])
+    label = f"P({event.text})"
+    return question.answer(
+        label, SCORE, value, events.errors(np.ones(1)), ends, *_boundary(events.shares[0])
+    )
+
+
+def proportion(question: Question, event: Condition, given: Condition) -> Quantity:
+    """Estimate the share of those who meet a condition among those who meet another."""
+    label = f"P({event.text} | {given.text})"
+    both = _and(event, given)
+    events = question.events(both, given)
+    part, whole = events.shares
+    interval = proportion_interval(part, whole, events.total, question.critical)
+    if not interval.bounded:
+        return question.refuse(label, FIELLER, _vague(given.text))
+    value = float(np.clip(part / whole, 0, 1))
+    errors = events.errors(np.array([1.0, -value]) / whole)
+    warnings = (*_boundary(part / whole), *_doubt(question, events, 1, given.text))
+    ends = float(interval.low), float(interval.high)
+    return question.answer(label, FIELLER, value, errors, ends, *warnings)
+
+
+def difference(
+    question: Question, first: Condition, second: Condition, given: Condition | None
+) -> Quantity:
+    """Estimate P(first) − P(second), or the same among those who meet a third condition."""
+    if given is not None:
+        groups = (_and(first, given), given, _and(second, given), given)
+        label = f"P({first.text} | {given.text}) − P({second.text} | {given.text})"
+        return _proportions_apart(question, label, groups)
+    events = question.events(first, second)
+    gradient = np.array([1.0, -1.0])
+    label = f"P({first.text}) − P({second.text})"
+    errors = events.errors(gradient)
+    return _symmetric(question, label, LINEAR, float(gradient @ events.shares), errors)
+
+
+def risk_difference(
+    question: Question, outcome: Condition, group: Condition, versus: Condition
+) -> Quantity:
+    """Estimate P(outcome | group) − P(outcome | versus)."""
+    label = f"P({outcome.text} | {group.text}) − P({outcome.text} | {versus.text})"
+    groups = (_and(outcome, group), group, _and(outcome, versus), versus)
+    return _proportions_apart(question, label, groups)
+
+
+def risk_ratio(
+    question: Question, outcome: Condition, group: Condition, versus: Condition
+) -> Quantity:
+    """Estimate P(outcome | group) / P(outcome | versus)."""
+    label = f"P({outcome.text} | {group.text}) / P({outcome.text} | {versus.text})"
+    factors = (_and(outcome, group), group, _and(outcome, versus), versus)
+    return _product_ratio(question, label, factors)
+
+
+def odds_ratio(
+    question: Question, outcome: Condition, group: Condition, versus: Condition
+) -> Quantity:
+    """Estimate the odds of an outcome in a group, divided by those in another."""
+    label = f"odds({outcome.text} | {group.text}) / odds({outcome.text} | {versus.text})"
+    other = Condition(f"not ({outcome.text})", ~outcome.mask)
+    factors = (_and(outcome, group), _and(other, group), _and(outcome, versus), _and(other, versus))
+    return _product_ratio(question, label, factors)
+
+
+def _proportions_apart(
+    question: Question, label: str, groups: tuple[Condition, Condition, Condition, Condition]
+) -> Quantity:
+    """Estimate a/b − c/d by the delta method; both denominators must be clear of zero."""
+    events = question.events(*groups)
+    a, b, c, d = (float(share) for share in events.shares)
+    for position in (1, 3):
+        if not _clear(question, events, position, 1.0):
+            return question.refuse(label, DELTA, _vague(groups[position].text))
+    gradient = np.array([1 / b, -a / b**2, -1 / d, c / d**2])
+    doubts = dict.fromkeys(
+        warning
+        for position in (1, 3)
+        for warning in _doubt(question, events, position, groups[position].text)
+    )
+    errors = events.errors(gradient)
+    return _symmetric(question, label, DELTA, a / b - c / d, errors, *doubts)
+
+
+def _symmetric(
+    question: Question,
+    label: str,
+    method: str,
+    value: float,
+    errors: tuple[float, float, float],
+    *warnings: str,
+) -> Quantity:
+    """Return a difference of two shares, with as much room on both sides, within −1..1."""
+    half = question.critical * errors[0]
+    ends = _clip(value - half, -1), _clip(value + half, -1)
+    return question.answer(label, method, _clip(value, -1), errors, ends, *warnings)
+
+
+def _product_ratio(
+    question: Question, label: str, factors: tuple[Condition, Condition, Condition, Condition]
+) -> Quantity:
+    events = question.events(*factors)
+    shares = events.shares
+    interval = product_ratio(shares, events.total, question.critical)
+    if not interval.bounded:
+        vague = " and ".join(
+            factors[i].text for i in (1, 2) if not _clear(question, events, i, 1.0)
+        )
+        return question.refuse(label, PRODUCTS, _vague(vague or "the denominator"))
+    value = max(float(shares[0] * shares[3] / (shares[1] * shares[2])), 0.0)
+    gradient = _product_gradient(shares)
+    doubts = tuple(
+        warning for i in (1, 2) for warning in _doubt(question, events, i, factors[i].text)
+    )
+    ends = float(interval.low), float(interval.high)
+    return question.answer(label, PRODUCTS, value, events.errors(gradient), ends, *doubts)
+
+
+def _product_gradient(shares: Shares) -> Shares:
+    """Return the gradient of x₀x₃/(x₁x₂)."""
+    x0, x1, x2, x3 = (float(share) for share in shares)
+    ratio = x0 * x3 / (x1 * x2)
+    return np.array([x3 / (x1 * x2), -ratio / x1, -ratio / x2, x0 / (x1 * x2)])
+
+
+def _and(first: Condition, second: Condition) -> Condition:
+    return Condition(f"({first.text}) and ({second.text})", first.mask & second.mask)
+
+
+def _clear(question: Question, events: Events, position: int, times: float) -> bool:
+    """Tell whether a share is clearly above zero, ``times`` its interval's half-width."""
+    error = float(events.total[position, position]) ** 0.5
+    return bool(events.shares[position] > times * question.critical * error)
+
+
+def _doubt(question: Question, events: Events, position: int, text: str) -> tuple[str, ...]:
+    if _clear(question, events, position, CLEARLY):
+        return ()
+    return (
+        f"the share of {text} is itself uncertain, and it is divided by: the interval is wide,"
+        " and rough",
+    )
+
+
+def _boundary(share: float) -> tuple[str, ...]:
+    if 0 <= share <= 1:
+        return ()
+    edge = "zero" if share < 0 else "one"
+    return (
+        f"the unbiased estimate, {share:.4g}, lies beyond {edge}: noise around next to"
+        f" {'nobody' if share < 0 else 'everybody'}",
+    )
+
+
+def _vague(text: str) -> str:
+    return f"the share of {text} cannot be told from zero, and would be divided by"
+
+
+def _clip(value: float, least: float) -> float:
+    return min(max(value, least), 1.0)

@@ -1,0 +1,125 @@
+"""The released counts of a table, and what every estimate is computed from."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veiltab.core import estimators
+from veiltab.core.channel import MAX_ESTIMATED_CELLS, GammaDiagonal
+from veiltab.core.design import Design, Population
+from veiltab.core.plan import Plan
+from veiltab.core.schema import Schema
+from veiltab.core.table import CountTable
+from veiltab.core.uncertainty import Uncertainty
+from veiltab.errors import ParameterError
+from veiltab.estimates.provenance import Promise, Provenance, promises_of
+
+Estimator = Literal["best", "unbiased", "projected", "most_likely"]
+BEST: Literal["projected"] = "projected"
+"""What "best" stands for: the least error on average over the paper's settings."""
+
+Shares = NDArray[np.float64]
+Self = TypeVar("Self", bound="Released")
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """Released, still perturbed counts, one per cell of a schema, and the plan behind them.
+
+    The schema may hold only some of the attributes that were released together: the channel of a
+    marginal is the same.
+    """
+
+    schema: Schema
+    counts: NDArray[np.int64]
+    plan: Plan
+    provenance: Provenance = field(default=Provenance(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Refuse counts that are not a release of this plan; keep a copy that nobody changes."""
+        counts = np.array(self.counts)
+        cells = self.schema.domain_size
+        if cells > MAX_ESTIMATED_CELLS:
+            raise ParameterError(
+                f"these attributes have {cells:,} joint cells",
+                hint=f"estimate fewer attributes at a time: at most {MAX_ESTIMATED_CELLS:,} cells",
+            )
+        if counts.shape != (cells,) or counts.dtype.kind not in "iu":
+            raise ParameterError(
+                f"the schema has {cells:,} cells, and the counts are {counts.dtype} of shape"
+                f" {counts.shape}",
+                hint="give one whole number per cell, in the schema's order",
+            )
+        counts = counts.astype(np.int64)
+        if counts.min() < 0 or int(counts.sum()) != self.plan.sample_size:
+            raise ParameterError(
+                f"the counts sum to {int(counts.sum()):,}, and the plan releases"
+                f" {self.plan.sample_size:,} records; none may be negative",
+                hint="give the counts of the released records, before any estimation",
+            )
+        counts.flags.writeable = False
+        object.__setattr__(self, "counts", counts)
+        _ = self.channel  # refuses a schema that is no marginal of what was released
+
+    @property
+    def channel(self) -> GammaDiagonal:
+        """What the perturbation did to these attributes: the joint channel's marginal."""
+        return self.plan.channel.marginal(self.schema.domain_size)
+
+    @property
+    def promises(self) -> tuple[Promise, ...]:
+        """What the respondents were promised, against whom."""
+        return self.provenance.promises or promises_of(self.plan)
+
+    @cached_property
+    def unbiased(self) -> Shares:
+        """The paper's estimate of each cell's share; it may be negative where next to nobody is."""
+        return self.channel.estimate(self.counts)
+
+    @cached_property
+    def plausible(self) -> Shares:
+        """The best estimate: a proper distribution, which variances are computed from."""
+        return estimators.project(self.unbiased)
+
+    def shares(self, estimator: Estimator = "best") -> Shares:
+        """Return the estimated share of each cell, in the schema's order."""
+        if estimator not in get_args(Estimator):
+            raise ParameterError(
+                f"there is no estimator {estimator!r}",
+                hint=f"choose one of {', '.join(get_args(Estimator))}",
+            )
+        if estimator == "unbiased":
+            return self.unbiased
+        if estimator == "most_likely":
+            return estimators.most_likely(self.counts, self.channel)
+        return self.plausible
+
+    def design(self, population: Population = "finite") -> Design:
+        """Return what the errors depend on, apart from the data."""
+        return Design(self.channel, self.plan.population_size, self.plan.sample_size, population)
+
+    def uncertainty(self, population: Population = "finite") -> Uncertainty:
+        """Return the plug-in covariance of the unbiased estimate."""
+        design = self.design(population)
+        return Uncertainty(
+            self.plausible, design.channel, design.population_size, design.sample_size, population
+        )
+
+    def marginal(self: Self, names: str | Iterable[str]) -> Self:
+        """Keep these attributes, in this order: the same as having asked for them alone."""
+        wanted = [names] if isinstance(names, str) else list(names)
+        table = CountTable(self.schema, self.counts).marginal(wanted)
+        return type(self)(table.schema, table.counts, self.plan, provenance=self.provenance)
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """Return randomness for resampling that is the same whenever the counts are the same.
+
+        It is mere post-processing: privacy does not depend on it.
+        """
+        digest = hashlib.sha256(purpose.encode() + b"\0" + self.counts.astype("<i8").tobytes())
+        return np.random.default_rng(int.from_bytes(digest.digest()))
