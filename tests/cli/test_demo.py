@@ -315,7 +315,7 @@ def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
         DemoFolder(tmp_path / "out").prepare()
 
 
-@pytest.mark.parametrize("options", [("--epsilon", "0"), ("--delta", "0.5"), ("--epsilon", "x")])
+@pytest.mark.parametrize("options", [("--epsilon", "0"), ("--epsilon", "0.04"), ("--delta", "0.5")])
 def test_impossible_promises_are_refused_at_once(
     capsys: Capture, tmp_path: Path, options: tuple[str, str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,9 @@ from veiltab.service import releases, studies
 from veiltab.service.casebook import Case
 from veiltab.service.context import Context
 from veiltab.service.releases import release_study, tidy
+from veiltab.service.worker import Worker
 from veiltab.simulation.protocol import Terms
+from veiltab.storage.folders import DataDirectory
 
 TERMS = Terms(epsilon=2.0, sample_size=20)
 
@@ -202,6 +205,40 @@ def test_ciphertext_left_by_a_crash_is_deleted_at_the_next_start(tmp_path: Path)
     tidy(context_of(tmp_path))
     assert not list(folder.glob("received/*/*"))
     assert list(folder.glob("released/*"))
+
+
+def test_ciphertext_left_by_a_fault_is_deleted_without_a_restart(tmp_path: Path) -> None:
+    """A disk that fails right after the release became visible: the worker comes back to it."""
+    context = context_of(tmp_path)
+    found = uploaded_study(context, TERMS)
+    received = tmp_path / "data" / "studies" / found.study.hex() / "received"
+    real, calls = type(context.folders).forget_received, iter(range(10**9))
+
+    def fail_once(folders: DataDirectory, study: bytes) -> None:
+        if next(calls) == 0:
+            raise UnavailableError("the disk is away", hint="wait")
+        real(folders, study)
+
+    worker = Worker(context)
+    with mock.patch.object(DataDirectory, "forget_received", fail_once):
+        worker.start()
+        end = time.monotonic() + 20
+        while received.exists() and time.monotonic() < end:
+            worker.wake()
+            time.sleep(0.02)
+        worker.stop(20)
+    assert state(context, found.study) == "released"
+    assert not received.exists()
+
+
+def test_chunks_of_studies_that_the_records_do_not_know_stay(tmp_path: Path) -> None:
+    """A server that is started with another database by mistake must not empty the disk."""
+    context = context_of(tmp_path)
+    found = uploaded_study(context, TERMS)
+    assert release_study(context, found.study) == "released"
+    other = f"sqlite:///{tmp_path}/other.db"
+    tidy(make_context(tmp_path / "data", identity=pair().server, database=other))
+    assert len(context.folders.released(found.study)) > 0
 
 
 def test_an_abort_during_a_release_wins_or_comes_too_late(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veiltab.core.channel import MAX_ESTIMATED_CELLS
+from veiltab.core.resampling import apportion
 from veiltab.errors import ParameterError
 from veiltab.simulation.distributions import (
     DISTRIBUTIONS,
     anonymous_schema,
-    apportion,
     distribution_table,
 )
 from veiltab.sources.adult import CARDINALITIES, adult_table

@@ -11,7 +11,13 @@ import pytest
 from sqlalchemy import text
 
 from tests.storage.study_records import NOISE_KEY, STUDY, add_study, study_record
-from veiltab.errors import InvitationError, ParameterError, StateError, VeiltabError
+from veiltab.errors import (
+    InvitationError,
+    ParameterError,
+    StateError,
+    UnavailableError,
+    VeiltabError,
+)
 from veiltab.storage.database import Database
 from veiltab.storage.records import MessageRecord
 
@@ -195,6 +201,32 @@ def test_an_erased_noise_key_is_in_no_file(tmp_path: Path) -> None:
         database.scrub()
         assert not found()
         add_study(database, b"t" * 32)  # and the connection that scrubbed still works
+
+
+def test_scrubbing_says_so_if_it_cannot(tmp_path: Path) -> None:
+    """Somebody who reads an old state keeps the log as it is; then it must be done again."""
+    with Database(f"sqlite:///{tmp_path}/veiltab.db", timeout=0.1) as database:
+        database.migrate()
+        add_study(database)
+        with database.reading() as records:
+            assert records.study(STUDY) is not None
+            with database.transaction() as writing:
+                writing.update_study(replace(study_record(), noise_key=None))
+            with pytest.raises(UnavailableError, match="still being read"):
+                database.scrub()
+        database.scrub()
+        assert not any(NOISE_KEY in path.read_bytes() for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("address", ["postgresql"], indirect=True)
+def test_scrubbing_goes_through_all_that_is_erased(database: Database) -> None:
+    """The old versions of the rows with noise keys, and of those with upload messages."""
+    statement = "SELECT relname FROM pg_class WHERE reltuples >= 0 AND relname IN {}"
+    wanted = "('messages', 'studies')"
+    database.scrub()
+    with database.reading() as records:
+        done = records._connection.execute(text(statement.format(wanted))).scalars()
+        assert set(done) == {"messages", "studies"}
 
 
 def test_scrubbing_disturbs_nothing(database: Database) -> None:

@@ -13,6 +13,7 @@ from veiltab.roles.curator.desk import Desk
 from veiltab.roles.curator.grant import grant as make_grant
 from veiltab.roles.curator.ledger import Ledger
 from veiltab.roles.curator.study import new_secret, share_secret, sign_contract, unsigned
+from veiltab.roles.signatures import verify
 from veiltab.storage.chunks import FolderChunks
 from veiltab.wire.contract import Contract
 from veiltab.wire.grant import SignedGrant
@@ -107,28 +108,35 @@ def _check_released(session: Session, study: bytes) -> None:
 def _with_earlier(
     session: Session, contract: Contract, researcher: PublicIdentity, wanted: Sequence[str] | None
 ) -> list[str] | None:
-    """Add what the researcher has already, so that the newest grant is all that it needs."""
+    """Add what the researcher has already, so that the newest grant is all that it needs.
+
+    Only grants that this curator has signed count: a server could make up others, to have more
+    granted than the curator means to.
+    """
     if wanted is None:
         return None
-    earlier = {
-        name
-        for given in session.server.grants(contract.study_id)
-        if given.body.researcher == researcher.party_id and given.body.expires > session.now
-        for name in given.body.attributes
-    }
+    earlier = set()
+    for given in session.server.grants(contract.study_id):
+        verify(given.signed, [session.identity.signing.public])
+        if given.body.researcher == researcher.party_id and given.body.expires > session.now:
+            earlier |= set(given.body.attributes)
     own = contract.schema_of(session.identity.party_id).names
     return [*wanted, *(name for name in own if name in earlier and name not in wanted)]
 
 
 def _sign(session: Session, signed: Signed[Contract], ledger: Ledger) -> Signed[Contract]:
-    """Sign, and keep the charge and the contract before anything is sent."""
+    """Sign, and keep the charge and the contract before anything is sent.
+
+    The contract is kept before it is charged too: whoever is stopped in between finds it again.
+    """
     charged_to = session.home.ledgers.ledger_of(signed.body.study_id)
     paying = ledger if charged_to is None else charged_to.ledger
     cosigned, charged = sign_contract(signed, session.identity, paying)
     contract = signed.body
-    note = Note(contract.title, session.now)
+    place, note = session.home.study(contract.study_id), Note(contract.title, session.now)
+    place.save_contract(signed)
     session.home.ledgers.save(charged, {contract.study_id: note})
-    session.home.study(contract.study_id).save_contract(cosigned)
+    place.save_contract(cosigned)
     return cosigned
 
 

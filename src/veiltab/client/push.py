@@ -151,14 +151,18 @@ def _alone(place: StudyHome) -> AbstractContextManager[None]:
 
 
 def _check_open(session: Session, study: bytes) -> None:
-    """Say before a long table is read that nobody would take it."""
+    """Say before a long table is read, or others are waited for, that nobody would take it."""
     status = session.server.status(study)
     if status.state != "open":
-        ended = f": {status.reason}" if status.reason else ""
-        raise StateError(
-            f"the study is {status.state}{ended}",
-            hint="tables are pushed while a study is open; look at its status",
-        )
+        raise _ended(status)
+
+
+def _ended(status: Status) -> StateError:
+    reason = f": {status.reason}" if status.reason else ""
+    return StateError(
+        f"the study is {status.state}{reason}",
+        hint="tables are pushed while a study is open; look at its status",
+    )
 
 
 def _opened(session: Session, signed: Signed[Contract]) -> Contract:
@@ -204,6 +208,7 @@ def _alignments(
             check_alignment(contract, found)
             yield from found
             return
+        _check_open(session, contract.study_id)  # nobody comes any more to one that was ended
         watcher.waiting(absent)
 
 
@@ -255,6 +260,8 @@ def _send(
 ) -> Status:
     """Send what the server does not have yet, and then the message that refers to all of it."""
     status = session.server.status(study)
+    if status.state == "aborted":
+        raise _ended(status)
     if status.state not in ("open", "uploaded"):
         return status
     body = prepared.message.body

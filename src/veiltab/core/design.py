@@ -60,7 +60,8 @@ class Design:
         It is (v(1 − v)/p² − θ(1 − θ))/m, which is linear in θ.
         """
         constant, slope = self.privacy_line(cells, shares)
-        return constant + slope * shares
+        variances: Numbers = constant + slope * shares
+        return variances
 
     def privacy_line(self, cells: Any, like: "Numbers") -> tuple[Any, Any]:  # noqa: ANN401 - above
         """Return β(1 − β)/(mp²) and ((1 − 2β)/p − 1)/m: a set's privacy variance over θ."""
@@ -82,9 +83,9 @@ class Design:
         number = number_like(shares)
         keep, size = self.channel.keep_probability, self.sample_size
         released = shares * number(keep) + cells * number(self.channel.spread)
-        return _multinomial(released) * number(1 / (keep**2 * size)) - _multinomial(
-            shares
-        ) * number(Fraction(1, size))
+        covariance: Numbers = _multinomial(released) * number(1 / (keep**2 * size))
+        covariance -= _multinomial(shares) * number(Fraction(1, size))
+        return covariance
 
     def partition_sampling(self, shares: "Numbers") -> "Numbers":
         """Return the sampling covariance of sets that divide the table, on the two last axes."""

@@ -54,13 +54,22 @@ def read_condition(condition: str | Mapping[str, Categories], schema: Schema) ->
             f"a condition is text or a mapping, not {type(condition).__name__}",
             hint="write it as in \"salary = '>50K'\" or {'salary': '>50K'}",
         )
-    whole: Mask = np.broadcast_to(mask, schema.sizes).reshape(-1)
-    if not whole.any():
+    return combine(text, np.broadcast_to(mask, schema.sizes).reshape(-1))
+
+
+def combine(text: str, mask: Mask) -> Condition:
+    """Return a condition that some cells meet; refuse one that none can."""
+    if not mask.any():
         raise ConditionError(
-            f"nobody can meet the condition {shorten(text)!r}",
+            f"nobody can meet the condition {text}",
             hint="an attribute has one category at a time; use 'or' between two of them",
         )
-    return Condition(text, whole)
+    return Condition(text, mask)
+
+
+def negate(condition: Condition) -> Condition:
+    """Return the condition that everybody else meets."""
+    return combine(f"not ({condition.text})", ~condition.mask)
 
 
 def _from_mapping(condition: Mapping[str, Categories], schema: Schema) -> tuple[str, Mask]:
@@ -82,7 +91,9 @@ def _attribute(name: object, schema: Schema, position: int | None) -> Attribute:
         if attribute.name == name:
             return attribute
     hint = _suggest(str(name), schema.names, "the attributes are")
-    raise ConditionError(f"there is no attribute {name!r}{_at(position)}", hint=hint, position=position)
+    raise ConditionError(
+        f"there is no attribute {name!r}{_at(position)}", hint=hint, position=position
+    )
 
 
 def _chosen(
@@ -136,7 +147,7 @@ class _Reader:
     def _take(self, *texts: str) -> _Token | None:
         """Step over the next token if it is one of these words or signs."""
         token = self._here
-        plain = token.kind == "sign" or token.kind == "word"
+        plain = token.kind in {"sign", "word"}
         if not plain or token.text.lower() not in texts:
             return None
         self._next += 1

@@ -4,14 +4,16 @@ The table is first divided into the sets of cells that the conditions tell apart
 are estimated without bias, and their covariance depends on nothing within them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from veiltab.core import estimators
-from veiltab.core.design import Design, Population
+from veiltab.core.design import Design
 from veiltab.estimates.conditions import Mask
-from veiltab.estimates.released import Released, Shares
+from veiltab.estimates.released import Shares
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,7 +23,6 @@ class Events:
     shares: Shares
     privacy: Shares
     sampling: Shares
-    design: Design
 
     @property
     def total(self) -> Shares:
@@ -35,24 +36,21 @@ class Events:
         return total**0.5, sampling**0.5, privacy**0.5
 
 
-def estimate_events(released: Released, masks: list[Mask], population: Population) -> Events:
-    """Estimate the share of each event, a set of cells."""
-    pattern = np.zeros(released.schema.domain_size, dtype=np.int64)
+def estimate_events(counts: NDArray[np.int64], design: Design, masks: Sequence[Mask]) -> Events:
+    """Estimate the share of each event, a set of cells; cells run along the last axis."""
+    pattern = np.zeros(masks[0].size, dtype=np.uint8)
     for position, mask in enumerate(masks):
-        pattern += mask.astype(np.int64) << position
-    kinds = 1 << len(masks)
-    cells = np.bincount(pattern, minlength=kinds)
-    counts = np.bincount(pattern, weights=released.counts, minlength=kinds)
-    present = np.flatnonzero(cells)
-    sizes = cells[present].astype(np.float64)
-    design = released.design(population)
+        pattern |= mask.astype(np.uint8) << np.uint8(position)
+    kinds = np.unique(pattern)
+    sizes = np.array([np.count_nonzero(pattern == kind) for kind in kinds], dtype=np.float64)
+    found = np.stack([counts[..., pattern == kind].sum(axis=-1) for kind in kinds], axis=-1)
     noise = sizes * float(design.channel.spread)
-    atoms = (counts[present] / counts.sum() - noise) / float(design.channel.keep_probability)
+    released = found / found.sum(axis=-1, keepdims=True)
+    atoms = (released - noise) / float(design.channel.keep_probability)
     likely = estimators.project(atoms)
-    events = np.array([(present >> position) & 1 for position in range(len(masks))], dtype=float)
+    events = np.array([(kinds >> position) & 1 for position in range(len(masks))], dtype=float)
     return Events(
-        events @ atoms,
+        atoms @ events.T,
         events @ design.partition_privacy(likely, sizes) @ events.T,
         events @ design.partition_sampling(likely) @ events.T,
-        design,
     )

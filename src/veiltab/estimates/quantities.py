@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veiltab.core.design import Population
-from veiltab.core.intervals import product_ratio, proportion_interval, share_interval
+from veiltab.core.design import Design, Population
+from veiltab.core.intervals import fieller, product_ratio, proportion_interval, share_interval
 from veiltab.core.uncertainty import critical_value
 from veiltab.estimates.advice import sample_warnings
-from veiltab.estimates.conditions import Condition
+from veiltab.estimates.conditions import Condition, combine, negate
 from veiltab.estimates.events import Events, estimate_events
 from veiltab.estimates.quantity import Quantity
 from veiltab.estimates.released import Released, Shares
@@ -19,8 +19,13 @@ FIELLER = "Fieller"
 PRODUCTS = "Fieller, on products of shares"
 DELTA = "delta method"
 
-CLEARLY = 2.0
+CLEARLY = 3.0
 """A denominator that is less than so many times its interval's half-width from zero is doubtful."""
+
+DOUBT = (
+    "it is divided by an estimate that is itself uncertain: the interval is wide and rough, and in"
+    " such cases tends to be given only when that estimate is large by chance"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +44,12 @@ class Question:
     def events(self, *conditions: Condition) -> Events:
         """Estimate the shares of these conditions."""
         masks = [condition.mask for condition in conditions]
-        return estimate_events(self.released, masks, self.population)
+        return estimate_events(self.released.counts, self.design, masks)
+
+    @property
+    def design(self) -> Design:
+        """What the errors depend on, apart from the data."""
+        return self.released.design(self.population)
 
     def answer(
         self,
@@ -76,7 +86,7 @@ def probability(question: Question, event: Condition) -> Quantity:
     """Estimate the share of those who meet a condition."""
     events = question.events(event)
     cells = np.array([float(np.count_nonzero(event.mask))])
-    interval = share_interval(events.shares, cells, events.design, question.critical)
+    interval = share_interval(events.shares, cells, question.design, question.critical)
     value = float(np.clip(events.shares[0], 0, 1))
     ends = float(interval.low[0]), float(interval.high[0])
     label = f"P({event.text})"
@@ -96,9 +106,9 @@ def proportion(question: Question, event: Condition, given: Condition) -> Quanti
         return question.refuse(label, FIELLER, _vague(given.text))
     value = float(np.clip(part / whole, 0, 1))
     errors = events.errors(np.array([1.0, -value]) / whole)
-    warnings = (*_boundary(part / whole), *_doubt(question, events, 1, given.text))
+    doubts = () if _clear(question, events, 1, CLEARLY) else (DOUBT,)
     ends = float(interval.low), float(interval.high)
-    return question.answer(label, FIELLER, value, errors, ends, *warnings)
+    return question.answer(label, FIELLER, value, errors, ends, *_boundary(part / whole), *doubts)
 
 
 def difference(
@@ -106,9 +116,7 @@ def difference(
 ) -> Quantity:
     """Estimate P(first) − P(second), or the same among those who meet a third condition."""
     if given is not None:
-        groups = (_and(first, given), given, _and(second, given), given)
-        label = f"P({first.text} | {given.text}) − P({second.text} | {given.text})"
-        return _proportions_apart(question, label, groups)
+        return _difference_within(question, first, second, given)
     events = question.events(first, second)
     gradient = np.array([1.0, -1.0])
     label = f"P({first.text}) − P({second.text})"
@@ -139,9 +147,27 @@ def odds_ratio(
 ) -> Quantity:
     """Estimate the odds of an outcome in a group, divided by those in another."""
     label = f"odds({outcome.text} | {group.text}) / odds({outcome.text} | {versus.text})"
-    other = Condition(f"not ({outcome.text})", ~outcome.mask)
+    other = negate(outcome)
     factors = (_and(outcome, group), _and(other, group), _and(outcome, versus), _and(other, versus))
     return _product_ratio(question, label, factors)
+
+
+def _difference_within(
+    question: Question, first: Condition, second: Condition, given: Condition
+) -> Quantity:
+    """Estimate P(first | given) − P(second | given): one ratio, so Fieller's interval is exact."""
+    label = f"P({first.text} | {given.text}) − P({second.text} | {given.text})"
+    events = question.events(_and(first, given), _and(second, given), given)
+    pair = np.array([[1.0, -1.0, 0.0], [0.0, 0.0, 1.0]])
+    part, whole = pair @ events.shares
+    interval = fieller(part, whole, pair @ events.total @ pair.T, question.critical)
+    if not interval.bounded:
+        return question.refuse(label, FIELLER, _vague(given.text))
+    value = float(part / whole)
+    errors = events.errors(np.array([1.0, -1.0, -value]) / whole)
+    ends = _clip(float(interval.low)), _clip(float(interval.high))
+    doubts = () if _clear(question, events, 2, CLEARLY) else (DOUBT,)
+    return question.answer(label, FIELLER, _clip(value), errors, ends, *doubts)
 
 
 def _proportions_apart(
@@ -154,11 +180,8 @@ def _proportions_apart(
         if not _clear(question, events, position, 1.0):
             return question.refuse(label, DELTA, _vague(groups[position].text))
     gradient = np.array([1 / b, -a / b**2, -1 / d, c / d**2])
-    doubts = dict.fromkeys(
-        warning
-        for position in (1, 3)
-        for warning in _doubt(question, events, position, groups[position].text)
-    )
+    clear = all(_clear(question, events, position, CLEARLY) for position in (1, 3))
+    doubts = () if clear else (DOUBT,)
     errors = events.errors(gradient)
     return _symmetric(question, label, DELTA, a / b - c / d, errors, *doubts)
 
@@ -173,8 +196,8 @@ def _symmetric(
 ) -> Quantity:
     """Return a difference of two shares, with as much room on both sides, within −1..1."""
     half = question.critical * errors[0]
-    ends = _clip(value - half, -1), _clip(value + half, -1)
-    return question.answer(label, method, _clip(value, -1), errors, ends, *warnings)
+    ends = _clip(value - half), _clip(value + half)
+    return question.answer(label, method, _clip(value), errors, ends, *warnings)
 
 
 def _product_ratio(
@@ -190,9 +213,9 @@ def _product_ratio(
         return question.refuse(label, PRODUCTS, _vague(vague or "the denominator"))
     value = max(float(shares[0] * shares[3] / (shares[1] * shares[2])), 0.0)
     gradient = _product_gradient(shares)
-    doubts = tuple(
-        warning for i in (1, 2) for warning in _doubt(question, events, i, factors[i].text)
-    )
+    lower = float(shares[1] * shares[2])
+    error = events.errors(np.array([0.0, shares[2], shares[1], 0.0]))[0]
+    doubts = () if lower > CLEARLY * question.critical * error else (DOUBT,)
     ends = float(interval.low), float(interval.high)
     return question.answer(label, PRODUCTS, value, events.errors(gradient), ends, *doubts)
 
@@ -205,7 +228,7 @@ def _product_gradient(shares: Shares) -> Shares:
 
 
 def _and(first: Condition, second: Condition) -> Condition:
-    return Condition(f"({first.text}) and ({second.text})", first.mask & second.mask)
+    return combine(f"({first.text}) and ({second.text})", first.mask & second.mask)
 
 
 def _clear(question: Question, events: Events, position: int, times: float) -> bool:
@@ -214,22 +237,15 @@ def _clear(question: Question, events: Events, position: int, times: float) -> b
     return bool(events.shares[position] > times * question.critical * error)
 
 
-def _doubt(question: Question, events: Events, position: int, text: str) -> tuple[str, ...]:
-    if _clear(question, events, position, CLEARLY):
-        return ()
-    return (
-        f"the share of {text} is itself uncertain, and it is divided by: the interval is wide,"
-        " and rough",
-    )
-
-
 def _boundary(share: float) -> tuple[str, ...]:
     if 0 <= share <= 1:
         return ()
     edge = "zero" if share < 0 else "one"
     return (
-        f"the unbiased estimate, {share:.4g}, lies beyond {edge}: noise around next to"
-        f" {'nobody' if share < 0 else 'everybody'}",
+        (
+            f"the unbiased estimate, {share:.4g}, lies beyond {edge}: noise around next to"
+            f" {'nobody' if share < 0 else 'everybody'}"
+        ),
     )
 
 
@@ -237,5 +253,6 @@ def _vague(text: str) -> str:
     return f"the share of {text} cannot be told from zero, and would be divided by"
 
 
-def _clip(value: float, least: float) -> float:
-    return min(max(value, least), 1.0)
+def _clip(value: float) -> float:
+    """Keep a difference of two shares within −1..1."""
+    return min(max(value, -1.0), 1.0)

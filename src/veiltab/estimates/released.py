@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, TypeVar, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ BEST: Literal["projected"] = "projected"
 """What "best" stands for: the least error on average over the paper's settings."""
 
 Shares = NDArray[np.float64]
-Self = TypeVar("Self", bound="Released")
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +109,7 @@ class Released:
             self.plausible, design.channel, design.population_size, design.sample_size, population
         )
 
-    def marginal(self: Self, names: str | Iterable[str]) -> Self:
+    def marginal(self, names: str | Iterable[str]) -> Self:
         """Keep these attributes, in this order: the same as having asked for them alone."""
         wanted = [names] if isinstance(names, str) else list(names)
         table = CountTable(self.schema, self.counts).marginal(wanted)

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from veiltab.core.bands import sup_t
 from veiltab.core.design import Population
 from veiltab.core.intervals import Interval, proportion_interval, share_interval
-from veiltab.core.schema import Attribute, Schema
+from veiltab.core.schema import Schema
 from veiltab.core.uncertainty import critical_value
 from veiltab.errors import ParameterError
 from veiltab.estimates.released import Estimator, Released, Shares
@@ -23,10 +22,10 @@ TAKEN = frozenset((*NUMBERS, INTERVAL, ESTIMABLE, REASON))
 
 def joint_table(
     released: Released,
+    *,
     estimator: Estimator,
     level: float,
     population: Population,
-    *,
     simultaneous: bool,
 ) -> pl.DataFrame:
     """Return a row for each cell: its categories, its share, its errors and its interval."""
@@ -58,6 +57,7 @@ def conditional_table(
     released: Released,
     of: Sequence[str],
     given: Sequence[str],
+    *,
     estimator: Estimator,
     level: float,
     population: Population,
@@ -132,25 +132,19 @@ def _ratios(shares: Shares, size: int) -> Shares:
     groups = shares.reshape(-1, size)
     whole = groups.sum(axis=1, keepdims=True)
     empty = np.full_like(groups, 1 / size)
-    return np.divide(groups, whole, where=whole > 0, out=empty).reshape(-1)
+    ratios: Shares = np.divide(groups, whole, where=whole > 0, out=empty).reshape(-1)
+    return ratios
 
 
 def category_columns(schema: Schema) -> list[pl.Series]:
     """Return a column of categories for each attribute, one row per cell, in the cells' order."""
     codes = schema.codes(np.arange(schema.domain_size))
     return [
-        _category_column(name, attribute, column)
+        pl.Series(name, column).cat.to(pl.Enum(attribute.categories))
         for name, attribute, column in zip(
             column_names(schema), schema.attributes, codes, strict=True
         )
     ]
-
-
-def _category_column(
-    name: str, attribute: Attribute, codes: NDArray[np.uint8 | np.uint16]
-) -> pl.Series:
-    physical = pl.Series(name, codes.astype(np.uint32))
-    return physical.cast(pl.Enum(attribute.categories))
 
 
 def column_names(schema: Schema) -> list[str]:
@@ -167,7 +161,7 @@ def column_names(schema: Schema) -> list[str]:
 def _interval_column(rows: int, level: float, *, simultaneous: bool) -> pl.Series:
     """Say in every row what the intervals promise: a row must not be quoted for more."""
     words = f"{100 * level:g}% {'simultaneous' if simultaneous else 'per cell'}"
-    return pl.Series(INTERVAL, np.zeros(rows, dtype=np.uint32)).cast(pl.Enum([words]))
+    return pl.Series(INTERVAL, np.zeros(rows, dtype=np.uint8)).cat.to(pl.Enum([words]))
 
 
 def _root(variances: Shares) -> Shares:

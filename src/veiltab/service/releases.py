@@ -73,17 +73,19 @@ def _release(context: Context, study: bytes) -> str:
 
 
 def tidy(context: Context) -> None:
-    """Delete what a crash has left behind: ciphertext of studies whose life is over."""
+    """Delete what a crash has left behind: ciphertext of studies whose life is over.
+
+    A study that the records do not know is left alone: they may be those of another server, or an
+    old copy.
+    """
     context.folders.sweep()
-    # The folders first: a study that is proposed in the meantime must not look like a dead one.
-    found = list(context.folders.studies())
     with context.database.reading() as records:
         released = set(records.studies_in([State.RELEASED]))
-        living = set(records.studies_in([State.PROPOSED, State.OPEN, State.UPLOADED]))
-    for study in found:
+        aborted = set(records.studies_in([State.ABORTED]))
+    for study in context.folders.studies():
         if study in released:
             context.folders.forget_received(study)
-        elif study not in living:
+        elif study in aborted:
             context.folders.forget_study(study)
     context.database.scrub()
 

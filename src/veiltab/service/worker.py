@@ -25,6 +25,7 @@ class Worker:
         self._wake, self._stop = Event(), Event()
         self._thread = Thread(target=self._run, name="veiltab-worker", daemon=True)
         self._pauses: dict[bytes, tuple[float, float]] = {}
+        self._tidied = False
 
     def check_alive(self) -> None:
         """Refuse to call a service ready that takes uploads and releases nothing."""
@@ -48,12 +49,11 @@ class Worker:
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        tidied = False
         while not self._stop.is_set():
             try:
-                if not tidied:
+                if not self._tidied:
                     tidy(self._context)
-                    tidied = True
+                    self._tidied = True
                 self._forget_nonces()
                 self._release_all()
             except Exception as error:  # noqa: BLE001 - the thread must outlive any failure
@@ -73,11 +73,15 @@ class Worker:
                 self._release(study)
 
     def _release(self, study: bytes) -> None:
-        """Try one study; if it fails, leave it alone for a while, a longer one each time."""
+        """Try one study; if it fails, leave it alone for a while, a longer one each time.
+
+        What it leaves on the disk when it fails, such as after its commit, must be found again.
+        """
         outcome = "failed"
         try:
             outcome = release_study(self._context, study)
         except Exception as error:  # noqa: BLE001 - other studies must not suffer
+            self._tidied = False
             _report(error, study)
         self._context.metrics.releases.labels(outcome).inc()
         _log.info("release", extra={"study": study.hex(), "outcome": outcome})

@@ -1,5 +1,6 @@
 """The server's database: transactions on SQLite or PostgreSQL, and errors that say what to do."""
 
+import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -73,17 +74,18 @@ class Database:
             connection.execute(select(STUDIES.c.study).limit(1))
 
     def scrub(self) -> None:
-        """Let go of what was erased: to be called after a study's noise key was.
+        """Let go of what was erased: to be called after a study's noise key and uploads were.
 
-        SQLite's log of recent changes is emptied, the last place where an erased value is.
-        PostgreSQL drops the old version of the row; its own log keeps it for as long as it is set
-        up to, out of a client's reach.
+        SQLite's log of recent changes is emptied, the last place where an erased value is; if
+        somebody reads it for too long, that is an error, and it must be done again.
+        PostgreSQL drops the old versions of the rows; its own log keeps them for as long as it is
+        set up to, out of a client's reach.
         """
         with database_errors():
             if self._engine.dialect.name == "postgresql":
                 outside = self._engine.execution_options(isolation_level="AUTOCOMMIT")
                 with outside.connect() as connection:
-                    connection.execute(text("VACUUM studies"))
+                    connection.execute(text("VACUUM studies, messages"))
             else:
                 self._empty_log()
 
@@ -111,4 +113,13 @@ class Database:
     def _empty_log(self) -> None:
         """Move SQLite's log of recent changes into the file, outside of any transaction."""
         with closing(self._engine.raw_connection()) as connection:
-            connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+            cursor = connection.cursor()
+            try:
+                # SQLite says in the answer, and not by an error, that it has to wait too long.
+                (busy, *_) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            except sqlite3.Error as error:  # SQLAlchemy does not see those of a raw connection
+                raise unavailable(str(error)) from None
+            finally:
+                cursor.close()
+        if busy:
+            raise unavailable("what was erased is still being read")

@@ -110,8 +110,9 @@ def draw_rows(
     bench: Bench, contract: Contract, uploads: Sequence[Signed[Upload]], tables: ChunkStore
 ) -> Drawn:
     """Match whole tables, draw a fresh sample in random order, and collect its ciphertext."""
-    tokens = [read_tokens(upload.body.tokens or (), upload.body.rows, tables) for upload in uploads]
-    matched = match_tokens(tokens)
+    matched = match_tokens(
+        [read_tokens(upload.body.tokens or (), upload.body.rows, tables) for upload in uploads]
+    )
     if not len(matched):
         raise AlignmentError(
             "the curators have no respondent in common",

@@ -14,10 +14,10 @@ def match_tokens(tables: Sequence[NDArray[np.uint8]]) -> NDArray[np.int64]:
     All tokens are sorted together; a respondent whom all curators hold is a run of as many equal
     tokens as there are curators.
     """
-    tokens = np.concatenate(tables)
-    owners = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-    rows = np.concatenate([np.arange(len(table)) for table in tables])
-    words = np.ascontiguousarray(tokens).view(">u8").astype(np.uint64)
+    sizes = [len(table) for table in tables]
+    owners = np.repeat(np.arange(len(tables), dtype=np.uint16), sizes)
+    # The copy in the machine's byte order is the only one that stays: memory limits the tables.
+    words = np.concatenate(tables).view(">u8").astype(np.uint64)
     order = np.lexsort((owners, words[:, 1], words[:, 0]))
     words, owners = words[order], owners[order]
     new_token = np.append(True, (words[1:] != words[:-1]).any(axis=1))
@@ -29,5 +29,7 @@ def match_tokens(tables: Sequence[NDArray[np.uint8]]) -> NDArray[np.int64]:
     starts = np.flatnonzero(new_token)
     lengths = np.diff(np.append(starts, len(owners)))
     common = starts[lengths == len(tables)]
-    matched: NDArray[np.int64] = rows[order][common[:, np.newaxis] + np.arange(len(tables))]
-    return matched
+    matched = order[common[:, np.newaxis] + np.arange(len(tables))]
+    first_rows = np.cumsum([0, *sizes[:-1]])
+    rows: NDArray[np.int64] = matched - first_rows  # each run is in the order of the tables
+    return rows

@@ -1,0 +1,227 @@
+"""An estimate as a file: canonical JSON with a version, and the counts packed in it."""
+
+import os
+import re
+import tempfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veiltab.core.channel import MAX_ESTIMATED_CELLS
+from veiltab.core.parameters import MAX_DOMAIN_SIZE, MAX_POPULATION_SIZE
+from veiltab.core.plan import Plan
+from veiltab.core.schema import MAX_CATEGORIES, Attribute, Schema
+from veiltab.errors import InputError, MalformedError, OutputError, VersionError
+from veiltab.estimates.provenance import Promise, Provenance
+from veiltab.estimates.released import Released
+from veiltab.wire import canonical
+from veiltab.wire.contract import ACCOUNTING, DELTA, EPSILON, Accounting
+from veiltab.wire.fields import (
+    BASE64,
+    TEXT,
+    Codec,
+    Part,
+    input_errors_at,
+    integer,
+    items,
+    malformed,
+    message,
+    nested,
+    number,
+    optional,
+    wired,
+)
+
+FORMAT, VERSION = "veiltab estimate", 1
+WIDTHS = (1, 2, 4, 8)
+"""Bytes of a count: the fewest that hold the largest one, little-endian, then deflated."""
+
+Contents = tuple[Schema, NDArray[np.int64], Plan, Provenance]
+
+_DIGITS = re.compile("[1-9][0-9]{0,19}")
+"""A whole number of 64 bits."""
+
+_HINT = "give a file that Estimate.save wrote"
+
+
+def save(released: Released, path: Path) -> None:
+    """Write everything to a file, as a whole or not at all."""
+    plan, origin = released.plan, released.provenance
+    stored = _Stored(
+        accounting="pure-1" if plan.accounting == "pure" else "shuffle-1",
+        attributes=tuple(
+            _Attribute(name=a.name, categories=a.categories) for a in released.schema.attributes
+        ),
+        counts=_pack(released.counts),
+        delta=plan.delta,
+        domain_size=plan.domain_size,
+        epsilon=plan.epsilon,
+        format=FORMAT,
+        keep_threshold=str(plan.keep_threshold),
+        perturbed_by=origin.perturbed_by,
+        population_size=plan.population_size,
+        promises=tuple(
+            _Promise(against=p.against, delta=p.delta, epsilon=p.epsilon) for p in origin.promises
+        ),
+        sample_size=plan.sample_size,
+        study=origin.study,
+        title=origin.title,
+        version=VERSION,
+    )
+    _write(path, canonical.dump(stored.to_json()))
+
+
+def load(path: Path) -> Contents:
+    """Read a file that :func:`save` wrote, and refuse everything else."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(canonical.MAX_MESSAGE_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", hint="check the path") from error
+    try:
+        value = canonical.load(data)
+        _check_kind(value, path)
+        stored = _Stored.from_json(value)
+        return _contents(stored)
+    except MalformedError as error:
+        raise MalformedError(
+            f"{path} is not a saved estimate: {error.message}", hint=_HINT
+        ) from error
+
+
+def _check_kind(value: dict[str, object], path: Path) -> None:
+    if value.get("format") != FORMAT:
+        raise MalformedError("it does not say that it is one", hint=_HINT)
+    if value.get("version") != VERSION:
+        raise VersionError(
+            f"{path} is of version {value.get('version')!r} of the format, not {VERSION}",
+            hint="read it with the version of veiltab that wrote it, or a newer one",
+        )
+
+
+def _contents(stored: "_Stored") -> Contents:
+    with input_errors_at("attributes"):
+        schema = Schema(Attribute(each.name, each.categories) for each in stored.attributes)
+    if schema.domain_size > MAX_ESTIMATED_CELLS:
+        raise malformed("attributes", f"have more than {MAX_ESTIMATED_CELLS:,} joint cells")
+    with input_errors_at("the plan"):
+        plan = Plan(
+            population_size=stored.population_size,
+            domain_size=stored.domain_size,
+            epsilon=float(stored.epsilon),
+            delta=float(stored.delta),
+            sample_size=stored.sample_size,
+            keep_threshold=int(stored.keep_threshold),
+            accounting=stored.accounting.partition("-")[0],
+        )
+    promises = tuple(Promise(p.against, float(p.epsilon), float(p.delta)) for p in stored.promises)
+    origin = Provenance(stored.study, stored.title, stored.perturbed_by, promises)
+    counts = _unpack(stored.counts, schema.domain_size)
+    with input_errors_at("counts"):
+        Released(schema, counts, plan)
+    return schema, counts, plan, origin
+
+
+def _pack(counts: NDArray[np.int64]) -> "_Packed":
+    largest = int(counts.max())
+    width = next(width for width in WIDTHS if largest < 1 << (8 * width))
+    return _Packed(data=zlib.compress(counts.astype(f"<u{width}").tobytes()), width=width)
+
+
+def _unpack(packed: "_Packed", cells: int) -> NDArray[np.int64]:
+    expected = cells * packed.width
+    inflater = zlib.decompressobj()
+    try:  # never more than expected: a few bytes could inflate to gigabytes
+        raw = inflater.decompress(packed.data, expected + 1)
+    except zlib.error as error:
+        raise malformed("counts.data", "is not deflated data") from error
+    if len(raw) != expected or not inflater.eof or inflater.unused_data:
+        raise malformed("counts.data", f"must hold {cells:,} counts of {packed.width} bytes")
+    counts = np.frombuffer(raw, dtype=f"<u{packed.width}")
+    if int(counts.max()) > canonical.MAX_INTEGER:
+        raise malformed("counts.data", "has a count of 2^53 or more")
+    return counts.astype(np.int64)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write beside the place and move it there."""
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        Path(temporary).replace(path)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:  # after the move there is nothing left
+        Path(temporary).unlink(missing_ok=True)
+
+
+def _cannot_write(path: Path, error: OSError) -> OutputError:
+    return OutputError(
+        f"cannot write {path}: {error.strerror}", hint="choose a place that you may write to"
+    )
+
+
+def _check_loss(value: float) -> None:
+    if not value >= 0:
+        raise InputError(f"a privacy loss is not negative, as {value} is", hint=_HINT)
+
+
+def _digits(value: object, path: str) -> str:
+    if isinstance(value, str) and _DIGITS.fullmatch(value):
+        return value
+    raise malformed(path, "must be a whole number, written as text")
+
+
+def _check_width(value: object, path: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value in WIDTHS:
+        return value
+    raise malformed(path, f"must be one of {', '.join(map(str, WIDTHS))}")
+
+
+_WIDTH = Codec(_check_width, _check_width)
+_LOSS = number(_check_loss)
+_THRESHOLD = Codec(_digits, _digits)
+
+
+@message
+class _Attribute(Part):
+    name: str = wired(TEXT)
+    categories: tuple[str, ...] = wired(items(TEXT, least=1, most=MAX_CATEGORIES))
+
+
+@message
+class _Packed(Part):
+    data: bytes = wired(BASE64)
+    width: int = wired(_WIDTH)
+
+
+@message
+class _Promise(Part):
+    against: str = wired(TEXT)
+    delta: float = wired(_LOSS)
+    epsilon: float = wired(_LOSS)
+
+
+@message
+class _Stored(Part):
+    accounting: Accounting = wired(ACCOUNTING)
+    attributes: tuple[_Attribute, ...] = wired(items(nested(_Attribute), least=1))
+    counts: _Packed = wired(nested(_Packed))
+    delta: float = wired(DELTA)
+    domain_size: int = wired(integer(1, MAX_DOMAIN_SIZE))
+    epsilon: float = wired(EPSILON)
+    format: str = wired(TEXT)
+    keep_threshold: str = wired(_THRESHOLD)
+    perturbed_by: str | None = wired(optional(TEXT))
+    population_size: int = wired(integer(1, MAX_POPULATION_SIZE))
+    promises: tuple[_Promise, ...] = wired(items(nested(_Promise)))
+    sample_size: int = wired(integer(1, MAX_POPULATION_SIZE))
+    study: str | None = wired(optional(TEXT))
+    title: str | None = wired(optional(TEXT))
+    version: int = wired(integer(1, canonical.MAX_INTEGER))
