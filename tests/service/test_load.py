@@ -32,7 +32,7 @@ def check(load: Load) -> None:
         counts = each.plot.counts
         np.testing.assert_array_equal(each.estimate.counts, counts)
         shares = counts / each.plot.common
-        np.testing.assert_allclose(each.estimate.distribution, shares, atol=1e-12)
+        np.testing.assert_allclose(each.estimate.unbiased, shares, atol=1e-12)
         assert each.events.count("uploaded") == each.events.count("granted") == 3
         assert each.events.count("released") == 1
     assert load.peak < MOST_MEMORY

@@ -57,7 +57,7 @@ def test_a_whole_study(service: Running, tmp_path: Path) -> None:
     states = [first.status(study.go_to(stage).study).state for stage in stages]
     assert states == ["proposed", "open", "open", "released", "released"]
     estimate = estimate_study(study.researcher, study.study)
-    assert estimate.distribution.size == 2 * 3 * 4 * 5
+    assert estimate.unbiased.size == 2 * 3 * 4 * 5
     logs = [session.audit(study.study)[0] for session in (*study.curators, study.researcher)]
     assert logs[0] == logs[1] == logs[2]
     events = [(entry.event, entry.state) for entry in logs[0]]

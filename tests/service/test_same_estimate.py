@@ -18,7 +18,7 @@ from veiltab.roles.curator.grant import grant
 from veiltab.roles.curator.prepare import align, prepare_sample, prepare_table
 from veiltab.roles.curator.study import public_identity
 from veiltab.roles.researcher.access import open_access
-from veiltab.roles.researcher.estimate import Estimate, estimate
+from veiltab.roles.researcher.estimate import UnbiasedEstimate, estimate
 from veiltab.roles.server.bench import Bench
 from veiltab.roles.server.life import State
 from veiltab.roles.server.study import ServerStudy
@@ -45,7 +45,7 @@ class Remembering:
             self.keys.append(out.tobytes())
 
 
-def in_process(study: HttpStudy, context: Context, noise_key: bytes) -> Estimate:
+def in_process(study: HttpStudy, context: Context, noise_key: bytes) -> UnbiasedEstimate:
     """Go through the same contract, secret, tables and noise without a network or a disk."""
     signed, entropy = study.contract, CipherEntropy.from_seed(4, "other pads")
     secret = study.curators[0].home.study(study.study).secret()

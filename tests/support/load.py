@@ -23,9 +23,9 @@ from veiltab.client.session import Session
 from veiltab.client.study_file import StudyDraft
 from veiltab.core.parameters import MAX_EPSILON
 from veiltab.core.schema import Schema
+from veiltab.estimates import Estimate
 from veiltab.roles.curator.ledger import Ledger
 from veiltab.roles.curator.study import public_identity
-from veiltab.roles.researcher.estimate import Estimate
 from veiltab.sources.csv_file import CsvTable
 from veiltab.wire.agreement import CuratorTerms, Linkage
 from veiltab.wire.contract import Pads, Sampler, Sampling

@@ -34,7 +34,7 @@ VOLATILE = (
 )
 """What is different each time: ids and digests, fingerprints, times, and noisy shares."""
 
-_PASSING = re.compile(r"^the study is \w+; ")
+_PASSING = re.compile(r"^the study is \w+[;.] ")
 """Printed while a command waits, if it has to."""
 
 

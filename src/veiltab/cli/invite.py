@@ -80,15 +80,18 @@ def _existing_server(data: Path, database: str | None) -> "Context":
 
 def _invite(context: "Context", name: str, days: int, *, as_json: bool) -> None:
     from veiltab.core.schema import check_text
+    from veiltab.crypto.identity import fingerprint
     from veiltab.service.parties import invite
 
     check_text(name, "the name")
     code = invite(context, name, days)
     if as_json:
         expires = context.now + days * SECONDS_A_DAY
-        print_json({"code": code, "name": name, "expires": expires})
+        found = {"code": code, "name": name, "expires": expires}
+        print_json({**found, "server_fingerprint": fingerprint(context.identity.party_id)})
         return
     tell(f"An invitation for {name}, good once within {days} days.  It cannot be shown again.")
+    tell(f"Tell them the server's fingerprint too: {fingerprint(context.identity.party_id)}")
     click.echo(code)
 
 

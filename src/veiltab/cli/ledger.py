@@ -44,7 +44,9 @@ def show_command(party: Party, as_json: bool) -> None:
     elif not found:
         click.echo("No data set has a budget yet: veiltab ledger set DATASET --epsilon LIMIT")
     else:
-        for kept in found:
+        for number, kept in enumerate(found):
+            if number:
+                click.echo()
             _print_ledger(kept)
 
 
@@ -162,4 +164,3 @@ def _print_ledger(kept: "KeptLedger") -> None:
             for entry in ledger.entries
         ]
         print_rows(screen, ("study", "title", "signed", "ε", "δ"), rows, numbers=2)
-    screen.print()

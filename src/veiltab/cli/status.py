@@ -33,7 +33,8 @@ def wait_for_state(
             )
         if status != told:
             told = status
-            tell(f"the study is {status.state}; {_missing(status)}  (Ctrl-C is safe.)")
+            missing = _missing(status)
+            tell(f"the study is {status.state}{missing and f'; {missing}'}.  (Ctrl-C is safe.)")
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_POLL)
 

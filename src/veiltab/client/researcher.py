@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from veiltab.client.api import ReleasedChunks, reading_order
 from veiltab.client.session import Session
 from veiltab.errors import MismatchError
+from veiltab.estimates import Estimate, Provenance
 from veiltab.roles.researcher.access import Access, open_access
-from veiltab.roles.researcher.estimate import Estimate, estimate, granted_attributes
+from veiltab.roles.researcher.estimate import estimate, granted_attributes
 from veiltab.wire.grant import SignedGrant
 
 
@@ -34,12 +35,18 @@ def estimate_study(
     attributes: Sequence[str] | None = None,
     files: Iterable[SignedGrant] = (),
 ) -> Estimate:
-    """Estimate the joint distribution of attributes that were granted, all of them by default."""
+    """Estimate the joint distribution of attributes that were granted, all of them by default.
+
+    The study's name and the verified plan travel with it; the promises follow from the plan.
+    """
     access = open_study(session, study, files)
     wanted = granted_attributes(access, attributes)
     order = reading_order(access.contract, access.release, wanted)
     with ReleasedChunks(session.server, study, order) as chunks:
-        return estimate(access, chunks, wanted)
+        found = estimate(access, chunks, wanted)
+    terms = access.contract
+    origin = Provenance(study.hex(), terms.title, perturbed_by=terms.server.name)
+    return Estimate(found.schema, found.counts, found.plan, provenance=origin)
 
 
 def _largest(grants: Iterable[SignedGrant], me: bytes, now: int) -> list[SignedGrant]:

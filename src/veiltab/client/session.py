@@ -48,8 +48,10 @@ class Session:
         """Fetch the contract with its signatures so far, and keep it.
 
         The study id is a hash of the contract, so the server cannot change it; but it must be for
-        the server that this home has pinned.
+        the server that this home has pinned.  And the server must not have gone back behind what
+        was seen before: restored from an old copy, it could perturb a sample twice.
         """
+        self.audit(study)
         signed = self.server.contract(study)
         if signed.body.server != self.server.pinned:
             raise MismatchError(
@@ -63,10 +65,14 @@ class Session:
         """Fetch and verify a study's audit log against everything that was seen of it before."""
         place = self.home.study(study)
         entries, head = self.server.audit(study)
-        known = place.seen_head()
-        seen = None if known is None else (known.length, known.hash)
-        found = verify_log(study, entries, head, self.server.pinned.signing_key, seen)
-        place.save_seen_head(*found)
+        with self.home.lock():
+            known = place.seen_head()
+            if known is not None and known.length > len(entries):
+                # Another command of this home may have seen more in the meantime.
+                entries, head = self.server.audit(study)
+            seen = None if known is None else (known.length, known.hash)
+            found = verify_log(study, entries, head, self.server.pinned.signing_key, seen)
+            place.save_seen_head(*found)
         return entries, found
 
 

@@ -1,14 +1,18 @@
 """The hypothesis of independence: the distribution that fits it best, and the distance from it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core import estimators
 from veiltab.core.channel import GammaDiagonal
+from veiltab.core.design import Design
 from veiltab.estimates.released import Shares
+
+CAUTION = 4.0
+"""A group whose share is this many squared standard errors counts half, and the rest overall."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,34 @@ class Null:
             * groups[..., np.newaxis, np.newaxis, :]
         )
         return joint.reshape(counts.shape)
+
+    def plausible(self, counts: NDArray[np.int64], design: Design) -> Shares:
+        """Return the independent distribution from which to draw other releases.
+
+        In small groups the most likely shares lie on the boundary more often than true ones do,
+        which would make the test too cautious.  So they are drawn towards the shares overall, the
+        more so the less is known about the group.  In a single group nothing changes.
+        """
+        table = counts.reshape(self.rows, self.columns, self.groups)
+        groups = self._margin(table.sum(axis=(0, 1)), (self.groups,))
+        rows, columns = (
+            self._drawn_together(table.sum(axis=axis), groups, design) for axis in (1, 0)
+        )
+        joint: Shares = rows[:, np.newaxis, :] * columns[np.newaxis, :, :] * groups
+        return joint.reshape(-1)
+
+    def _drawn_together(
+        self, counts: NDArray[np.int64], groups: Shares, design: Design
+    ) -> Shares:
+        size = counts.shape[0]
+        overall = self._margin(counts.sum(axis=1), (size,))[:, np.newaxis]
+        channel = self.channel.marginal(counts.size)
+        typical = np.array([1 / counts.size])
+        marginal = replace(design, channel=channel)
+        variance = marginal.set_privacy(typical, 1) + marginal.set_sampling(typical)
+        certainty = groups**2 / (groups**2 + CAUTION * variance)
+        mixed: Shares = certainty * self._within(counts, size) + (1 - certainty) * overall
+        return mixed
 
     def statistic(self, counts: NDArray[np.int64]) -> Shares:
         """Return Pearson's distance m Σ (s/m − v)²/v between a release and the fitted one.

@@ -6,7 +6,12 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
+    "message",
+    "asctime",
+    "taskName",
+    "color_message",  # uvicorn's own line once more, with colours
+}
 _NOISY = ("uvicorn.access", "httpx", "httpcore", "alembic")
 
 

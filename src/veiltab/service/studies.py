@@ -4,7 +4,7 @@ from typing import TypeVar
 
 from veiltab.core.entropy import random_bytes
 from veiltab.crypto.entropy import KEY_BYTES
-from veiltab.errors import MismatchError, SignatureError
+from veiltab.errors import MismatchError, SignatureError, StateError
 from veiltab.roles.server.accept import check_upload
 from veiltab.roles.server.life import Event, State, advance, expect
 from veiltab.roles.server.study import ServerStudy
@@ -54,6 +54,11 @@ def abort(context: Context, sender: Sender, study: bytes, reason: str) -> None:
     """End a study before its release, and forget what was uploaded for it."""
     with context.database.transaction() as records:
         case = Case.of_curator(context, records, study, sender.party)
+        if case.state is State.RELEASED:
+            raise StateError(
+                "the study is released, and cannot be aborted any more",
+                hint="what is released stays; give no further grants, and let the others expire",
+            )
         if case.state is not State.ABORTED:
             taken = case.resume()
             taken.state = advance(case.state, Event.ABORTED)

@@ -110,7 +110,7 @@ def interval_coverage(
         for quantity, interval, truth in _intervals(setting, counts, level):
             covered, bounded = interval.covers(truth), interval.bounded
             if quantity == "band":  # it holds only if it holds everywhere
-                covered, bounded = covered.all(axis=-1), bounded.all(axis=-1)
+                covered, bounded = covered.all(axis=-1, keepdims=True), bounded[:, :1]
             found.append(
                 Coverage(
                     distribution=setting.distribution,

@@ -194,7 +194,7 @@ def _numbers(column: pl.Series) -> pl.Series:
         return column
     raise SchemaError(
         f"column {column.name!r} is {dtype}, and bins need numbers of at most 64 bits",
-        hint="convert the column to Int64 or Float64, or use a ValueMap instead of bins",
+        hint="convert the column to Int64 or Float64, or map its values instead of bins",
     )
 
 
@@ -239,7 +239,8 @@ def _check_columns(sources: Sequence[str], frame: pl.DataFrame) -> None:
         there = ", ".join(map(repr, frame.columns)) or "none"
         raise SchemaError(
             f"the table has no column {', '.join(map(repr, absent))}; its columns are {there}",
-            hint="name the column of an attribute that is called differently, or fix the table",
+            hint="name the column of an attribute that is called differently, under [columns] in a"
+            " recode file, or fix the table",
         )
 
 

@@ -77,8 +77,9 @@ def not_in_schema(findings: Sequence[Finding]) -> ValueNotInSchemaError:
         lines += finding.lines()
     return ValueNotInSchemaError(
         "\n".join(lines),
-        hint="map these values to a category with a ValueMap (its key None stands for missing"
-        " values), add a category, or fix the table; bins cannot take missing values",
+        hint="map these values to a category under [values] and [missing] in a recode file (in"
+        " Python, with a ValueMap, whose key None stands for missing values), add a category, or"
+        " fix the table; bins cannot take missing values",
         offenders=tuple(offender for finding in findings for offender in finding.offenders),
     )
 

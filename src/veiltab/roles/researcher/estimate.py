@@ -19,11 +19,12 @@ from veiltab.wire.packing import chunk_slices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Estimate:
-    """An estimated table, with what it takes to say how far off it may be.
+class UnbiasedEstimate:
+    """The paper's estimate: the released counts, seen through the channel.
 
-    ``counts`` are the released, still perturbed records; the estimate is unbiased, and may be
-    negative in cells that hold next to nobody.
+    ``counts`` are the released, still perturbed records.  The estimate may be negative in cells
+    that hold next to nobody.  Intervals, tests and other estimators are in
+    :class:`veiltab.estimates.Estimate`, which is made from the same three fields.
     """
 
     schema: Schema
@@ -50,7 +51,7 @@ class Estimate:
 
 def estimate(
     access: Access, chunks: ChunkStore, attributes: Sequence[str] | None = None
-) -> Estimate:
+) -> UnbiasedEstimate:
     """Estimate the joint distribution of attributes that were granted (the paper's g).
 
     All granted attributes by default; asking for others is an error that says whom to ask.
@@ -64,7 +65,7 @@ def estimate(
     counts = np.zeros(schema.domain_size, dtype=np.int64)
     for codes in decrypt(access, chunks, schema.names):
         counts += np.bincount(schema.cells(codes), minlength=schema.domain_size)
-    return Estimate(schema, counts, access.plan)
+    return UnbiasedEstimate(schema, counts, access.plan)
 
 
 def decrypt(
