@@ -78,12 +78,25 @@ def _from_mapping(condition: Mapping[str, Categories], schema: Schema) -> tuple[
     mask, parts = np.ones((1,) * len(schema.sizes), dtype=np.bool_), []
     for name, wanted in condition.items():
         attribute = _attribute(name, schema, None)
-        categories = [wanted] if isinstance(wanted, str) else list(wanted)
+        categories = _listed(wanted, attribute)
         mask = mask & _chosen(attribute, [(each, None) for each in categories], schema)
         listed = ", ".join(quote(each) for each in categories)
         shown = quote_name(name)
         parts.append(f"{shown} = {listed}" if len(categories) == 1 else f"{shown} in ({listed})")
     return " and ".join(parts), mask
+
+
+def _listed(wanted: object, attribute: Attribute) -> list[str]:
+    """Return the categories that a mapping asks for, as a list."""
+    listed = [wanted] if isinstance(wanted, str) else wanted
+    if isinstance(listed, list | tuple | set | frozenset) and all(
+        isinstance(each, str) for each in listed
+    ):
+        return list(listed)
+    raise ConditionError(
+        f"{attribute.name!r} wants a text or a list of texts, not {wanted!r}",
+        hint=f"write it as in {{{attribute.name!r}: {attribute.categories[-1]!r}}}",
+    )
 
 
 def _attribute(name: object, schema: Schema, position: int | None) -> Attribute:

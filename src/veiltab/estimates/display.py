@@ -61,8 +61,9 @@ def _facts(released: Released) -> list[str]:
     plan = released.plan
     facts = [
         (
-            f"{plan.sample_size:,} of {plan.population_size:,} respondents were sampled; each"
-            f" record was kept with probability {plan.keep_probability:.4g}, else replaced by a random one"
+            f"{plan.sample_size:,} of {plan.population_size:,} respondents were sampled;"
+            f" each record was kept with probability {plan.keep_probability:.4g}, else a random"
+            " one took its place"
         ),
         (
             "shares are the unbiased estimate, projected on the proper distributions; intervals"

@@ -12,7 +12,7 @@ from veiltab.core.design import Design
 from veiltab.estimates.released import Shares
 
 CAUTION = 4.0
-"""A group whose share is this many squared standard errors counts half, and the rest overall."""
+"""A group whose squared share is this many variances of a cell counts half, all others half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,7 @@ class Null:
         joint: Shares = rows[:, np.newaxis, :] * columns[np.newaxis, :, :] * groups
         return joint.reshape(-1)
 
-    def _drawn_together(
-        self, counts: NDArray[np.int64], groups: Shares, design: Design
-    ) -> Shares:
+    def _drawn_together(self, counts: NDArray[np.int64], groups: Shares, design: Design) -> Shares:
         size = counts.shape[0]
         overall = self._margin(counts.sum(axis=1), (size,))[:, np.newaxis]
         channel = self.channel.marginal(counts.size)

@@ -15,7 +15,7 @@ from veiltab.wire.identity import PublicIdentity
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Context:
-    """One server.  ``clock`` tells the seconds since 1970; ``wake`` makes the worker look around.
+    """One server.  ``clock`` tells the seconds since 1970.
 
     The server signs and never decrypts, so of its identity only the signing key is here.
     """

@@ -128,7 +128,6 @@ def release_chunk(context: Context, sender: Sender, study: bytes, digest: bytes)
     """Return a perturbed chunk that a grant of the sender's covers, and nothing else."""
     with context.database.reading() as records:
         case = Case.of(context, records, study, sender.party)
-        # Those of a long table name thousands of chunks, and this is asked once for each of them.
         taken = case.resume()
     try:
         chunk = taken.serve(sender.party, digest, context.now)

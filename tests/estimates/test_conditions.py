@@ -1,0 +1,143 @@
+"""The language of conditions: what it means, and where it points when it is misused."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veiltab.core.schema import Attribute, Schema
+from veiltab.errors import ConditionError, VeiltabError
+from veiltab.estimates.conditions import MAX_DEPTH, quote, quote_name, read_condition
+
+SCHEMA = Schema(
+    [
+        Attribute("salary", ["<=50K", ">50K"]),
+        Attribute("marital status", ["single", "married", "it's complicated"]),
+        Attribute("not", ["a", "b"]),
+    ]
+)
+Row = dict[str, str]
+
+
+def rows() -> list[Row]:
+    """Return every cell's categories, in the cells' order."""
+    return [
+        dict(zip(SCHEMA.names, SCHEMA.labels(cell), strict=True))
+        for cell in range(SCHEMA.domain_size)
+    ]
+
+
+MEANINGS: list[tuple[str | dict[str, Any], Callable[[Row], bool]]] = [
+    ("salary = '>50K'", lambda r: r["salary"] == ">50K"),
+    ("salary == '>50K'", lambda r: r["salary"] == ">50K"),
+    ("salary != '>50K'", lambda r: r["salary"] != ">50K"),
+    ("salary<>'>50K'", lambda r: r["salary"] != ">50K"),
+    ("\"marital status\" = 'it''s complicated'", lambda r: "'" in r["marital status"]),
+    ("\"not\" = 'a'", lambda r: r["not"] == "a"),
+    ("not \"not\" = 'a'", lambda r: r["not"] != "a"),
+    (
+        "\"marital status\" in ('single', 'married')",
+        lambda r: r["marital status"] in {"single", "married"},
+    ),
+    ("\"marital status\" not in ('single')", lambda r: r["marital status"] != "single"),
+    (
+        "salary = '>50K' or \"not\" = 'a' and \"marital status\" = 'single'",
+        lambda r: r["salary"] == ">50K" or (r["not"] == "a" and r["marital status"] == "single"),
+    ),
+    (
+        "(salary = '>50K' or \"not\" = 'a') AND \"marital status\" = 'single'",
+        lambda r: (r["salary"] == ">50K" or r["not"] == "a") and r["marital status"] == "single",
+    ),
+    (
+        "not (salary = '>50K' or \"not\" = 'a')",
+        lambda r: not (r["salary"] == ">50K" or r["not"] == "a"),
+    ),
+    ("not not salary = '>50K'", lambda r: r["salary"] == ">50K"),
+    ({"salary": ">50K"}, lambda r: r["salary"] == ">50K"),
+    (
+        {"salary": ">50K", "marital status": ["single", "married"]},
+        lambda r: r["salary"] == ">50K" and r["marital status"] in {"single", "married"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("condition", "meaning"), MEANINGS, ids=[str(c) for c, _ in MEANINGS])
+def test_a_condition_holds_in_the_cells_that_it_means(
+    condition: str | dict[str, Any], meaning: Callable[[Row], bool]
+) -> None:
+    """Cell by cell, against the same condition in Python; mappings read back as text too."""
+    found = read_condition(condition, SCHEMA)
+    assert found.mask.tolist() == [meaning(row) for row in rows()]
+    again = read_condition(found.text, SCHEMA)
+    assert (again.mask == found.mask).all()
+
+
+MISTAKES: list[tuple[object, str, str, int | None]] = [
+    ("", "the condition ends where an attribute should be", "write it as", 0),
+    ("salry = '>50K'", "there is no attribute 'salry', at character 1", "'salary'", 0),
+    ("zzz = '>50K'", "there is no attribute 'zzz'", "'marital status'", 0),
+    ("salary = '>60K'", "no category '>60K', at character 10", "'>50K'", 9),
+    ("salary = 'poor'", "no category 'poor'", "its categories are", 9),
+    ("salary = >50K", "'>' has no meaning, at character 10", "write it as", 9),
+    ("salary = rich", "'rich' stands where a category in single quotes", "write it as", 9),
+    ('salary = ">50K"', "stands where a category in single quotes", "write it as", 9),
+    ("salary '>50K'", "stands where =, != or in should be", "write it as", 7),
+    ("salary = '>50K", "the quote is never closed", "write it as", 9),
+    ("salary = '>50K' salary", "'salary' stands where 'and', 'or' or the end", "write it", 16),
+    ("(salary = '>50K'", "the condition ends where a closing parenthesis", "write it as", 16),
+    ("salary in '>50K'", "stands where an opening parenthesis", "write it as", 10),
+    ("salary in ('>50K'", "ends where a comma or a closing parenthesis", "write it as", 17),
+    ("salary in ()", "')' stands where a category", "write it as", 11),
+    ("and = 'a'", "'and' stands where an attribute should be", "write it as", 0),
+    ("salary = '>50K' and", "the condition ends where an attribute", "write it as", 19),
+    ("salary = '>50K' and salary = '<=50K'", "nobody can meet", "'or'", None),
+    ("(" * 200, f"more than {MAX_DEPTH} parentheses", "simplify", 100),
+    ("not " * 200, f"more than {MAX_DEPTH} parentheses", "simplify", 404),
+    ("x" * 200_000, "200,000 characters", "at most", None),
+    ({}, "the condition is empty", "at least one", None),
+    ({"sallary": "a"}, "there is no attribute 'sallary'", "'salary'", None),
+    ({"salary": "a"}, "no category 'a'", "its categories are", None),
+    ({"salary": []}, "nobody can meet", "'or'", None),
+    ({"salary": 5}, "'salary' wants a text or a list of texts, not 5", "'>50K'", None),
+    (7, "text or a mapping, not int", "write it as", None),
+    ("__import__('os').system('x')", "there is no attribute '__import__'", "attributes are", 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("condition", "message", "hint", "position"), MISTAKES, ids=[str(m[0])[:30] for m in MISTAKES]
+)
+def test_a_mistake_is_named_and_placed(
+    condition: Any, message: str, hint: str, position: int | None
+) -> None:
+    """The message says what is wrong and where; the hint what was probably meant."""
+    with pytest.raises(ConditionError) as caught:
+        read_condition(condition, SCHEMA)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert caught.value.position == position
+
+
+@given(st.text(alphabet="salary=!<>'\"()andornotin ,50Kab", max_size=60))
+def test_no_text_ends_in_anything_but_a_condition_or_its_error(text: str) -> None:
+    """Whatever is typed, there is no other exception."""
+    try:
+        found = read_condition(text, SCHEMA)
+    except VeiltabError as error:
+        assert isinstance(error, ConditionError)  # noqa: PT017 - both outcomes are fine
+    else:
+        assert found.mask.dtype == np.bool_
+
+
+@given(name=st.text(min_size=1, max_size=12), category=st.text(min_size=1, max_size=12))
+def test_every_name_and_category_can_be_written(name: str, category: str) -> None:
+    """Quoting makes any attribute reachable, whatever its characters."""
+    try:
+        schema = Schema([Attribute(name, [category, category + "!"])])
+    except VeiltabError:
+        return  # not a name that a schema takes
+    found = read_condition(f"{quote_name(name)} = {quote(category)}", schema)
+    assert found.mask.tolist() == [True, False]
