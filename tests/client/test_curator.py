@@ -1,6 +1,6 @@
 """What a curator believes of its server, and what it keeps when it is stopped."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from unittest import mock
 
@@ -12,8 +12,9 @@ from tests.support.studies import regrant
 from veiltab.client import curator
 from veiltab.client.study_file import StudyDraft
 from veiltab.client.study_home import StudyHome
-from veiltab.errors import SignatureError
+from veiltab.errors import MismatchError, PromiseError, SignatureError
 from veiltab.roles.curator.study import public_identity
+from veiltab.roles.signatures import sign
 from veiltab.wire.contract import Contract
 from veiltab.wire.signed import Signed
 
@@ -73,3 +74,26 @@ def _draft(contract: Contract, title: str) -> StudyDraft:
     """Return a draft with the terms of a contract, but its title."""
     names = [each.name for each in fields(StudyDraft)]
     return StudyDraft(**{name: getattr(contract, name) for name in names} | {"title": title})
+
+
+def test_pads_are_not_given_out_for_a_release_that_breaks_its_promise(tmp_path: Path) -> None:
+    """The curator looks at the release itself: the word of the server is not enough."""
+    with running(make_context(tmp_path / "data")) as service:
+        study = run_study(service, tmp_path, Stage.RELEASED)
+        first, to = study.curators[0], public_identity(study.researcher.identity)
+        key, real = service.context.key, first.server.release(study.study).body
+        keep = real.keep_threshold + 24 * real.cells  # less noise, still evenly spread
+        broken = {
+            PromiseError: replace(real, keep_threshold=keep),
+            MismatchError: replace(
+                real, uploads=(replace(real.uploads[0], digest=bytes(32)), *real.uploads[1:])
+            ),
+        }
+        for error, release in broken.items():
+            shown = mock.Mock(wraps=first.server)
+            shown.pinned = first.server.pinned
+            shown.release.return_value = sign(release, key)
+            with pytest.raises(error):
+                curator.grant(replace(first, server=shown), study.study, to, None, EXPIRES)
+            shown.send_grant.assert_not_called()
+        curator.grant(first, study.study, to, None, EXPIRES)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.message_strategies import REFUSED
 from veiltab.core.recode import Bins, Rule, ValueMap
 from veiltab.core.schema import Attribute, Schema
 from veiltab.errors import Offender, SchemaError, ValueNotInSchemaError
@@ -59,7 +60,7 @@ def test_codes_have_the_attributes_type(size: int, dtype: type[np.uint8 | np.uin
 
 
 printable = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters=[*map(chr, range(32)), "\x7f"]),
+    st.characters(exclude_categories=["Cs"], exclude_characters=[*map(chr, range(32)), *REFUSED]),
     min_size=1,
 )
 

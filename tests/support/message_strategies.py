@@ -25,7 +25,8 @@ from veiltab.wire.secret import Secret
 from veiltab.wire.upload import ColumnChunks, Upload
 from veiltab.wire.vault import Vault
 
-CHARACTERS = st.characters(codec="utf-8", min_codepoint=0x20, exclude_characters="\x7f")
+REFUSED = "".join(map(chr, [*range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A)]))
+CHARACTERS = st.characters(codec="utf-8", min_codepoint=0x20, exclude_characters=REFUSED)
 TEXTS = st.text(CHARACTERS, min_size=1, max_size=12)
 IDS = st.binary(min_size=32, max_size=32)
 SHORT_IDS = st.binary(min_size=16, max_size=16)

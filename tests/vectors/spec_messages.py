@@ -20,7 +20,8 @@ MAX_ROWS = MAX_CELLS = 2**48
 def text(value: Value) -> None:
     """Refuse all but 1 to 1,000 characters, none of them a control character."""
     require(isinstance(value, str) and 1 <= len(value) <= 1000, "a text is too short or long")
-    require(not re.search("[\x00-\x1f\x7f\ud800-\udfff]", value), "a text has control characters")
+    refused = "[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    require(not re.search(refused, value), "a text has control characters")
 
 
 def hexadecimal(digits: int) -> Check:

@@ -172,7 +172,7 @@ def test_every_fixed_size_value_has_one_spelling(name: str) -> None:
 
 
 OUT_OF_RANGE: list[tuple[str, str, list[Any]]] = [
-    ("contract", "title", ["", "x" * 1_001, "a\nb", "\x7f", "\ud800"]),
+    ("contract", "title", ["", "x" * 1_001, "a\nb", "\x7f", "\x9b", "\u202e", "\ud800"]),
     ("contract", "curators", [[]]),
     ("contract", "curators.1.name", ["", "x" * 1_001, "\x1f"]),
     ("contract", "curators.1.attributes", [[]]),

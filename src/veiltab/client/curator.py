@@ -13,11 +13,13 @@ from veiltab.roles.curator.desk import Desk
 from veiltab.roles.curator.grant import grant as make_grant
 from veiltab.roles.curator.ledger import Ledger
 from veiltab.roles.curator.study import new_secret, share_secret, sign_contract, unsigned
+from veiltab.roles.releases import check_own_upload, verify_release
 from veiltab.roles.signatures import verify
 from veiltab.storage.chunks import FolderChunks
 from veiltab.wire.contract import Contract
 from veiltab.wire.grant import SignedGrant
 from veiltab.wire.identity import PublicIdentity
+from veiltab.wire.release import Release
 from veiltab.wire.signed import Signed
 
 SIGNED_STATE = "proposed"
@@ -78,7 +80,7 @@ def grant(
     the server.
     """
     contract = verify_agreement(session.contract(study))
-    _check_released(session, study)
+    release, _ = verify_release(contract, _fetch_release(session, study))
     place, me = session.home.study(study), session.identity.party_id
     private = FolderChunks(place.private)
     prepared = place.prepared(contract.schema_of(me), private)
@@ -87,22 +89,25 @@ def grant(
             "nothing was pushed to this study from this home",
             hint="push first, from the home that is to grant; its pads are kept there alone",
         )
+    check_own_upload(release, prepared.message)
     wanted = _with_earlier(session, contract, researcher, attributes)
     desk = Desk(session.identity, session.entropy, FolderChunks(place.outgoing), private)
     made = make_grant(desk, contract, prepared, researcher, wanted, expires=expires)
     place.save_grant(made)
     session.server.send_grant(study, made)
+    FolderChunks(place.outgoing).clear()  # released: the server needs nothing of it any more
     return made
 
 
-def _check_released(session: Session, study: bytes) -> None:
-    """Refuse to hand out pads before there is a release to use them on."""
+def _fetch_release(session: Session, study: bytes) -> Signed[Release]:
+    """Refuse to hand out pads before there is a release to use them on, and to look at."""
     state = session.server.status(study).state
     if state != "released":
         raise StateError(
             f"the study is {state}, not released",
             hint="wait with: veiltab study status STUDY --wait released",
         )
+    return session.server.release(study)
 
 
 def _with_earlier(

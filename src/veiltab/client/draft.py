@@ -5,7 +5,6 @@ the names of those that look like ids.  Everything else goes into a recode file,
 the curator.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ from veiltab.client.toml_writing import (
     toml_strings,
 )
 from veiltab.core.recode import Rule, ValueMap
-from veiltab.core.schema import Attribute
+from veiltab.core.schema import UNPRINTABLE, Attribute
 from veiltab.wire.fields import MAX_TEXT
 from veiltab.wire.identity import PublicIdentity
 
@@ -31,7 +30,6 @@ LARGEST_DOMAIN = 1 << 20
 PARTNER_FILE = "FILL-IN.json"
 """Stands where the partner's identity file is to be named."""
 
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f]")
 _ROOM_FOR_SUFFIX = 20
 
 
@@ -108,7 +106,7 @@ def _free(text: str, taken: set[str]) -> str:
 
 
 def _clean(text: str) -> str:
-    shown = _UNPRINTABLE.sub(lambda found: f"\\x{ord(found.group()):02x}", text) or "(empty)"
+    shown = UNPRINTABLE.sub(lambda found: f"\\x{ord(found.group()):02x}", text) or "(empty)"
     return shown if len(shown) <= MAX_TEXT else f"{shown[: MAX_TEXT - _ROOM_FOR_SUFFIX]}…"
 
 

@@ -22,7 +22,7 @@ def draw_sample(population_size: int, sample_size: int, entropy: Entropy) -> NDA
         chosen = chosen[np.argsort(keys[chosen])]
         # Equal keys would leave the order to the sorting algorithm: draw all anew, which keeps
         # the sample exactly uniform and happens about once in 2^64/n² times.
-        boundary = keys[chosen[-1]]
-        distinct = np.unique(keys[chosen]).size == sample_size
-        if distinct and np.count_nonzero(keys <= boundary) == sample_size:
+        ordered = keys[chosen]
+        distinct = bool((ordered[1:] > ordered[:-1]).all())
+        if distinct and np.count_nonzero(keys <= ordered[-1]) == sample_size:
             return chosen

@@ -23,7 +23,8 @@ Codes: TypeAlias = NDArray[np.uint8 | np.uint16]
 MAX_CATEGORIES = 65_535
 """A code fits in 16 bits."""
 
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Controls, line ends, and what turns the direction of text: on a screen they could deceive."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -160,7 +161,7 @@ def check_text(text: object, what: str) -> None:
         )
     if not text:
         raise SchemaError(f"{what} is empty", hint="give it a text, such as 'unknown'")
-    if _UNPRINTABLE.search(text):
+    if UNPRINTABLE.search(text):
         raise SchemaError(
             f"{what} has a control character or a lone surrogate: {text!r}",
             hint="use printable text; spaces and any script are fine",

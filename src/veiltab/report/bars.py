@@ -57,7 +57,10 @@ class Scale:
 
 
 def bar_table(caption: str, part: Part, scale: Scale, heading: str) -> Html:
-    """Return a table of one share a row, with bars; groups of the first label have headings."""
+    """Return a table of one share a row, with bars; groups of the first label have headings.
+
+    A narrow screen has room for the ends of the axis alone: the ticks between are ``inner``.
+    """
     name = part.names[-1]
     head = element(
         "tr",
@@ -71,10 +74,8 @@ def bar_table(caption: str, part: Part, scale: Scale, heading: str) -> Html:
         if row.labels[:-1] != group:
             group = row.labels[:-1]
             text = ", ".join(f"{n}: {c}" for n, c in zip(part.names, group, strict=False))
-            body.append(
-                element("tr", element("th", own(text), scope="rowgroup", colspan="3"))
-            )
-        body.append(_bar_row(row, scale))
+            body.append(element("tr", element("th", own(text), scope="rowgroup", colspan="3")))
+        body.append(_bar_row(row, scale, part.digits))
     return element(
         "table",
         element("caption", caption),
@@ -84,23 +85,20 @@ def bar_table(caption: str, part: Part, scale: Scale, heading: str) -> Html:
     )
 
 
-def _bar_row(row: Row, scale: Scale) -> Html:
+def _bar_row(row: Row, scale: Scale, digits: int) -> Html:
     label = element("th", own(row.labels[-1]), scope="row")
     if row.share is None or row.low is None or row.high is None:
         return element("tr", label, element("td", NOT_ESTIMABLE, colspan="2", class_="none"))
-    number = element("td", *share_cell(row), class_="number")
-    return element("tr", label, element("td", _bar(row, scale), class_="picture"), number)
+    number = element("td", share_cell(row, digits), class_="number")
+    return element("tr", label, element("td", _bar(row, scale, digits), class_="picture"), number)
 
 
-def share_cell(row: Row) -> tuple[object, ...]:
+def share_cell(row: Row, digits: int) -> Html:
     """Return a share with its interval, as they stand in a cell."""
     if row.share is None or row.low is None or row.high is None:
-        return (element("span", NOT_ESTIMABLE, class_="none"),)
-    return (
-        element("b", minus(percent(row.share))),
-        " ",
-        element("span", between(row.low, row.high), class_="between"),
-    )
+        return element("span", NOT_ESTIMABLE, class_="none")
+    share = element("b", minus(percent(row.share, digits)))
+    return Html(f"{share} {element('span', between(row.low, row.high, digits), class_='between')}")
 
 
 def minus(text: str) -> str:
@@ -108,10 +106,11 @@ def minus(text: str) -> str:
     return text.replace("-", "−")
 
 
-def _bar(row: Row, scale: Scale) -> Html:
+def _bar(row: Row, scale: Scale, digits: int) -> Html:
     share, low, high = row.share or 0.0, row.low or 0.0, row.high or 0.0
     left, right = scale.place(low), scale.place(high)
-    said = f"{row.labels[-1]}: {minus(percent(share))}, interval {between(low, high)} %"
+    value, ends = minus(percent(share, digits)), between(low, high, digits)
+    said = f"{row.labels[-1]}: {value}, interval {ends} %"
     return element(
         "svg",
         element("title", said),
@@ -132,7 +131,10 @@ def _axis(scale: Scale) -> Html:
     for number, tick in enumerate(ticks):
         anchor = "start" if number == 0 else "end" if tick == ticks[-1] else "middle"
         text = minus(f"{100 * tick:.{digits}f}") + (" %" if tick == ticks[-1] else "")
-        texts.append(element("text", text, x=scale.place(tick), y="75%", text_anchor=anchor))
+        inner = {"class_": "inner"} if anchor == "middle" else {}
+        texts.append(
+            element("text", text, x=scale.place(tick), y="75%", text_anchor=anchor, **inner)
+        )
     named = element("title", "scale of the bars, in per cent")
     return Html(
         element("span", "picture", class_="unseen")
@@ -148,13 +150,15 @@ def heat_map(caption: str, part: Part) -> Html:
     """Return a table of two attributes whose cells are the darker, the larger their share."""
     first, second = part.names
     columns = list(dict.fromkeys(row.labels[1] for row in part.rows))
-    most = max(max(row.share or 0.0 for row in part.rows), 1e-12)
+    most = max(*(row.share or 0.0 for row in part.rows), 1e-12)
     corner = element("td", element("span", f"{first} ↓ {second} →", class_="corner"))
     head = element("tr", corner, *(element("th", own(c), scope="col") for c in columns))
     body = []
     for start in range(0, len(part.rows), len(columns)):
         rows = part.rows[start : start + len(columns)]
-        tiles = [element("td", *share_cell(row), class_=_shade(row, most)) for row in rows]
+        tiles = [
+            element("td", share_cell(row, part.digits), class_=_shade(row, most)) for row in rows
+        ]
         body.append(element("tr", element("th", own(rows[0].labels[0]), scope="row"), *tiles))
     table = element(
         "table", element("caption", caption), element("thead", head), element("tbody", *body),
@@ -205,6 +209,6 @@ def own(text: str) -> Html:
     return element("bdi", Html(html(text).replace("/", "/<wbr>")))
 
 
-def point_list(numbers: Sequence[float | None]) -> list[str]:
+def point_list(numbers: Sequence[float | None], digits: int) -> list[str]:
     """Return numbers in percentage points, as the cells of a table."""
-    return [NOT_ESTIMABLE if x is None else minus(points(x)) for x in numbers]
+    return [NOT_ESTIMABLE if x is None else minus(points(x, digits)) for x in numbers]

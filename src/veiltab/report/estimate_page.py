@@ -1,15 +1,19 @@
 """The report of an estimate: one file, without scripts, that needs no network."""
 
-from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
-from veiltab.estimates import Estimate, Quantity
+from veiltab.estimates import Estimate
 from veiltab.report import estimate_words as words
 from veiltab.report.bars import error_bar, own, point_list, share_cell
-from veiltab.report.estimate_pictures import marginal_section, pair_section
-from veiltab.report.estimate_view import Background, Row, View, error_shares
+from veiltab.report.estimate_pictures import (
+    answer_section,
+    errors_of,
+    marginal_section,
+    pair_section,
+)
+from veiltab.report.estimate_view import Background, View, error_shares
 from veiltab.report.html import Html, element, table
-from veiltab.report.numbers import between, percent, points, small
+from veiltab.report.numbers import between, decimals, percent, points, small
 
 SECTIONS = {
     "answers": "Answers",
@@ -44,7 +48,7 @@ def estimate_page(view: View, background: Background) -> str:
         "main",
         _opening(view, title),
         _warnings(view),
-        _answers(view),
+        answer_section(view),
         marginal_section(view),
         pair_section(view),
         _joint(view),
@@ -70,14 +74,19 @@ def _opening(view: View, title: str) -> Html:
     names = estimate.schema.names
     what = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
     error, _ = error_shares(estimate, view.asked.population)
+    cells = estimate.schema.domain_size
     cards = [
         (words.promise_words(estimate), "promised to every respondent: differential privacy"),
-        (f"{estimate.plan.sample_size:,}", f"of {estimate.plan.population_size:,} respondents were"
-         " sampled, and their records perturbed"),
-        (f"± {points(error)}", f"percentage points: a typical standard error, over the"
-         f" {estimate.schema.domain_size:,} cells of the joint table"),
+        (
+            f"{estimate.plan.sample_size:,}",
+            f"of {estimate.plan.population_size:,} respondents sampled, their records perturbed",
+        ),
+        (
+            f"± {points(error, decimals([error]))}",
+            f"percentage points: the typical standard error of a cell, of {cells:,}",
+        ),
         _largest(view),
-    ]  # fmt: skip
+    ]
     return element(
         "header",
         element("p", "Estimates from perturbed records", class_="kind"),
@@ -107,7 +116,9 @@ def _largest(view: View) -> tuple[str, str]:
     row = max(view.joint.rows, key=lambda each: each.share or 0.0)
     share, low, high = row.share or 0.0, row.low or 0.0, row.high or 0.0
     named = ", ".join(row.labels)
-    return percent(share), f"the largest cell: {named} (interval {between(low, high)})"
+    digits = decimals([row.standard_error])
+    ends = between(low, high, digits)
+    return percent(share, digits), f"the largest cell: {named} (interval {ends})"
 
 
 def _warnings(view: View) -> Html:
@@ -120,26 +131,13 @@ def _warnings(view: View) -> Html:
     )  # fmt: skip
 
 
-def _answers(view: View) -> Html:
-    if not view.answers:
-        return Html("")
-    caption = f"Shares of those who meet a condition ({words.interval_name(view.asked, simultaneous=False)})"
-    rows = [(each.label, *_answer(each)) for each in view.answers]
-    found = table(caption, ["condition", "share", "interval", *ERRORS], rows, numbers=5)
-    return _section("answers", "What was asked for", found)
-
-
-def _answer(answer: Quantity) -> list[str]:
-    if answer.value is None or answer.low is None or answer.high is None:
-        return ["not estimable", *[""] * 4]
-    errors = (answer.standard_error, answer.sampling_error, answer.privacy_error)
-    return [percent(answer.value), between(answer.low, answer.high), *point_list(errors)]
-
-
 def _joint(view: View) -> Html:
     part = view.joint
-    rows = [(*map(own, row.labels), Html("".join(map(str, share_cell(row)))), *_row_errors(row))
-            for row in part.rows]  # fmt: skip
+    digits = part.digits
+    rows = [
+        (*map(own, row.labels), share_cell(row, digits), *point_list(errors_of(row), digits))
+        for row in part.rows
+    ]
     few = "" if part.whole else f" The {len(part.rows)} largest of {part.total:,} cells:"
     caption = f"Every cell with its {words.interval_name(view.asked)}, in per cent.{few}"
     names = [*part.names, "share and interval", *ERRORS]
@@ -150,15 +148,11 @@ def _joint(view: View) -> Html:
     notes = [element("p", words.interval_words(view.asked))]
     if not part.whole:
         more = (
-            f"The joint table has {part.total:,} cells, too many for a page. The commands"
-            " options --csv and --parquet write all of them."
-        ).replace("commands", "command's")
+            f"The joint table has {part.total:,} cells, too many for a page. The options --csv and"
+            " --parquet of the command write all of them."
+        )
         notes.append(element("p", more))
     return _section("table", "The whole table", *notes, found)
-
-
-def _row_errors(row: Row) -> list[str]:
-    return point_list((row.standard_error, row.sampling_error, row.privacy_error))
 
 
 def _promise(estimate: Estimate) -> Html:
@@ -184,11 +178,9 @@ def _promise(estimate: Estimate) -> Html:
 
 def _errors(view: View) -> Html:
     error, privacy = error_shares(view.estimate, view.asked.population)
-    rows = [
-        ("privacy noise", percent(privacy), points(error * privacy**0.5)),
-        ("sampling", percent(1 - privacy), points(error * (1 - privacy) ** 0.5)),
-        ("both", percent(1.0), points(error)),
-    ]
+    digits = decimals([error])
+    parts = (("privacy noise", privacy), ("sampling", 1 - privacy), ("both", 1.0))
+    rows = [(name, f"{100 * x:.1f} %", points(error * x**0.5, digits)) for name, x in parts]
     key = element(
         "ul",
         element("li", element("span", class_="swatch privacy"), "privacy noise"),
@@ -198,7 +190,7 @@ def _errors(view: View) -> Html:
     return _section(
         "errors",
         "How far off, and why",
-        element("p", " ".join(words.SPLIT)),
+        element("p", words.SPLIT),
         element("figure", key, error_bar(privacy), element(
             "figcaption", "Which part of the variance of the joint table comes from what")),
         table("Parts of the error: variances add up, standard errors do not (root mean square over"
@@ -216,15 +208,18 @@ def _asked(view: View, background: Background) -> Html:
         for each in estimate.schema.attributes
     ]
     about = [
-        ("study", origin.title), ("id of the study", origin.study and element("code", origin.study)),
-        ("estimated by", background.researcher), ("on", background.made),
-        ("sample", words.sample_words(estimate)), ("sampled by", background.sampled_by),
-        ("pads", background.pads), ("numbers describe", words.population_words(estimate, asked)),
+        ("study", origin.title),
+        ("id of the study", origin.study and element("code", origin.study)),
+        ("estimated by", background.researcher),
+        ("on", background.made),
+        ("sample", words.sample_words(estimate)),
+        ("sampled by", background.sampled_by),
+        ("pads", background.pads),
+        ("numbers describe", words.population_words(estimate, asked)),
         ("shares", words.estimator_words(asked)),
-        ("intervals", "from the unbiased estimate: score intervals for shares, Fieller's within"
-         " groups" + ("; bands by the quantile of the largest error" if asked.simultaneous else "")),
+        ("intervals", words.method_words(asked)),
         ("software", words.software()),
-    ]  # fmt: skip
+    ]
     sums = (
         "Every table is estimated from its own counts. So sums over a larger table can differ a"
         " little from a smaller one, by less than their errors; unbiased estimates add up exactly."

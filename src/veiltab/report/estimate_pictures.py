@@ -1,11 +1,14 @@
 """The pictures of a report: each attribute by itself, and pairs of attributes."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from veiltab.estimates import IndependenceTest
 from veiltab.report import estimate_words as words
-from veiltab.report.bars import Scale, bar_table, heat_map, point_list
-from veiltab.report.estimate_view import Pair, Part, View, adjusted
+from veiltab.report.bars import Scale, bar_table, heat_map, own, point_list
+from veiltab.report.estimate_view import Pair, Part, Row, View, adjusted
 from veiltab.report.html import Html, element, table
-from veiltab.report.numbers import significance
+from veiltab.report.numbers import decimals, least, significance
 
 SURE = 0.05
 """A p-value below it is called evidence."""
@@ -19,27 +22,63 @@ def marginal_section(view: View) -> Html:
                 class_="card")
         for part in view.marginals
     ]  # fmt: skip
-    rows = [
-        (element("bdi", part.names[0]), element("bdi", row.labels[0]),
-         *point_list((row.share, row.standard_error, row.sampling_error, row.privacy_error)))
-        for part in view.marginals
-        for row in part.rows
-    ]  # fmt: skip
-    names = ["attribute", "category", "share", "standard error", "sampling", "privacy"]
-    errors = table("Standard errors of these shares, in percentage points", names, rows, numbers=4)
+    rows = [replace(row, labels=(part.names[0], *row.labels))
+            for part in view.marginals for row in part.rows]  # fmt: skip
     return element(
         "section",
         element("h2", "Each attribute by itself", id="marginals"),
         element("p", words.interval_words(view.asked)),
         element("div", *parts, class_="grid"),
-        element("details", element("summary", "Standard errors of these shares"), errors),
+        _error_table(rows, ["attribute", "category"]),
         aria_labelledby="marginals",
     )
 
 
+def answer_section(view: View) -> Html:
+    """Return the shares that were asked for by conditions."""
+    if not view.answers:
+        return Html("")
+    answers = view.answers
+    rows = tuple(
+        Row((a.label,), a.value, a.standard_error, a.sampling_error, a.privacy_error, a.low, a.high)
+        for a in answers
+    )
+    part = Part(("condition",), rows, len(rows))
+    name = words.interval_name(view.asked, simultaneous=False)
+    bars = bar_table(f"Respondents who meet a condition: share and {name}", part,
+                     Scale.over(rows), "share")  # fmt: skip
+    return element(
+        "section",
+        element("h2", "What was asked for", id="answers"),
+        element("div", bars, class_="card"),
+        _error_table(rows, ["condition"]),
+        aria_labelledby="answers",
+    )
+
+
+def _error_table(rows: Sequence[Row], names: list[str]) -> Html:
+    """Return the errors of shares, behind a line to open."""
+    digits = decimals(row.standard_error for row in rows)
+    found = table(
+        "Standard errors of these shares, in percentage points",
+        [*names, "share", "standard error", "sampling", "privacy"],
+        [
+            (*map(own, row.labels), *point_list((row.share, *errors_of(row)), digits))
+            for row in rows
+        ],
+        numbers=4,
+    )
+    return element("details", element("summary", "Standard errors of these shares"), found)
+
+
+def errors_of(row: Row) -> tuple[float | None, ...]:
+    """Return the standard error of a share, and its two parts."""
+    return row.standard_error, row.sampling_error, row.privacy_error
+
+
 def _caption(part: Part, name: str) -> str:
     few = "" if part.whole else f"; the {len(part.rows)} largest of {part.total:,} categories"
-    return f"{part.names[0]}: share, and {name}{few}"
+    return f"{part.names[0]}: share and {name}{few}"
 
 
 def pair_section(view: View) -> Html:
@@ -60,44 +99,48 @@ def _tests(view: View) -> list[Html]:
     """Return the tests in a table, and words about pairs that are left out."""
     found = []
     if view.tests:
-        words_of = [(pair, test) for pair, test in view.tests]
-        holm = adjusted(test.p_value for _, test in words_of)
+        holm = adjusted(test.p_value for _, test in view.tests)
         rows = [
-            (element("bdi", f"{a} × {b}"), significance(test.p_value, test.replicates),
-             _bounded(together, test), _verdict(together))
-            for ((a, b), test), together in zip(words_of, holm, strict=True)
+            (own(f"{a} × {b}"), _verdict(together),
+             significance(test.p_value, test.replicates), _bounded(together, test))
+            for ((a, b), test), together in zip(view.tests, holm, strict=True)
         ]  # fmt: skip
         found += [
             element(
                 "p",
                 "Could two attributes be independent, in the population that the respondents"
                 " come from? The test draws releases as they would be if so, noise and all, and"
-                " counts how many look as dependent as this one.",
+                " counts how many look as dependent as this one. “No” does not show independence;"
+                " it is only not excluded.",
             ),
-            table("Tests of independence; “together” is Holm's p-value, for all tests at once",
-                  ["pair", "p-value", "together", "evidence of dependence"], rows),
+            table("Tests of independence; p of each, and “together” Holm's p for all at once",
+                  ["pair", "evidence of dependence", "p", "together"], rows, numbers=2),
         ]  # fmt: skip
     untested = view.pairs_in_all - len(view.tests)
     if untested:
-        found.append(element("p", f"{untested:,} of {view.pairs_in_all:,} pairs are not tested here:"
-                             " they have too many cells, only one category, or there are too many"
-                             " pairs. Ask for fewer attributes."))  # fmt: skip
+        why = (
+            f"{untested:,} of {view.pairs_in_all:,} pairs are not tested here: they have too many"
+            " cells, only one category, or there are too many pairs. Ask for fewer attributes."
+        )
+        found.append(element("p", why))
     undrawn = len(view.tests) - len(view.pairs)
     if undrawn:
-        found.append(element("p", f"Below are {len(view.pairs)} of the {len(view.tests)} tested"
-                             " pairs: those with few enough cells and the clearest"
-                             " dependence."))  # fmt: skip
+        which = (
+            f"Below are {len(view.pairs)} of the {len(view.tests)} tested pairs: those with few"
+            " enough cells and the clearest dependence."
+        )
+        found.append(element("p", which))
     return found
 
 
 def _bounded(together: float, test: IndependenceTest) -> str:
     """Return an adjusted p-value; a multiple of a bound is a bound."""
-    least = test.p_value * (1 + test.replicates) < 1.5  # noqa: PLR2004 - as in significance
-    return f"{'≤ ' if least else ''}{together:.3f}"
+    bound = "≤ " if least(test.p_value, test.replicates) else ""
+    return f"{bound}{together:.3f}"
 
 
 def _verdict(p_value: float) -> str:
-    return "yes" if p_value < SURE else "no: independence is not excluded"
+    return "yes" if p_value < SURE else "no"
 
 
 def _pair(view: View, pair: Pair, number: int) -> Html:
@@ -105,20 +148,20 @@ def _pair(view: View, pair: Pair, number: int) -> Html:
     name = f"pair-{number}"
     by_itself = words.interval_name(view.asked, simultaneous=False)
     heat = heat_map(
-        f"Share of each combination of {first} and {second}, and"
-        f" {words.interval_name(view.asked)}, in per cent",
-        pair.joint,
+        f"{first} and {second} together: share and {words.interval_name(view.asked)}", pair.joint
     )
-    forward, backward = (_within(part, by_itself) for part in (pair.within_first, pair.within_second))
-    other = element("details", element("summary", element("bdi", f"{first} within {second}")), backward)
+    forward, backward = (
+        _within(part, by_itself) for part in (pair.within_first, pair.within_second)
+    )
+    other = element("details", element("summary", own(f"{first} within {second}")), backward)
     return element(
         "section",
-        element("h3", element("bdi", f"{first} × {second}"), id=name),
+        element("h3", own(f"{first} × {second}"), id=name),
         element("p", _association(pair)),
         element(
             "div",
-            element("div", heat, class_="card"),
-            element("div", forward, other, class_="card"),
+            element("div", heat, other, class_="card"),
+            element("div", forward, class_="card"),
             class_="grid",
         ),
         class_="pair",

@@ -12,6 +12,7 @@ from veiltab.core.design import Population
 from veiltab.estimates import Estimate, IndependenceTest, Quantity
 from veiltab.estimates.released import Estimator
 from veiltab.estimates.tables import NUMBERS
+from veiltab.report.numbers import decimals
 
 MOST_CELLS, LARGEST_CELLS = 400, 60
 """Of a joint table with more cells than the first, so many of the largest are shown."""
@@ -80,6 +81,11 @@ class Part:
     names: tuple[str, ...]
     rows: tuple[Row, ...]
     total: int
+
+    @property
+    def digits(self) -> int:
+        """How many decimals its numbers are written with, in per cent."""
+        return decimals(row.standard_error for row in self.rows)
 
     @property
     def whole(self) -> bool:
@@ -200,11 +206,9 @@ def _cells(estimate: Estimate, pair: tuple[str, str]) -> int:
     return estimate.schema.subset(pair).domain_size
 
 
-def _pair(
-    estimate: Estimate, asked: Asked, names: tuple[str, str], test: IndependenceTest
-) -> Pair:
+def _pair(estimate: Estimate, asked: Asked, names: tuple[str, str], test: IndependenceTest) -> Pair:
     first, second = names
-    options = {"level": asked.level, "population": asked.population}
+    options: dict[str, Any] = {"level": asked.level, "population": asked.population}
     table = estimate.marginal(names).table(**asked.options)
     within = [
         _part(

@@ -5,7 +5,7 @@ from importlib.metadata import version
 from veiltab.estimates import Estimate
 from veiltab.estimates.released import BEST, Estimator
 from veiltab.report.estimate_view import Asked, Background
-from veiltab.report.numbers import percent, small
+from veiltab.report.numbers import small
 
 METHOD = (
     "Lin, Wang and Rane: On the Benefits of Sampling in Privacy Preserving Statistical Analysis on"
@@ -26,15 +26,13 @@ LIMITS = (
     ("A curator alone", "learns nothing about the other curators' values"),
     (
         "The server with a researcher",
-        "could together read the sampled records without noise, but without names: the promise"
-        " takes it that they are independent",
+        "could together read the sampled records, without noise and without names; keep them apart",
     ),
 )
 SPLIT = (
-    "Sampling error is there because not everybody was sampled: it shrinks with the sample, and"
-    " would be there without any privacy.",
-    "Privacy error is there because records were replaced by random ones, to protect"
-    " everybody: it is the price of the promise, and its law is known exactly.",
+    "Sampling error is there because not everybody was sampled: it shrinks as the sample grows, and"
+    " would be there without any noise. Privacy error is there because records were replaced by"
+    " random ones: it is the price of the promise, and its law is known exactly."
 )
 
 
@@ -57,7 +55,8 @@ def interval_words(asked: Asked) -> str:
 def interval_name(asked: Asked, *, simultaneous: bool | None = None) -> str:
     """Name the intervals in a heading."""
     together = asked.simultaneous if simultaneous is None else simultaneous
-    return f"{100 * asked.level:g} % " + ("simultaneous band" if together else "interval of its own")
+    held = "all of the table together" if together else "each by itself"
+    return f"{100 * asked.level:g} % interval ({held})"
 
 
 def population_words(estimate: Estimate, asked: Asked) -> str:
@@ -71,6 +70,15 @@ def estimator_words(asked: Asked) -> str:
     """Say how the shares were estimated."""
     best: Estimator = BEST
     return ESTIMATORS[best if asked.estimator == "best" else asked.estimator]
+
+
+def method_words(asked: Asked) -> str:
+    """Say where the intervals come from."""
+    band = "; bands by the quantile of the largest error, drawn" if asked.simultaneous else ""
+    return (
+        "from the unbiased estimate and its exact covariance: score intervals for shares,"
+        f" Fieller's within groups, a bootstrap through the noise for Cramér's V{band}"
+    )
 
 
 def promise_words(estimate: Estimate) -> str:
@@ -92,7 +100,7 @@ def noise_words(estimate: Estimate) -> str:
     who = f"The server, {by}, perturbed" if by else "A server perturbed"
     return (
         f"{who} every sampled record once, encrypted as it was: with probability"
-        f" {percent(plan.keep_probability)} a record stayed as it is, and else a random cell of"
+        f" {100 * plan.keep_probability:.3g} % a record stayed as it is, and else a random cell of"
         f" {plan.domain_size:,} took its place (γ = {plan.gamma:.4g})."
     )
 

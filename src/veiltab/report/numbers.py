@@ -1,50 +1,56 @@
-"""How numbers are written for people: shares in per cent, never more digits than they carry."""
+"""How numbers are written for people: shares in per cent, with the digits that they carry."""
+
+import math
+from collections.abc import Iterable
 
 from veiltab.errors import ParameterError
 
-SMALL = 0.1
-"""Below so many per cent two decimals would say too little."""
+FEWEST, MOST = 2, 6
+"""Decimals of a number in per cent."""
 
-SMALLEST = 1e-6
-"""In per cent; whatever is smaller is called so."""
+EXACT = 1e-8
+"""A standard error below it is none: whole releases without noise are exact."""
 
 
-def points(share: float) -> str:
+def decimals(errors: Iterable[float | None]) -> int:
+    """Return how many decimals show two digits of the largest of these standard errors."""
+    largest = max((100 * error for error in errors if error is not None), default=0.0)
+    if largest < EXACT:
+        return FEWEST
+    return min(MOST, max(FEWEST, 1 - math.floor(math.log10(largest))))
+
+
+def points(share: float, digits: int = FEWEST) -> str:
     """Return a share in per cent without the sign, or a difference in percentage points."""
-    number = 100 * share
-    if number != number:  # noqa: PLR0124 - only NaN differs from itself; it is never printed
-        raise ParameterError("a number is missing", hint="this is a mistake in veiltab; report it")
-    size = abs(number)
-    if size >= SMALL or round(size, 12) == 0:
-        return f"{number:.2f}".replace("-0.00", "0.00")
-    if size < SMALLEST:
-        return f"under {SMALLEST:.6f}"
-    digits = next(d for d in range(3, 9) if size >= 10.0 ** (1 - d))
-    return f"{number:.{digits}f}"
+    if not math.isfinite(share):
+        raise ParameterError(
+            f"{share} is no number to print", hint="this is a mistake in veiltab; report it"
+        )
+    return f"{round(100 * share, digits) + 0.0:.{digits}f}"  # without the sign of a zero
 
 
-def percent(share: float) -> str:
+def percent(share: float, digits: int = FEWEST) -> str:
     """Return a share in per cent."""
-    return f"{points(share)} %"
+    return f"{points(share, digits)} %"
 
 
-def between(low: float, high: float) -> str:
+def between(low: float, high: float, digits: int = FEWEST) -> str:
     """Return an interval of shares, in per cent without the sign."""
-    return f"{points(low)}–{points(high)}"
+    return f"{points(low, digits)}–{points(high, digits)}"
 
 
 def significance(p_value: float, replicates: int) -> str:
     """Return a p-value; the smallest that so many draws can show is given as a bound."""
-    if p_value * (1 + replicates) < 1.5:  # noqa: PLR2004 - one of all: the least possible
-        return f"< {_up(p_value)}"
+    if least(p_value, replicates):
+        return f"< {next((b for b in (0.001, 0.005, 0.01, 0.05) if p_value < b), 1):g}"
     return f"{p_value:.3f}"
+
+
+def least(p_value: float, replicates: int) -> bool:
+    """Tell whether a p-value is the smallest that so many draws can show."""
+    return round(p_value * (1 + replicates)) == 1
 
 
 def small(number: float) -> str:
     """Return a small number as people write it: 1e-6."""
     return f"{number:.3g}".replace("e-0", "e-")
-
-
-def _up(p_value: float) -> str:
-    """Return the next rounder number above a small one."""
-    return next((f"{bound:g}" for bound in (0.001, 0.005, 0.01, 0.05) if p_value < bound), "1")

@@ -1,5 +1,6 @@
 """Who has sent a request: RFC 9421 signatures, each good once and for a few minutes."""
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -31,6 +32,9 @@ from veiltab.wire.requests import (
     parse_signature,
     signature_base,
 )
+
+LARGE_AT_ONCE = 8
+"""Bodies that may be longer than a chunk; others wait."""
 
 _STRANGER = "register with the server first; sign with the identity that you registered"
 
@@ -67,6 +71,7 @@ class Gate:
         self._parties = Buckets(settings.rate, settings.burst, context.clock)
         self._strangers = Buckets(settings.stranger_rate, settings.stranger_burst, context.clock)
         self._known: dict[bytes, PublicIdentity] = {}
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     def stranger(self, request: Request) -> None:
         """Count a request of somebody unknown against its network address."""
@@ -84,11 +89,18 @@ class Gate:
                 self.stranger(request)
                 raise
             self._parties.take(signature.party)
-            body = await _body(request, most_bytes, parts.content_digest)
+            body = await self._body(request, most_bytes, parts.content_digest)
             await run_in_threadpool(self._use, signature)
             return Sender(identity, body)
 
         return check
+
+    async def _body(self, request: Request, most: int, digest: str) -> bytes:
+        """Read the body; of those that may be large only a few at once, so that memory lasts."""
+        if most <= self._context.settings.chunk_bytes:
+            return await _body(request, most, digest)
+        async with self._large:
+            return await _body(request, most, digest)
 
     async def newcomer(self, request: Request) -> Newcomer:
         """Return who asks to be registered, by its own signature."""

@@ -147,7 +147,7 @@ class Case:
         self.records.append_audit(self.study, entry.canonical(), entry_hash(entry))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)  # a release can have 16 MiB
 def load_release(content: bytes) -> Signed[Release]:
     """Read a stored release; a large one takes long, and every chunk of it is asked for."""
     return Release.loads(content)

@@ -13,6 +13,8 @@ from veiltab.service.app import create_app
 from veiltab.service.context import Context
 
 BACKLOG = 512
+MOST_CONNECTIONS = 500
+"""At once; whoever comes then is told to come back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,7 @@ def _configure(context: Context, address: Address) -> Config:
         access_log=False,
         server_header=False,
         proxy_headers=address.behind_proxy,
+        limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=context.settings.shutdown_seconds,
         timeout_keep_alive=75,
         ssl_certfile=address.certificate,

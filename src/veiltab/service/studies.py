@@ -14,6 +14,8 @@ from veiltab.service.casebook import GRANT, UPLOAD, Case
 from veiltab.service.context import Context
 from veiltab.storage.records import CURATOR, RESEARCHER, Records, StudyRecord
 from veiltab.wire.alignment import Alignment
+from veiltab.wire.audit import AuditEntry
+from veiltab.wire.canonical import load
 from veiltab.wire.contract import Contract
 from veiltab.wire.grant import Grant, SignedGrant
 from veiltab.wire.secret import Secret
@@ -77,7 +79,17 @@ def send_secret(context: Context, sender: Sender, study: bytes) -> bool:
     with context.database.transaction() as records:
         case = Case.of_curator(context, records, study, sender.party)
         case.contract.body.curator(body.receiver)
+        _check_proposer(case, sender)
         return _keep(case, SECRET, sender, signed.digest, body.receiver)
+
+
+def _check_proposer(case: Case, sender: Sender) -> None:
+    """Let the proposer alone send secrets: with a wrong one, anybody could block anybody else."""
+    first = AuditEntry.from_json(load(case.records.audit(case.study)[0]))
+    if first.actor != sender.party:
+        raise MismatchError(
+            "the secret is the proposer's to pass on", hint="ask the proposer to send it again"
+        )
 
 
 def send_alignment(context: Context, sender: Sender, study: bytes) -> bool:
@@ -125,11 +137,21 @@ def upload(context: Context, sender: Sender, study: bytes) -> None:
         # From here on the sample and its noise are decided: whoever repeats the release after a
         # crash gets the same bytes.
         complete = taken.state is State.UPLOADED
-        key = random_bytes(KEY_BYTES, context.entropy) if complete else None
+        key = _draw_key(context, study) if complete else None
         case.save(taken, noise_key=key)
         case.log("uploaded", sender.party, signed.digest)
         if complete:
             case.log("complete", context.identity.party_id)
+
+
+def _draw_key(context: Context, study: bytes) -> bytes:
+    """Draw the key of the sample and the noise, unless something was released with another one."""
+    if len(context.folders.released(study)):
+        raise StateError(
+            "there are released chunks of this study, and its records know nothing of them",
+            hint="the database was restored from an old copy: restore a newer one, or abort",
+        )
+    return random_bytes(KEY_BYTES, context.entropy)
 
 
 def grant(context: Context, sender: Sender, study: bytes) -> bool:

@@ -12,16 +12,13 @@ from veiltab.core.schema import Attribute, Codes
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.pads import stream_pad, stream_pad_at
 from veiltab.errors import (
-    InputError,
     MalformedError,
     MismatchError,
-    PromiseError,
     SealError,
 )
 from veiltab.roles.agreements import check_researcher, verify_agreement
-from veiltab.roles.columns import check_column_names
 from veiltab.roles.grants import SEAL_PURPOSE, seal_context, verify_grant
-from veiltab.roles.signatures import verify
+from veiltab.roles.releases import verify_release
 from veiltab.wire.contract import MAX_ROWS, Contract
 from veiltab.wire.grant import SignedGrant
 from veiltab.wire.packing import CHUNK_ROWS, chunk_slices, packed_length, unpack
@@ -103,8 +100,7 @@ def open_access(
     """Verify contract, release and grants, and unseal the pads; any doubt is an error."""
     terms = verify_agreement(contract)
     check_researcher(terms, identity.party_id)
-    released = verify(release, [terms.server.signing_key])
-    _check_release(terms, released)
+    released, plan = verify_release(terms, release)
     pads: dict[str, PadReader] = {}
     for grant in grants:
         opened = _open_grant(identity, terms, released, grant, now)
@@ -115,53 +111,7 @@ def open_access(
                 hint="give each grant once, and of overlapping ones the larger",
             )
         pads |= opened
-    return Access(terms, released, _checked_plan(terms, released), pads)
-
-
-def _check_release(contract: Contract, release: Release) -> None:
-    schema = contract.schema
-    curators = tuple(terms.party_id for terms in contract.curators)
-    positions = release.uploads[0].positions is not None
-    fresh = contract.sampling.by == "server" and contract.stored is None
-    if (
-        release.study != contract.study_id
-        or release.cells != schema.domain_size
-        or tuple(upload.curator for upload in release.uploads) != curators
-        or positions != fresh
-    ):
-        raise MismatchError(
-            "the release does not belong to the contract",
-            hint="fetch the release of this study; its curators, cells and form must agree",
-        )
-    check_column_names(release.columns, schema)
-
-
-def _checked_plan(contract: Contract, release: Release) -> Plan:
-    """Recompute the promise from the release's own numbers (spec 4.1)."""
-    if (release.epsilon, release.delta) != (contract.epsilon, contract.delta) or (
-        release.accounting not in ("pure-1", contract.accounting)
-        or contract.sampling.size not in (None, release.sample_size)
-        or contract.population not in (None, release.population)
-    ):
-        raise PromiseError(
-            "the release states other parameters than the contract",
-            hint="do not use it; ask the curators and the server what happened",
-        )
-    try:
-        return Plan(
-            population_size=release.population,
-            domain_size=release.cells,
-            epsilon=release.epsilon,
-            delta=release.delta,
-            sample_size=release.sample_size,
-            keep_threshold=release.keep_threshold,
-            accounting=release.accounting.partition("-")[0],
-        )
-    except InputError as error:
-        raise PromiseError(
-            f"the release does not keep its promise: {error.message}",
-            hint="do not use it; ask the curators and the server what happened",
-        ) from error
+    return Access(terms, released, plan, pads)
 
 
 def _open_grant(

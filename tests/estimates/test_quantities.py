@@ -1,0 +1,202 @@
+"""Quantities made of conditions: their values, errors, intervals, and honest refusals."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from tests.support.estimates import adult_estimate, released_estimate, shaped_table
+from veiltab.core.uncertainty import Uncertainty
+from veiltab.errors import ConditionError, ParameterError
+from veiltab.estimates import Estimate, Quantity
+from veiltab.estimates.conditions import read_condition
+from veiltab.estimates.quantities import DOUBT
+
+ESTIMATE = adult_estimate()
+RICH, MALE, FEMALE = "salary = '>50K'", "gender = 'male'", "gender = 'female'"
+
+
+def mask(condition: str) -> np.ndarray:
+    """Return the cells of a condition as weights."""
+    return read_condition(condition, ESTIMATE.schema).mask.astype(float)
+
+
+def uncertainty(estimate: Estimate = ESTIMATE) -> Uncertainty:
+    """Return the covariance with the unbiased estimate plugged in."""
+    plan = estimate.plan
+    return Uncertainty(estimate.unbiased, estimate.channel, plan.population_size, plan.sample_size)
+
+
+def assert_whole(found: Quantity) -> None:
+    """Check what holds for every estimable quantity."""
+    assert found.estimable
+    assert found.value is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.standard_error is not None
+    assert found.sampling_error is not None
+    assert found.privacy_error is not None
+    assert found.low <= found.value <= found.high
+    squares = found.sampling_error**2 + found.privacy_error**2
+    assert found.standard_error**2 == pytest.approx(squares, rel=1e-9)
+    assert json.loads(json.dumps(found.as_dict()))["value"] == found.value
+    assert f"{found.value:.4g}" in str(found)
+
+
+def test_a_probability_is_the_sum_of_its_cells() -> None:
+    """Unbiased, with the error that the joint covariance gives for the sum."""
+    found = ESTIMATE.probability(f"{RICH} and {FEMALE}")
+    weights = mask(f"{RICH} and {FEMALE}")
+    assert_whole(found)
+    assert found.value == pytest.approx(weights @ ESTIMATE.unbiased)
+    assert found.privacy_error == pytest.approx(uncertainty().privacy(weights) ** 0.5, rel=1e-6)
+    assert found.sampling_error == pytest.approx(uncertainty().sampling(weights) ** 0.5, rel=1e-6)
+    assert found == ESTIMATE.probability({"salary": ">50K", "gender": "female"}) or (
+        found.value == ESTIMATE.probability({"salary": ">50K", "gender": "female"}).value
+    )
+
+
+def test_everybody_is_certain() -> None:
+    """A condition that all meet has the share one, without error."""
+    found = ESTIMATE.probability("gender in ('male', 'female')")
+    assert found.value == pytest.approx(1, abs=1e-12)
+    assert found.standard_error == pytest.approx(0, abs=1e-7)
+    assert found.low == pytest.approx(1, abs=1e-7)
+
+
+def test_a_difference_has_the_error_of_the_linear_statistic() -> None:
+    """Overlapping conditions too: what they share cancels."""
+    for first, second in ((f"{RICH} and {MALE}", f"{RICH} and {FEMALE}"), (RICH, MALE)):
+        found = ESTIMATE.difference(first, second)
+        weights = mask(first) - mask(second)
+        assert_whole(found)
+        assert found.value == pytest.approx(weights @ ESTIMATE.unbiased)
+        assert found.standard_error == pytest.approx(uncertainty().total(weights) ** 0.5, rel=1e-6)
+    nothing = ESTIMATE.difference(RICH, RICH)
+    assert nothing.value == pytest.approx(0, abs=1e-12)
+    assert nothing.standard_error == pytest.approx(0, abs=1e-9)
+
+
+def test_conditional_quantities_are_ratios_of_sums() -> None:
+    """Shares, differences and ratios of groups, all from the unbiased table."""
+    joint = ESTIMATE.unbiased
+    rich_male, rich_female = (float(mask(f"{RICH} and {g}") @ joint) for g in (MALE, FEMALE))
+    male, female = (float(mask(g) @ joint) for g in (MALE, FEMALE))
+    odds = rich_male * (female - rich_female) / ((male - rich_male) * rich_female)
+    expected = {
+        ESTIMATE.probability(RICH, MALE): rich_male / male,
+        ESTIMATE.risk_difference(RICH, MALE): rich_male / male - rich_female / female,
+        ESTIMATE.difference(RICH, "salary != '>50K'", given=MALE): 2 * rich_male / male - 1,
+        ESTIMATE.risk_ratio(RICH, MALE): rich_male * female / (male * rich_female),
+        ESTIMATE.odds_ratio(RICH, MALE): odds,
+    }
+    for found, value in expected.items():
+        assert found.value == pytest.approx(value, rel=1e-9), found
+        assert_whole(found)
+    explicit = ESTIMATE.odds_ratio(RICH, MALE, FEMALE)
+    assert explicit.value == pytest.approx(odds)
+
+
+def test_numeric_gradients_confirm_the_errors_of_ratios() -> None:
+    """The delta method's gradients, against differences of the ratio itself."""
+    plain = ESTIMATE.unbiased
+
+    def odds(joint: np.ndarray) -> float:
+        a, b, c, d = (
+            float(mask(f"salary {sign} '>50K' and {group}") @ joint)
+            for group in (MALE, FEMALE)
+            for sign in ("=", "!=")
+        )
+        return a * d / (b * c)
+
+    step = 1e-6
+    gradient = np.array(
+        [
+            (odds(plain + step * unit) - odds(plain - step * unit)) / (2 * step)
+            for unit in np.eye(24)
+        ]
+    )
+    found = ESTIMATE.odds_ratio(RICH, MALE)
+    assert found.standard_error == pytest.approx(uncertainty().total(gradient) ** 0.5, rel=1e-4)
+    assert found.privacy_error == pytest.approx(uncertainty().privacy(gradient) ** 0.5, rel=1e-4)
+
+
+@pytest.fixture(scope="module")
+def hollow() -> Estimate:
+    """Return an estimate of a table where nobody is in the group a1."""
+    weights = np.array([[60.0, 40.0], [0.0, 0.0], [30.0, 20.0]])
+    return released_estimate(shaped_table((3, 2), weights, 20_000), 1.0)
+
+
+def test_dividing_by_next_to_nothing_is_not_estimable(hollow: Estimate) -> None:
+    """Every kind of ratio says so, with the reason, and has no numbers."""
+    for found in (
+        hollow.probability("b = 'b0'", "a = 'a1'"),
+        hollow.difference("b = 'b0'", "b = 'b1'", given="a = 'a1'"),
+        hollow.risk_difference("b = 'b0'", "a = 'a1'"),
+        hollow.risk_difference("b = 'b0'", "a = 'a0'", "a = 'a1'"),
+        hollow.risk_ratio("b = 'b0'", "a = 'a1'"),
+        hollow.odds_ratio("b = 'b0'", "a = 'a0'", "a = 'a1'"),
+    ):
+        assert not found.estimable
+        assert found.value is found.low is found.high is found.standard_error is None
+        assert "cannot be told from zero" in found.warnings[0]
+        assert "not estimable" in str(found)
+        assert "not estimable" in found._repr_html_()
+        assert not any(isinstance(v, float) and math.isnan(v) for v in found.as_dict().values())
+
+
+def test_an_uncertain_denominator_is_said() -> None:
+    """At a small ε the odds are given with a warning, or not at all."""
+    found = [adult_estimate(0.5, seed).odds_ratio(RICH, MALE) for seed in range(20)]
+    given = [each for each in found if each.estimable]
+    assert 0 < len(given) < 20
+    assert all(DOUBT in each.warnings for each in given)
+    assert ESTIMATE.risk_difference(RICH, MALE).warnings == ()
+
+
+def test_an_estimate_below_zero_is_shown_as_zero_and_said(hollow: Estimate) -> None:
+    """The interval starts at zero, and the warning gives the unbiased number."""
+    cell = hollow.unbiased.reshape(3, 2)[1].argmin()
+    found = hollow.probability({"a": "a1", "b": f"b{cell}"})
+    assert found.value == 0
+    assert found.low == 0
+    assert "beyond zero" in found.warnings[0]
+
+
+def test_contradictions_are_refused() -> None:
+    """A group within which the outcome is impossible, or a group without others."""
+    with pytest.raises(ConditionError, match="nobody can meet"):
+        ESTIMATE.probability(MALE, FEMALE)
+    with pytest.raises(ConditionError, match="nobody can meet"):
+        ESTIMATE.odds_ratio(RICH, "gender in ('male', 'female')")
+    with pytest.raises(ParameterError, match="confidence level"):
+        ESTIMATE.probability(RICH, level=95)
+
+
+def test_wider_levels_and_populations() -> None:
+    """More confidence takes more room, and so does a larger population."""
+    narrow, wide = (ESTIMATE.probability(RICH, level=level) for level in (0.8, 0.99))
+    assert narrow.low is not None
+    assert wide.low is not None
+    assert wide.low < narrow.low
+    larger = ESTIMATE.probability(RICH, population="super")
+    assert larger.population == "super"
+    assert larger.sampling_error is not None
+    assert larger.sampling_error > (narrow.sampling_error or 0)
+    assert larger.privacy_error == pytest.approx(narrow.privacy_error)
+
+
+def test_few_records_are_always_said() -> None:
+    """Whatever is asked of a release of a handful of records."""
+    poor = released_estimate(shaped_table((2, 2), np.ones(4), 150), 0.5)
+    assert poor.plan.sample_size < 100
+    assert "records were released" in poor.probability("a = 'a0'").warnings[0]
+
+
+def test_html_is_escaped() -> None:
+    """What people named their categories is text."""
+    found = ESTIMATE.probability(RICH)
+    assert "&gt;50K" in found._repr_html_()
+    assert ">50K" not in found._repr_html_().replace("&gt;", "")
