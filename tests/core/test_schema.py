@@ -32,7 +32,7 @@ def schema_of(*sizes: int) -> Schema:
         "👩‍⚕️",
         'it\'s "quoted" \\ $^*',
         "a,b;c|d",
-        "\u0080",
+        "\u00a0",
         "\U0010ffff",
         "^x$",
     ],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from veiltab.core.design import Design
+from veiltab.core.unified import Quadratic, proper_ends
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,36 +34,40 @@ class Interval:
         return inside
 
 
+def proper_interval(estimate: "Array", variance: Quadratic, critical: float) -> Interval:
+    """Return the interval within 0..1 of an estimate whose variance is quadratic in the truth."""
+    low, high = proper_ends(estimate, variance, critical)
+    return Interval(low, high, np.ones(low.shape, dtype=np.bool_))
+
+
 def share_interval(estimate: "Array", cells: Any, design: Design, critical: float) -> Interval:  # noqa: ANN401 - a number of cells per set, or one for all
-    """Return all shares θ of sets of cells that their unbiased estimates do not contradict.
+    """Return the shares θ of sets of cells that their unbiased estimates do not contradict.
 
-    A set's variance depends on its own share alone, as a + bθ + (f/m)θ(1 − θ), so
-    (θ̂ − θ)² ≤ z²·Var(θ) is solved in closed form, without an estimate of the variance: Wilson's
-    interval, seen through the channel.  The ends lie in 0..1; where no share at all would fit,
-    the estimate is first moved to 0 or 1.
+    A set's variance depends on its own share alone, as a + bθ + gθ(1 − θ), so no estimate of the
+    variance is needed: Wilson's interval, seen through the channel, and within 0..1.
     """
-    low, high = _score_ends(estimate, cells, design, critical)
-    fits = (high >= 0) & (low <= 1)
-    if not fits.all():
-        moved = _score_ends(np.clip(estimate, 0, 1), cells, design, critical)
-        low, high = np.where(fits, low, moved[0]), np.where(fits, high, moved[1])
-    return Interval(np.clip(low, 0, 1), np.clip(high, 0, 1), np.ones(fits.shape, dtype=np.bool_))
+    return proper_interval(estimate, _variance(estimate, cells, design), critical)
 
 
-def _score_ends(
-    estimate: "Array",
-    cells: Any,  # noqa: ANN401 - as above
-    design: Design,
-    critical: float,
-) -> "tuple[Array, Array]":
-    """Return both roots of (θ̂ − θ)² = z²(a + bθ + gθ(1 − θ))."""
+def share_band(estimate: "Array", cells: Any, design: Design, critical: float) -> Interval:  # noqa: ANN401 - as above
+    """Return the same for a simultaneous band, whose critical value is for both sides alike.
+
+    Estimates beyond 0 and 1 are moved there first: a band then holds at least as often.
+    """
+    constant, linear, square = _variance(estimate, cells, design)
+    inside, squared = np.clip(estimate, 0, 1), critical**2
+    leading = 1 - squared * square
+    middle = (inside + squared * linear / 2) / leading
+    root = np.sqrt(np.maximum(middle**2 - (inside**2 - squared * constant) / leading, 0))
+    low, high = np.clip(middle - root, 0, 1), np.clip(middle + root, 0, 1)
+    return Interval(low, high, np.ones(low.shape, dtype=np.bool_))
+
+
+def _variance(estimate: "Array", cells: Any, design: Design) -> "Quadratic":  # noqa: ANN401 - as above
+    """Return the coefficients of a set's variance over its share."""
     constant, slope = design.privacy_line(cells, estimate)
     factor = float(design.sampling_factor / design.sample_size)
-    squared = critical**2
-    leading = 1 + squared * factor
-    middle = (estimate + squared * (slope + factor) / 2) / leading
-    root = np.sqrt(np.maximum(middle**2 - (estimate**2 - squared * constant) / leading, 0))
-    return middle - root, middle + root
+    return constant, slope + factor, -factor
 
 
 def fieller(
@@ -88,16 +93,17 @@ def fieller(
 def proportion_interval(
     part: "Array", whole: "Array", covariance: "Array", critical: float
 ) -> Interval:
-    """Return Fieller's interval for the share of a part in its whole, within 0..1.
-
-    Where no such share would fit, the part is first moved into 0..whole.
-    """
-    found = fieller(part, whole, covariance, critical)
-    fits = (found.high >= 0) & (found.low <= 1)
-    moved = fieller(np.clip(part, 0, np.maximum(whole, 0)), whole, covariance, critical)
-    low = np.where(fits, found.low, moved.low)
-    high = np.where(fits, found.high, moved.high)
-    return Interval(np.clip(low, 0, 1), np.clip(high, 0, 1), found.bounded)
+    """Return Fieller's interval for the share of a part in its whole, within 0..1."""
+    bounded = fieller(part, whole, covariance, critical).bounded
+    safe = np.where(bounded, whole, 1.0)
+    variance = (
+        covariance[..., 0, 0] / safe**2,
+        -2 * covariance[..., 0, 1] / safe**2,
+        covariance[..., 1, 1] / safe**2,
+    )
+    found = proper_interval(part / safe, variance, critical)
+    low, high = np.where(bounded, found.low, -np.inf), np.where(bounded, found.high, np.inf)
+    return Interval(low, high, bounded)
 
 
 def product_ratio(factors: "Array", covariance: "Array", critical: float) -> Interval:

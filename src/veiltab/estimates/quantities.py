@@ -13,9 +13,10 @@ from veiltab.estimates.events import Events, estimate_events
 from veiltab.estimates.quantity import Quantity
 from veiltab.estimates.released import Released, Shares
 
-SCORE = "score interval, closed form"
+SCORE = "linear, score interval within 0..1"
 LINEAR = "linear, closed form"
 FIELLER = "Fieller"
+PROPORTION = "Fieller, within 0..1"
 PRODUCTS = "Fieller, on products of shares"
 DELTA = "delta method"
 
@@ -84,12 +85,14 @@ class Question:
 
 def probability(question: Question, event: Condition) -> Quantity:
     """Estimate the share of those who meet a condition."""
+    label = f"P({event.text})"
+    if event.mask.all():
+        return question.answer(label, LINEAR, 1.0, (0.0, 0.0, 0.0), (1.0, 1.0))
     events = question.events(event)
     cells = np.array([float(np.count_nonzero(event.mask))])
     interval = share_interval(events.shares, cells, question.design, question.critical)
     value = float(np.clip(events.shares[0], 0, 1))
     ends = float(interval.low[0]), float(interval.high[0])
-    label = f"P({event.text})"
     return question.answer(
         label, SCORE, value, events.errors(np.ones(1)), ends, *_boundary(events.shares[0])
     )
@@ -103,12 +106,14 @@ def proportion(question: Question, event: Condition, given: Condition) -> Quanti
     part, whole = events.shares
     interval = proportion_interval(part, whole, events.total, question.critical)
     if not interval.bounded:
-        return question.refuse(label, FIELLER, _vague(given.text))
+        return question.refuse(label, PROPORTION, _vague(given.text))
     value = float(np.clip(part / whole, 0, 1))
     errors = events.errors(np.array([1.0, -value]) / whole)
     doubts = () if _clear(question, events, 1, CLEARLY) else (DOUBT,)
     ends = float(interval.low), float(interval.high)
-    return question.answer(label, FIELLER, value, errors, ends, *_boundary(part / whole), *doubts)
+    return question.answer(
+        label, PROPORTION, value, errors, ends, *_boundary(part / whole), *doubts
+    )
 
 
 def difference(

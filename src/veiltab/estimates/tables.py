@@ -7,7 +7,7 @@ import polars as pl
 
 from veiltab.core.bands import sup_t
 from veiltab.core.design import Population
-from veiltab.core.intervals import Interval, proportion_interval, share_interval
+from veiltab.core.intervals import Interval, proportion_interval, share_band, share_interval
 from veiltab.core.schema import Schema
 from veiltab.core.uncertainty import critical_value
 from veiltab.errors import ParameterError
@@ -31,11 +31,12 @@ def joint_table(
     """Return a row for each cell: its categories, its share, its errors and its interval."""
     shares = released.shares(estimator)
     uncertainty = released.uncertainty(population)
-    critical = critical_value(level)
+    variances, design = uncertainty.cells(), uncertainty.design
     if simultaneous:
         critical = sup_t(uncertainty, level, released.generator("sup-t"))
-    variances = uncertainty.cells()
-    interval = share_interval(released.unbiased, 1, uncertainty.design, critical)
+        interval = share_band(released.unbiased, 1, design, critical)
+    else:
+        interval = share_interval(released.unbiased, 1, design, critical_value(level))
     values = (
         shares,
         _root(variances.total),

@@ -83,7 +83,7 @@ def _opening(view: View, title: str) -> Html:
         ),
         (
             f"± {points(error, decimals([error]))}",
-            f"percentage points: the typical standard error of a cell, of {cells:,}",
+            f"percentage points: the typical standard error of one of the {cells:,} cells",
         ),
         _largest(view),
     ]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from statistics import median
 
 from veiltab.errors import ParameterError
 
@@ -9,15 +10,15 @@ FEWEST, MOST = 2, 6
 """Decimals of a number in per cent."""
 
 EXACT = 1e-8
-"""A standard error below it is none: whole releases without noise are exact."""
+"""A standard error below it, in per cent, is none: a release without noise is exact."""
 
 
 def decimals(errors: Iterable[float | None]) -> int:
-    """Return how many decimals show two digits of the largest of these standard errors."""
-    largest = max((100 * error for error in errors if error is not None), default=0.0)
-    if largest < EXACT:
+    """Return how many decimals show two digits of a typical one of these standard errors."""
+    known = [100 * error for error in errors if error is not None and 100 * error > EXACT]
+    if not known:
         return FEWEST
-    return min(MOST, max(FEWEST, 1 - math.floor(math.log10(largest))))
+    return min(MOST, max(FEWEST, 1 - math.floor(math.log10(median(known)))))
 
 
 def points(share: float, digits: int = FEWEST) -> str:
@@ -52,5 +53,12 @@ def least(p_value: float, replicates: int) -> bool:
 
 
 def small(number: float) -> str:
-    """Return a small number as people write it: 1e-6."""
-    return f"{number:.3g}".replace("e-0", "e-")
+    """Return a small number as people write it: 10⁻⁶."""
+    digits, _, power = f"{number:.3g}".partition("e")
+    if not power:
+        return digits
+    raised = str(int(power)).translate(_RAISED)
+    return f"10{raised}" if digits == "1" else f"{digits}·10{raised}"
+
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from veiltab.core import estimators
 from veiltab.core.bands import sup_t
 from veiltab.core.design import Design
-from veiltab.core.intervals import Interval, product_ratio, proportion_interval, share_interval
+from veiltab.core.intervals import (
+    Interval,
+    product_ratio,
+    proportion_interval,
+    share_band,
+    share_interval,
+)
 from veiltab.core.table import CountTable
 from veiltab.core.uncertainty import Uncertainty, critical_value
 from veiltab.estimates.conditions import Mask, read_condition
@@ -163,7 +169,7 @@ def _intervals(setting: Setting, counts: Release, level: float) -> Iterator[Meas
             likely[position], plan.channel, plan.population_size, plan.sample_size
         )
         wide = sup_t(plugged, level, generator)
-        yield "band", share_interval(cells, 1, design, wide), truth
+        yield "band", share_band(cells, 1, design, wide), truth
 
 
 def _event_intervals(

@@ -1,0 +1,1 @@
+"""``veiltab demo``: a whole study on this machine, with the real commands as real processes."""
