@@ -1,16 +1,20 @@
 """How an estimate is shown: large tables attribute by attribute, and odd names without harm."""
 
 import io
+import json
+import re
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.support.messages import contract
-from veiltab.cli.estimate import _cells, _marginals, _print_estimate
+from tests.support.estimates import adult_estimate, million_cells
+from veiltab.cli.estimate_output import estimate_json, print_estimate
 from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
-from veiltab.roles.researcher.estimate import Estimate
+from veiltab.estimates import Estimate
+from veiltab.report.estimate_view import Asked
+from veiltab.report.numbers import between, percent, points
 
 SIZES = {"share": 10, "standard_error": 4, "age [bold]": 2}
 
@@ -25,43 +29,102 @@ def estimate() -> Estimate:
     return Estimate(Schema(attributes), counts, chosen)
 
 
-def test_marginals_are_sums_of_cells(estimate: Estimate) -> None:
-    """With standard errors that count how cells vary together."""
-    shares = estimate.distribution.reshape(tuple(SIZES.values()))
-    rows = list(_marginals(estimate))
-    assert len(rows) == sum(SIZES.values())
-    assert rows[0][:3] == ("share", "0", f"{100 * shares[0].sum():.2f} %")
-    assert rows[11][:3] == ("standard_error", "1", f"{100 * shares[:, 1].sum():.2f} %")
-    last = np.zeros(80)
-    last[1::2] = 1
-    error = float(estimate.covariance.between(last, last)) ** 0.5
-    assert rows[-1] == (
-        "age [bold]",
-        "1",
-        f"{100 * shares[..., 1].sum():.2f} %",
-        f"{100 * error:.2f} %",
-    )
+def printed(estimate: Estimate, asked: Asked | None = None, width: int = 100) -> str:
+    """Return what people see."""
+    out = io.StringIO()
+    screen = Console(file=out, width=width, highlight=False)
+    print_estimate(screen, estimate, asked or Asked(), {})
+    return out.getvalue()
+
+
+def test_a_small_table_for_people() -> None:
+    """Each cell with its interval and both parts of its error, to the same digits."""
+    estimate = adult_estimate()
+    lines = printed(estimate).splitlines()
+    table = estimate.table()
+    for row in table.iter_rows(named=True):
+        numbers = [
+            percent(row["share"]),
+            between(row["low"], row["high"]),
+            *(points(row[f"{kind}_error"]) for kind in ("standard", "sampling", "privacy")),
+        ]
+        assert any(" ".join(line.split()).endswith(" ".join(numbers)) for line in lines)
+
+
+def test_a_large_table_for_people(estimate: Estimate) -> None:
+    """Each attribute by itself, a word about the rest, the largest cells, and the warnings."""
+    text = printed(estimate)
+    assert "The joint table has 80 cells: --csv and --parquet write them all." in text
+    assert "The 10 largest" in text
+    assert "age [bold]" in text
+    assert "100 of 1,000 respondents" in text
+    assert all(f"Warning: {warning[:40]}" in text for warning in estimate.warnings)
+    shares = estimate.marginal("age [bold]").table()["share"]
+    lines = [line.split() for line in text.splitlines()]
+    assert ["age", "[bold]", "1", *percent(shares[1]).split()] in [line[:5] for line in lines]
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_name_is_cut(estimate: Estimate, width: int) -> None:
+    """In a narrow window it is broken, but two categories never look the same."""
+    assert "…" not in printed(estimate, width=width)
+
+
+def test_shares_below_zero(estimate: Estimate) -> None:
+    """Only the unbiased estimate has them, and they are explained."""
+    assert "Shares below zero are noise" in printed(estimate, Asked(estimator="unbiased"))
+    text = printed(estimate)
+    assert "below zero" not in text
+    assert not re.search(r"-\d", text)
+
+
+def test_never_a_missing_number() -> None:
+    """Not even where next to nothing is known."""
+    for each in (adult_estimate(0.01), adult_estimate(8.0), adult_estimate(1.0, 1e-6)):
+        for asked in (Asked(), Asked(simultaneous=True, population="super", level=0.999)):
+            text = printed(each, asked)
+            assert "nan" not in text.split()
+            assert "inf" not in text.split()
+            json.dumps(estimate_json(each, asked, {}), allow_nan=False)
+
+
+def test_a_band_is_called_so() -> None:
+    """In the heading and in words."""
+    text = printed(adult_estimate(), Asked(simultaneous=True, level=0.9))
+    assert "90% band" in text
+    assert "hold together with 90 % confidence" in text
+
+
+def test_answers_for_people() -> None:
+    """A condition, its share, and an interval that holds by itself, also beside a band."""
+    estimate = adult_estimate()
+    condition = "salary = '>50K'"
+    text = printed(estimate, Asked(conditions=(condition,), simultaneous=True))
+    answer = estimate.probability(condition)
+    assert answer.value is not None
+    [line] = [line for line in text.splitlines() if line.startswith(condition)]
+    assert percent(answer.value) in line
+    assert "95% interval" in text
+
+
+def test_a_million_cells_for_people() -> None:
+    """A screen or two, and quickly."""
+    text = printed(million_cells())
+    assert "… 60 more" in text
+    assert len(text.splitlines()) < 160
 
 
 def test_names_like_those_of_numbers(estimate: Estimate) -> None:
     """An attribute called share does not hide the share."""
-    cells = list(_cells(estimate))
+    cells = estimate_json(estimate, Asked(), {})["cells"]
     assert len(cells) == 80
-    assert list(cells[70]) == [
+    assert list(cells[70])[:4] == [
         *("share (attribute)", "standard_error (attribute)", "age [bold]"),
-        *("share", "standard_error"),
+        "share",
     ]
     assert cells[70]["share (attribute)"] == "8"
     assert sum(cell["share"] for cell in cells) == pytest.approx(1)
     assert all(cell["standard_error"] > 0 for cell in cells)
-
-
-def test_a_large_table_for_people(estimate: Estimate) -> None:
-    """Each attribute by itself, a word about the rest, and one about negative shares."""
-    out = io.StringIO()
-    _print_estimate(Console(file=out, width=100, highlight=False), contract(), estimate)
-    text = out.getvalue()
-    assert "The joint table has 80 cells: --csv writes them all." in text
-    assert "Shares below zero are noise" in text
-    assert "age [bold]" in text
-    assert "100 of 1,000 respondents" in text
+    errors = [(c["sampling_error"], c["privacy_error"], c["standard_error"]) for c in cells]
+    for sampling, privacy, total in errors:
+        assert np.hypot(sampling, privacy) == pytest.approx(total)

@@ -24,7 +24,8 @@ gammas = st.fractions(Fraction(11, 10), 100, max_denominator=50)
 def exact_most_likely(counts: NDArray[np.object_], channel: GammaDiagonal) -> NDArray[np.object_]:
     """Return the best of all active sets' solutions: slow, obvious, exact."""
     keep, floor = channel.keep_probability, channel.spread
-    best, found = None, None
+    best: Fraction | None = None
+    found: NDArray[np.object_] | None = None
     cells = range(counts.size)
     for size in range(1, counts.size + 1):
         for active in combinations(cells, size):
@@ -122,7 +123,7 @@ def test_the_most_likely_is_what_em_converges_to(
     """Never less likely than EM's answer after many steps, and the same if EM has converged."""
     channel = GammaDiagonal.from_gamma(counts.size, gamma)
     found = most_likely(counts, channel)
-    slow = expectation_maximisation(counts, channel, 3000)
+    slow = expectation_maximisation(counts.astype(np.float64), channel, 3000)
     likelihood, reached = (
         float(counts @ np.log(channel.transform(each))) for each in (found, slow)
     )

@@ -1,54 +1,82 @@
 """Intervals: each holds exactly the values that the data do not contradict."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from veiltab.core.channel import GammaDiagonal
-from veiltab.core.design import Design
+from veiltab.core.design import Design, Population
 from veiltab.core.intervals import (
     fieller,
     product_ratio,
     proportion_interval,
+    share_band,
     share_interval,
 )
+from veiltab.core.unified import proper_ends
 
 DESIGN = Design(GammaDiagonal(24, Fraction(1, 2)), 10_000, 500)
 Z = 1.96
 
 
+@pytest.mark.parametrize("critical", [1.0, 1.644853627, 1.96, 3.3])
+@pytest.mark.parametrize("truth", [0.0, 0.01, 0.03, 0.09, 0.2, 0.5, 0.93, 1.0])
+def test_an_interval_covers_exactly_as_often_as_it_says(truth: float, critical: float) -> None:
+    """For normal estimates, at zero and one too: the estimates that accept the truth, summed up."""
+    error = 0.03
+    estimates = np.linspace(truth - 6 * error, truth + 6 * error, 240_001)
+    low, high = proper_ends(estimates, (error**2, 0.0, 0.0), critical)
+    assert (low < high).all()
+    assert low.min() >= 0
+    assert high.max() <= 1
+    inside = (low <= truth) & (truth <= high)
+    chance = float(norm.pdf(estimates[inside], truth, error).sum() * 12 * error / 240_000)
+    assert chance == pytest.approx(1 - 2 * norm.sf(critical), abs=2e-4)
+
+
+@given(estimate=st.floats(-0.3, 1.3), cells=st.integers(1, 23))
+def test_intervals_are_never_empty_and_nested(estimate: float, cells: int) -> None:
+    """More confidence never takes anything away, and a band holds every interval within."""
+    value = np.array([estimate])
+    ends = []
+    for critical in (1.0, 1.645, 1.96, 2.576):
+        found = share_interval(value, cells, DESIGN, critical)
+        assert 0 <= found.low[0] < found.high[0] <= 1
+        ends.append((found.low[0], found.high[0]))
+    for (inner_low, inner_high), (low, high) in pairwise(ends):
+        assert low <= inner_low + 1e-8
+        assert high >= inner_high - 1e-8
+    band = share_band(value, cells, DESIGN, 2.576)
+    assert band.low[0] <= ends[-1][0] + 1e-8
+    assert band.high[0] >= ends[-1][1] - 1e-8
+
+
 @given(
-    estimate=st.floats(-0.3, 1.3),
+    estimate=st.floats(0.25, 0.75),
     cells=st.integers(1, 23),
     population=st.sampled_from(["finite", "super"]),
 )
-def test_the_ends_of_a_share_are_z_standard_errors_away(
-    estimate: float, cells: int, population: str
+def test_far_from_the_edges_the_ends_are_z_standard_errors_away(
+    estimate: float, cells: int, population: Population
 ) -> None:
-    """At an end that is not cut off, the estimate is z errors away, with the error of that end.
-
-    (Or zero or one is, where the estimate lies too far beyond.)
-    """
-    design = Design(DESIGN.channel, 10_000, 500, population)  # type: ignore[arg-type]
+    """With the standard error of the end itself: Wilson's interval, through the channel."""
+    design = Design(DESIGN.channel, 10_000, 500, population)
     found = share_interval(np.array([estimate]), cells, design, Z)
-    low, high = float(found.low[0]), float(found.high[0])
-    assert 0 <= low <= high <= 1
-    assert found.bounded.all()
-    centres = estimate, min(max(estimate, 0), 1)
-    for end in (low, high):
-        if 0 < end < 1:
-            share = np.array([end])
-            variance = design.set_privacy(share, cells) + design.set_sampling(share)
-            away = pytest.approx(Z * float(variance[0]) ** 0.5, rel=1e-6)
-            assert away in [abs(centre - end) for centre in centres]
+    for end in (float(found.low[0]), float(found.high[0])):
+        share = np.array([end])
+        variance = design.set_privacy(share, cells) + design.set_sampling(share)
+        if min(end, 1 - end) > 1.01 * Z * float(variance[0]) ** 0.5:
+            assert abs(estimate - end) == pytest.approx(Z * float(variance[0]) ** 0.5, rel=1e-5)
 
 
-def test_an_estimate_far_below_zero_still_has_an_interval() -> None:
-    """No share fits it, so it counts as zero: the interval is never empty."""
-    found = share_interval(np.array([-0.5, 0.0, 1.5]), 1, DESIGN, Z)
+def test_a_band_moves_estimates_that_lie_beyond() -> None:
+    """Where no share would fit, the estimate counts as zero or one."""
+    found = share_band(np.array([-0.5, 0.0, 1.5]), 1, DESIGN, 3.0)
     assert found.low[0] == 0
     assert found.high[0] == found.high[1] > 0.01
     assert found.high[2] == 1
@@ -79,7 +107,7 @@ def test_fiellers_ends_are_where_the_linear_statistic_is_just_significant(
     found = fieller(np.array(numerator), np.array(denominator), covariance, Z)
     assert bool(found.bounded) == (denominator > Z * second)
     if not found.bounded:
-        assert (found.low, found.high) == (-np.inf, np.inf)
+        assert [float(found.low), float(found.high)] == [-np.inf, np.inf]
         return
     for end in (float(found.low), float(found.high)):
         weights = np.array([1.0, -end])
@@ -88,7 +116,7 @@ def test_fiellers_ends_are_where_the_linear_statistic_is_just_significant(
 
 
 def test_a_proportion_stays_between_zero_and_one() -> None:
-    """A part below zero, or above its whole, is moved first where nothing would fit."""
+    """Also for a part below zero, or above its whole; of a vague whole nothing is known."""
     covariance = np.array([[1e-4, 0.0], [0.0, 1e-4]])
     part, whole = np.array([-0.2, 0.25, 0.9, 0.2]), np.array([0.5, 0.5, 0.5, 0.0])
     found = proportion_interval(part, whole, covariance, Z)

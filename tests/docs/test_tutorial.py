@@ -70,6 +70,7 @@ def test_the_tutorial_from_the_first_line_to_the_last(terminal: Terminal) -> Non
         ("07:08:52 info listening", "(clock) info listening"),
         ("yes     high    11.36 %        1.16 %", "yes  high  (share) (error)"),
         ("no      high    -0.21 %        0.73 %", "no  high  (share) (error)"),
+        ("no  low  18.85 %   16.47–21.29     1.23      0.56     1.09", "no  low  (share) (error)"),
         ("sample    4,296 of 20,000 respondents", "sample  4,296 of 20,000 respondents"),
         ("ε          2: 1 spent, 1 left", "ε  2: 1 spent, 1 left"),
     ],

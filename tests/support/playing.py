@@ -21,7 +21,7 @@ from tests.support.documents import agrees, tidy
 
 SECONDS = 60.0
 _QUESTION = "[y/N]: "
-_SHARE = re.compile(r"(-?\d+\.\d\d) % +(\d+\.\d\d) %$")
+_SHARE = re.compile(r"(-?\d+\.\d\d) % +(?:[\d.]+–[\d.]+ +)?(\d+\.\d\d)(?: %|(?: +\d+\.\d\d){2})$")
 _STANDARD_ERRORS = 6
 
 VOLATILE = (

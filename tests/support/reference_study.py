@@ -17,6 +17,8 @@ from veiltab.storage.folders import DataDirectory
 
 TITLE = "Smoking and income"
 PEOPLE = 40
+OUTPUTS = ("report", "csv", "parquet", "figures", "save")
+"""Options of ``veiltab estimate`` that write something."""
 
 
 @dataclass
@@ -128,4 +130,6 @@ def _work(stage: Stage, hospital: Office, office: Office, rivera: Office) -> Non
         stage.act(who, *grant, heading="Keys of a grant")
         stage.act(who, "audit", TITLE)
     stage.act(rivera, "study", "status", TITLE, heading="Keys of a status")
-    stage.act(rivera, "estimate", TITLE, heading="Keys of an estimate")
+    files = [part for name in OUTPUTS for part in (f"--{name}", stage.folder / f"estimate.{name}")]
+    question = ("--where", "smoker = 'yes'")
+    stage.act(rivera, "estimate", TITLE, *question, *files, heading="Keys of an estimate")

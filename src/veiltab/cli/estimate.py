@@ -1,32 +1,26 @@
 """``veiltab estimate``: the joint distribution behind a release, and how far off it may be."""
 
-from collections.abc import Iterator, Sequence
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from veiltab.cli.output import console, json_option, print_facts, print_json, print_rows
+from veiltab.cli.estimate_files import OutputFiles
+from veiltab.cli.output import console, json_option, print_json
 from veiltab.cli.party import LONG_PATIENCE, Party, party_options
-from veiltab.errors import InputError, MessageError
+from veiltab.errors import InputError, MessageError, ParameterError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from veiltab.roles.researcher.estimate import Estimate
-    from veiltab.wire.contract import Contract
+    from veiltab.estimates import Estimate
+    from veiltab.report.estimate_view import Background
     from veiltab.wire.grant import SignedGrant
 
-MOST_CELLS = 60
-"""Cells of a table that people read; of larger ones they see each attribute by itself."""
-
-VALUES = ("share", "standard_error")
-HEADINGS = ("share", "± std. error")
+FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("estimate")
-@click.argument("study")
+@click.argument("study", required=False)
+@click.option("--load", type=FILE, help="Instead of STUDY: a file that --save wrote; no server.")
 @click.option(
     "--attribute",
     "attributes",
@@ -36,53 +30,143 @@ HEADINGS = ("share", "± std. error")
 @click.option(
     "--grant",
     "grants",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     multiple=True,
     help="A grant file that a curator has handed over; may be repeated.",
 )
 @click.option(
-    "--csv",
-    "csv_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write every cell to this file.",
+    "--where",
+    "conditions",
+    multiple=True,
+    help="Estimate the share of whoever meets this condition; may be repeated.",
 )
+@click.option(
+    "--level", type=float, default=0.95, show_default=True, help="The confidence of intervals."
+)
+@click.option(
+    "--simultaneous", is_flag=True, help="Intervals that hold for the whole table together."
+)
+@click.option(
+    "--population",
+    type=click.Choice(["finite", "super"]),
+    default="finite",
+    show_default=True,
+    help="Whom the numbers describe: the respondents, or those they were drawn from.",
+)
+@click.option(
+    "--estimator",
+    type=click.Choice(["best", "unbiased", "projected", "most-likely"]),
+    default="best",
+    show_default=True,
+    help="How shares are estimated; intervals do not depend on it.",
+)
+@click.option("--report", type=FILE, help="Write a report to this HTML file.")
+@click.option("--csv", "csv_file", type=FILE, help="Write every cell to this file.")
+@click.option("--parquet", type=FILE, help="Write every cell to this file.")
+@click.option(
+    "--figures",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Draw PNG and SVG pictures into this folder, which must be new or empty.",
+)
+@click.option("--save", type=FILE, help="Write all that it takes for --load to this file.")
 @party_options
 @json_option
 def estimate_command(
-    study: str,
+    study: str | None,
+    load: Path | None,
     attributes: tuple[str, ...],
     grants: tuple[Path, ...],
+    report: Path | None,
     csv_file: Path | None,
+    parquet: Path | None,
+    figures: Path | None,
+    save: Path | None,
     party: Party,
     as_json: bool,
+    **shown: Any,
 ) -> None:
     """Estimate the joint distribution behind STUDY.
 
-    It takes a grant of every curator whose attributes you ask for.  The estimates are unbiased.
-    Cells that hold next to nobody can come out negative: that is noise, and setting them to zero
-    would bias everything that is computed from them.
+    It takes a grant of every curator whose attributes you ask for.  Every share has an interval,
+    and a standard error in two parts: sampling, because not everybody was sampled, and privacy,
+    because records were perturbed.
 
     \b
     Examples:
       veiltab estimate "Smoking and income"
+      veiltab estimate 3fa9 --where "smoker = 'yes' and income = 'low'"
       veiltab estimate 3fa9 --attribute smoker --attribute income --csv table.csv
-      veiltab estimate 3fa9 --grant hospital.grant --grant tax-office.grant --json
+      veiltab estimate 3fa9 --report report.html --save smoking.estimate
+      veiltab estimate --load smoking.estimate --level 0.99 --simultaneous
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.client.researcher import estimate_study
+    from veiltab.cli.estimate_output import estimate_json, print_estimate
+    from veiltab.core.uncertainty import critical_value
+    from veiltab.report.estimate_view import Asked, answer_all
 
-    files = [_read_grant(path) for path in grants]
+    files = OutputFiles(report=report, csv=csv_file, parquet=parquet, figures=figures, save=save)
+    files.check()
+    shown["estimator"] = shown["estimator"].replace("-", "_")
+    asked = Asked(**shown)
+    critical_value(asked.level)  # refuses what is no confidence, before anything is fetched
+    if (study is None) == (load is None):
+        raise ParameterError(
+            "name either a study or a file to --load",
+            hint="veiltab study list shows your studies; --save writes a file for --load",
+        )
+    if load is not None:
+        estimate, background = _load(load, attributes, grants)
+    else:
+        estimate, background = _fetch(study or "", attributes, grants, party)
+    answer_all(estimate, asked)  # a condition that cannot be read is refused before files are made
+    written = files.write(estimate, asked, background)
+    if as_json:
+        print_json(estimate_json(estimate, asked, written))
+    else:
+        print_estimate(console(), estimate, asked, written)
+
+
+def _load(
+    path: Path, attributes: tuple[str, ...], grants: tuple[Path, ...]
+) -> "tuple[Estimate, Background]":
+    from veiltab.estimates import Estimate
+    from veiltab.report.estimate_view import Background
+
+    if grants:
+        raise ParameterError(
+            "--grant goes with a study, not with --load", hint="a saved estimate is decrypted"
+        )
+    estimate = Estimate.load(path)
+    if attributes:
+        estimate = estimate.marginal(attributes)
+    return estimate, Background(made=_today())
+
+
+def _fetch(
+    study: str, attributes: tuple[str, ...], grants: tuple[Path, ...], party: Party
+) -> "tuple[Estimate, Background]":
+    from veiltab.client.researcher import estimate_study
+    from veiltab.report.estimate_view import Background
+
+    given = [_read_grant(path) for path in grants]
     with party.session(LONG_PATIENCE) as session:
         found = session.find_study(study)
-        estimate = estimate_study(session, found, list(attributes) or None, files)
-        contract = session.contract(found).body
-    if csv_file is not None:
-        from veiltab.report.files import csv_bytes, write_whole
+        estimate = estimate_study(session, found, list(attributes) or None, given)
+        terms = session.contract(found).body
+        name = session.home.public.name
+    return estimate, Background(
+        made=_today(),
+        researcher=name,
+        holders={a.name: each.identity.name for each in terms.curators for a in each.attributes},
+        sampled_by="the curators" if terms.sampling.by == "curators" else "the server",
+        pads="one-time pads" if terms.pads == "one-time" else "a stream cipher",
+    )
 
-        write_whole(csv_file, csv_bytes(list(_cells(estimate))))
-    if as_json:
-        print_json(_estimate_json(contract, estimate))
-    else:
-        _print_estimate(console(), contract, estimate)
+
+def _today() -> str:
+    from datetime import UTC, datetime
+
+    now = datetime.now(UTC)
+    return f"{now.day} {now:%B %Y}"
 
 
 def _read_grant(path: Path) -> "SignedGrant":
@@ -98,92 +182,3 @@ def _read_grant(path: Path) -> "SignedGrant":
         raise InputError(
             f"{path} is not a grant", hint="ask the curator for the file that `veiltab grant` wrote"
         ) from error
-
-
-def _estimate_json(contract: "Contract", estimate: "Estimate") -> dict[str, Any]:
-    plan = estimate.plan
-    return {
-        "study": contract.study_id.hex(),
-        "attributes": [
-            {"name": each.name, "categories": list(each.categories)}
-            for each in estimate.schema.attributes
-        ],
-        "population_size": plan.population_size,
-        "sample_size": plan.sample_size,
-        "epsilon": plan.epsilon,
-        "delta": plan.delta,
-        "epsilon_if_order_known": plan.epsilon_if_order_known,
-        "cells": list(_cells(estimate)),
-    }
-
-
-def _cells(estimate: "Estimate") -> Iterator[dict[str, Any]]:
-    """Yield each cell: its category of every attribute, its share, and the standard error."""
-    keys = [*_keys(estimate.schema.names), *VALUES]
-    for categories, share, error in _rows(estimate):
-        yield dict(zip(keys, (*categories, share, error), strict=True))
-
-
-def _rows(estimate: "Estimate") -> Iterator[tuple[tuple[str, ...], float, float]]:
-    import numpy as np
-
-    shares = estimate.distribution.tolist()
-    errors = np.sqrt(np.maximum(estimate.covariance.variances(), 0)).tolist()
-    every = product(*(each.categories for each in estimate.schema.attributes))
-    yield from zip(every, shares, errors, strict=True)
-
-
-def _keys(names: Sequence[str]) -> list[str]:
-    """Return a key for each attribute that no other key takes, nor the numbers beside them."""
-    taken = {*names, *VALUES}
-    keys = []
-    for name in names:
-        key = name
-        while key in VALUES or (key != name and key in taken):
-            key += " (attribute)"
-        taken.add(key)
-        keys.append(key)
-    return keys
-
-
-def _print_estimate(screen: "Console", contract: "Contract", estimate: "Estimate") -> None:
-    plan, schema = estimate.plan, estimate.schema
-    delta = f", δ = {plan.delta:g}" if plan.delta else ""
-    print_facts(
-        screen,
-        {
-            "study": contract.title,
-            "sample": f"{plan.sample_size:,} of {plan.population_size:,} respondents",
-            "promise": f"ε = {plan.epsilon:g}{delta}; if the order leaks,"
-            f" ε = {plan.epsilon_if_order_known:.4g}",
-        },
-    )
-    screen.print()
-    if schema.domain_size <= MOST_CELLS:
-        rows = [(*found, *_numbers(share, error)) for found, share, error in _rows(estimate)]
-        print_rows(screen, (*schema.names, *HEADINGS), rows, numbers=2)
-    else:
-        print_rows(screen, ("attribute", "category", *HEADINGS), _marginals(estimate), numbers=2)
-        screen.print(f"\nThe joint table has {schema.domain_size:,} cells: --csv writes them all.")
-    if (estimate.distribution < 0).any():
-        screen.print("\nShares below zero are noise around next to nobody, and left as they are.")
-
-
-def _numbers(share: float, error: float) -> tuple[str, str]:
-    return f"{100 * share:.2f} %", f"{100 * error:.2f} %"
-
-
-def _marginals(estimate: "Estimate") -> Iterator[tuple[str, ...]]:
-    """Yield each attribute's categories by themselves, with errors from the whole covariance."""
-    import numpy as np
-
-    sizes = [each.size for each in estimate.schema.attributes]
-    covariance, shares = estimate.covariance, estimate.distribution
-    for position, attribute in enumerate(estimate.schema.attributes):
-        shape = [1] * len(sizes)
-        shape[position] = attribute.size
-        codes = np.broadcast_to(np.arange(attribute.size).reshape(shape), sizes).ravel()
-        for code, category in enumerate(attribute.categories):
-            there = (codes == code).astype(np.float64)
-            variance = max(float(covariance.between(there, there)), 0.0)
-            yield attribute.name, category, *_numbers(float(there @ shares), variance**0.5)

@@ -82,7 +82,8 @@ def print_rows(
 ) -> None:
     """Print a table whose last ``numbers`` columns are numbers; none of it is markup.
 
-    Numbers stay on one line in a narrow window, and so does the column called ``whole``.
+    Numbers stay on one line in a narrow window, and so does the column called ``whole``; long
+    words are broken, and never cut.
     """
     from rich.table import Table
     from rich.text import Text
@@ -91,7 +92,9 @@ def print_rows(
     for position, name in enumerate(names):
         right = position >= len(names) - numbers
         justify: Literal["left", "right"] = "right" if right else "left"
-        table.add_column(Text(name), justify=justify, no_wrap=right or name == whole)
+        table.add_column(
+            Text(name), justify=justify, no_wrap=right or name == whole, overflow="fold"
+        )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     screen.print(table)

@@ -21,6 +21,9 @@ RELEASED_CELLS = 2_000
 DRAWN_NUMBERS = 20_000_000
 """About how many numbers are drawn for one critical value: a second or two."""
 
+ROUNDING = 1e-9
+"""A smaller standard error is zero, less precisely computed."""
+
 FEWEST_DRAWS, MOST_DRAWS = 1_000, 20_000
 _BATCH_NUMBERS = 1 << 20
 
@@ -37,8 +40,8 @@ def sup_t(
     cells = uncertainty.distribution.size
     if cells > SIDAK_CELLS:
         return critical_value(level ** (1 / cells))
-    errors = np.sqrt(uncertainty.cells().total)
-    uncertain = errors > 0
+    errors = np.sqrt(np.maximum(uncertainty.cells().total, 0))
+    uncertain = errors > ROUNDING
     if not uncertain.any():
         return single
     if draws is None:

@@ -49,10 +49,8 @@ def _find(value: "Array", variance: Quadratic, critical: float, *, upper: bool) 
         error = np.sqrt(np.maximum(_at(variance, theta), _TINY**2))
         deviation = (value - theta) / error
         room = _room(theta / error, critical)
-        if upper:
-            smaller = deviation >= -_lower_room(theta / error, room)
-        else:
-            smaller = deviation > room
+        bound = -_lower_room(theta / error, room) if upper else room
+        smaller = deviation >= bound
         below, above = np.where(smaller, theta, below), np.where(smaller, above, theta)
     return above if upper else below
 

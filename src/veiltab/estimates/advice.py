@@ -25,8 +25,8 @@ def table_warnings(released: Released) -> tuple[str, ...]:
     empty = int(np.count_nonzero(shares == 0))
     if empty:
         found.append(
-            f"{empty:,} of {shares.size:,} cells cannot be told from empty ones; their intervals"
-            " start at zero and cover at least as often as they say"
+            f"{empty:,} of {shares.size:,} cells come out empty: whoever is in them cannot be told"
+            " from noise, and their intervals start at zero"
         )
     return tuple(found)
 

@@ -17,17 +17,19 @@ from veiltab.estimates.null import Null
 from veiltab.estimates.quantities import Question
 from veiltab.estimates.quantity import Quantity
 from veiltab.estimates.released import Released, Shares
-from veiltab.estimates.resample import check_size, resample
+from veiltab.estimates.resample import FEWEST_REPLICATES, check_size, resample
 
 BOOTSTRAP = "parametric bootstrap, test of independence inverted"
-STEPS = 12
-"""Halvings of the line: to one part in four thousand."""
+STEPS = 10
+"""Halvings of the line: to one part in a thousand."""
 
 FARTHEST = 64.0
 """Where the line ends, as a multiple of the way from independence to the estimate."""
 
 MOST_CELLS = 20_000
 MOST_REPLICATES = 999
+NUMBERS = 4_000_000
+"""About how many counts are drawn at each point of the line."""
 
 Measure = Callable[[Shares], Shares]
 
@@ -44,6 +46,11 @@ class _Line:
     pair: Released
     label: str
 
+    @property
+    def replicates(self) -> int:
+        """How many releases are drawn at each point: fewer of a large table."""
+        return min(MOST_REPLICATES, max(FEWEST_REPLICATES, NUMBERS // self.start.size))
+
     def at(self, distance: float) -> Shares:
         """Return the proper distribution so far along the line."""
         return estimators.project(self.start + distance * self.direction)
@@ -58,16 +65,17 @@ class _Line:
             self.design,
             self.null.statistic,
             self.pair.generator(self.label),
-            most=MOST_REPLICATES,
+            most=self.replicates,
         )
         return float(np.mean(drawn >= self.observed))
 
-    def first(self, chance: float) -> float:
-        """Return the distance from which on a statistic as large has at least this chance."""
-        if self.above(0) >= chance:
-            return 0.0
-        low, high = 0.0, 1.0
-        while self.above(high) < chance and high < FARTHEST:
+    def first(self, chance: float, least: float, most: float | None) -> float:
+        """Return the distance from which on a statistic as large has at least this chance.
+
+        It is known to lie between ``least`` and ``most``, as far as anything is known.
+        """
+        low, high = least, most or max(1.0, 2 * least)
+        while most is None and self.above(high) < chance and high < FARTHEST:
             low, high = high, 2 * high
         for _ in range(STEPS):
             middle = (low + high) / 2
@@ -81,11 +89,20 @@ def associate(question: Question, pair: Released, label: str, measure: Measure) 
     if not np.abs(line.direction).max() > 0:
         return question.refuse(label, BOOTSTRAP, "the release shows no trace of dependence at all")
     outer = (1 - question.level) / 2
-    points = [line.at(line.first(chance)) for chance in (0.5, outer, 1 - outer)]
-    value, low, high = (float(measure(point)) for point in points)
-    errors = _errors(line, points[0], measure)
+    distances = _distances(line, outer)
+    low, value, high = (float(measure(line.at(each))) if each else 0.0 for each in distances)
+    errors = _errors(line, line.at(distances[1]), measure)
     vague = () if low > 0 else ("it cannot be told from zero: independence is not excluded",)
     return question.answer(label, BOOTSTRAP, value, errors, (low, high), *vague)
+
+
+def _distances(line: _Line, outer: float) -> tuple[float, float, float]:
+    """Return where the observed statistic is just not too large, the median, just not too small."""
+    independent = line.above(0)
+    middle = 0.0 if independent >= 1 / 2 else line.first(1 / 2, 0.0, None)
+    nearest = 0.0 if independent >= outer else line.first(outer, 0.0, middle)
+    farthest = 0.0 if independent >= 1 - outer else line.first(1 - outer, middle, None)
+    return nearest, middle, farthest
 
 
 def _line(question: Question, pair: Released, label: str) -> _Line:
@@ -114,7 +131,7 @@ def _errors(line: _Line, point: Shares, measure: Measure) -> tuple[float, float,
         return measure(estimators.projected(counts, line.pair.channel))
 
     generator = line.pair.generator(f"{line.label}, error")
-    drawn = resample(point, line.design, statistic, generator, most=MOST_REPLICATES)
+    drawn = resample(point, line.design, statistic, generator, most=line.replicates)
     total = float(drawn.std(ddof=1))
     weights = line.direction / line.pair.channel.transform(line.start)
     uncertainty = line.pair.uncertainty(line.design.population)

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from veiltab.report import estimate_words as words
 from veiltab.report.estimate_view import Asked, Part, View
 from veiltab.report.files import make_folder
 from veiltab.report.numbers import points
-from veiltab.report.style import COLORS, SUFFIXES, save_chart
+from veiltab.report.style import SUFFIXES, save_chart
 
 WIDTH, STEP = 460, 26
 INK, PALE = "#222222", "#7FB6DD"
@@ -20,21 +20,28 @@ SHADES = ["#F2F7FC", "#084480"]
 WHITE_FROM = 0.62
 """From this part of the largest share on, a tile is so dark that its number is white."""
 
+NARROWEST_TILE, WIDEST_TILE = 104, 190
 LONGEST_NAME = 40
 
+Figure = tuple[str, alt.TopLevelMixin]
+"""A name for files, and what is drawn in them."""
 
-def save_figures(view: View, folder: Path) -> list[Path]:
+Track = Callable[[Sequence[Figure], str], Iterable[Figure]]
+"""Shows how far the work has come, as :func:`veiltab.cli.output.track` does."""
+
+
+def save_figures(view: View, folder: Path, track: Track = lambda each, _: each) -> list[Path]:
     """Write every picture of a report to a folder as SVG and PNG, and return the files."""
     make_folder(folder)
     files = []
-    for name, chart in figures(view):
+    for name, chart in track(list(figures(view)), "Drawing"):
         paths = [folder / f"{name}{suffix}" for suffix in SUFFIXES]
         save_chart(chart, *paths)
         files += paths
     return files
 
 
-def figures(view: View) -> Iterator[tuple[str, alt.TopLevelMixin]]:
+def figures(view: View) -> Iterator[Figure]:
     """Yield each picture with a name for its files."""
     for number, part in enumerate(view.marginals, start=1):
         yield f"attribute-{number}-{plain(part.names[0])}", bar_chart(part, view.asked)
@@ -52,7 +59,7 @@ def plain(name: str) -> str:
     return found[:LONGEST_NAME].strip("-") or "other"
 
 
-def bar_chart(part: Part, asked: Asked) -> alt.LayerChart:
+def bar_chart(part: Part, asked: Asked) -> alt.TopLevelMixin:
     """Show the shares of one attribute with their intervals."""
     subtitle = f"Share and {words.interval_name(asked)}"
     if not part.whole:
@@ -62,7 +69,7 @@ def bar_chart(part: Part, asked: Asked) -> alt.LayerChart:
     return layers.properties(title=title, width=WIDTH, height=alt.Step(STEP))
 
 
-def within_chart(part: Part, asked: Asked) -> alt.FacetChart:
+def within_chart(part: Part, asked: Asked) -> alt.TopLevelMixin:
     """Show the shares of one attribute within the groups of another."""
     given, of = part.names
     groups = list(dict.fromkeys(f"{given}: {row.labels[0]}" for row in part.rows))
@@ -82,26 +89,28 @@ def within_chart(part: Part, asked: Asked) -> alt.FacetChart:
 
 
 def _bars(rows: list[dict[str, Any]] | None, order: list[str]) -> alt.LayerChart:
+    """Return bars with intervals; without rows, for the data of whatever they are put into."""
     base = alt.Chart() if rows is None else alt.Chart(alt.InlineData(values=rows))
     base = base.encode(
         y=alt.Y("category:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False))
     )
     x = alt.X("share:Q", title="share, in %", axis=alt.Axis(tickCount=5))
     caps = base.mark_tick(color=INK, thickness=1.5, size=9, opacity=1)
-    return alt.layer(
+    layers = [
         base.mark_bar(color=PALE, height={"band": 0.66}).encode(x=x),
         base.mark_rule(color=INK, strokeWidth=1.5).encode(x="low:Q", x2="high:Q"),
         caps.encode(x="low:Q"),
         caps.encode(x="high:Q"),
-    )
+    ]
+    return alt.LayerChart(layer=layers)
 
 
-def heat_chart(part: Part, asked: Asked) -> alt.LayerChart:
+def heat_chart(part: Part, asked: Asked) -> alt.TopLevelMixin:
     """Show the shares of two attributes as tiles with their numbers."""
     first, second = part.names
     most = max(*(row.share or 0.0 for row in part.rows), 1e-12)
     base = alt.Chart(alt.InlineData(values=_rows(part))).encode(
-        y=alt.Y("group:N", title=first, sort=_order(part, 0), axis=_tile_axis()),
+        y=alt.Y("first:N", title=first, sort=_order(part, 0), axis=_tile_axis()),
         x=alt.X("category:N", title=second, sort=_order(part, 1), axis=_tile_axis(orient="top")),
     )
     scale = alt.Scale(domain=[0, 100 * most], range=SHADES, clamp=True)
@@ -119,23 +128,29 @@ def heat_chart(part: Part, asked: Asked) -> alt.LayerChart:
         tiles,
         numbers.mark_text(fontSize=13, fontWeight="bold", dy=-7).encode(text="number:N"),
         numbers.mark_text(fontSize=11, dy=9).encode(text="interval:N"),
-    ).properties(title=title, width=alt.Step(104), height=alt.Step(52))
+    ).properties(title=title, width=alt.Step(_tile_width(part)), height=alt.Step(52))
+
+
+def _tile_width(part: Part) -> int:
+    """Return a width into which the columns' names fit, within reason."""
+    longest = max(map(len, _order(part, 1)))
+    return min(WIDEST_TILE, max(NARROWEST_TILE, 8 * longest))
 
 
 def _tile_axis(**options: Any) -> alt.Axis:
-    return alt.Axis(ticks=False, domain=False, labelAngle=0, labelLimit=160, **options)
+    return alt.Axis(ticks=False, domain=False, labelAngle=0, labelLimit=WIDEST_TILE, **options)
 
 
 def _order(part: Part, place: int) -> list[str]:
-    prefix = f"{part.names[0]}: " if place == 0 and len(part.names) > 1 else ""
-    return list(dict.fromkeys(f"{prefix}{row.labels[place]}" for row in part.rows))
+    return list(dict.fromkeys(row.labels[place] for row in part.rows))
 
 
 def _rows(part: Part) -> list[dict[str, Any]]:
     """Return the estimable rows in per cent, under names that no attribute can clash with."""
     return [
         {
-            "group": f"{part.names[0]}: {row.labels[0]}" if len(row.labels) > 1 else "",
+            "group": f"{part.names[0]}: {row.labels[0]}",
+            "first": row.labels[0],
             "category": row.labels[-1],
             "share": 100 * row.share,
             "low": 100 * row.low,

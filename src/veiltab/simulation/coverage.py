@@ -116,7 +116,8 @@ def interval_coverage(
         for quantity, interval, truth in _intervals(setting, counts, level):
             covered, bounded = interval.covers(truth), interval.bounded
             if quantity == "band":  # it holds only if it holds everywhere
-                covered, bounded = covered.all(axis=-1, keepdims=True), bounded[:, :1]
+                covered = np.logical_and.reduce(covered, axis=-1, keepdims=True)
+                bounded = bounded[:, :1]
             found.append(
                 Coverage(
                     distribution=setting.distribution,

@@ -32,6 +32,9 @@ DATA = "data"
 REFUSED = "salary"
 """What the second researcher asks for without a grant."""
 
+UNBIASED = ("--estimator", "unbiased")
+"""The paper's estimate, whose error the formulas predict."""
+
 
 @dataclass(slots=True)
 class Performance:
@@ -209,7 +212,7 @@ class Performance:
     def _first_researcher(self, number: int) -> StudyResult:
         terms, cast = self.terms[number], self.cast
         self.crew.together(*(partial(self._grant, terms, c, cast.rivera) for c in cast.curators))
-        found = self._values(cast.rivera, "estimate", terms.title)
+        found = self._values(cast.rivera, "estimate", terms.title, *UNBIASED)
         names = self.table.schema.names
         return StudyResult(
             terms.title, self.studies[number], self.plans[number], names, self._cells(names, found)
@@ -221,7 +224,7 @@ class Performance:
         asked = (*cast.registry.attributes, REFUSED)
         options = [part for name in asked for part in ("--attribute", name)]
         found, refused = crew.together(
-            partial(crew.run, cast.okafor, "estimate", terms.title, "--json"),
+            partial(crew.run, cast.okafor, "estimate", terms.title, *UNBIASED, "--json"),
             partial(crew.attempt, cast.okafor, "estimate", terms.title, *options, "--json"),
         )
         error, hint = _refusal(refused)

@@ -1,0 +1,98 @@
+"""The smallest and oddest releases: numbers, refusals and warnings, but never NaN or a crash."""
+
+import math
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+import pytest
+
+from veiltab.core.design import Population
+from veiltab.core.plan import Plan, plan
+from veiltab.core.schema import Attribute, Schema
+from veiltab.estimates import Estimate, Quantity
+
+SCHEMA = Schema([Attribute("a", ["x", "y"]), Attribute("b", ["u", "v"]), Attribute("one", ["z"])])
+POPULATIONS: tuple[Population, ...] = ("finite", "super")
+
+
+def plans() -> dict[str, Plan]:
+    """Return plans of very few records, and of everybody."""
+    return {
+        "one of two": plan(population_size=2, domain_size=4, epsilon=0.1, sample_size=1),
+        "one of one": plan(population_size=1, domain_size=4, epsilon=2.0),
+        "next to no privacy": plan(population_size=30, domain_size=4, epsilon=30.0),
+        "next to no information": plan(population_size=30, domain_size=4, epsilon=0.001),
+        "everybody, shuffled": plan(population_size=400, domain_size=4, epsilon=1.0, delta=1e-3),
+    }
+
+
+def releases(chosen: Plan) -> Iterator[np.ndarray]:
+    """Yield all records in one cell, in the last one, and spread out."""
+    size = chosen.sample_size
+    yield np.array([size, 0, 0, 0])
+    yield np.array([0, 0, 0, size])
+    yield np.bincount(np.arange(size) % 4, minlength=4)
+
+
+def quantities(estimate: Estimate) -> Iterator[Quantity]:
+    """Yield everything that can be asked about two attributes."""
+    a, b, both = "a = 'x'", "b = 'u'", "a in ('x', 'y')"
+    for population in POPULATIONS:
+        yield estimate.probability(a, population=population)
+        yield estimate.probability(both, population=population)
+        yield estimate.probability(a, b, population=population)
+        yield estimate.probability(both, b, population=population)
+        yield estimate.difference(a, b, population=population)
+        yield estimate.difference(a, "a = 'y'", given=b, population=population)
+        yield estimate.risk_difference(a, b, population=population)
+        yield estimate.risk_ratio(a, b, population=population)
+        yield estimate.odds_ratio(a, b, population=population)
+        yield estimate.correlation("a", "b", population=population)
+    yield estimate.cramers_v("a", "b")
+    yield estimate.mutual_information("a", "b", population="super")
+
+
+@pytest.mark.parametrize("name", plans())
+def test_every_answer_is_a_number_or_an_explicit_refusal(name: str) -> None:
+    """For every quantity: finite numbers in order, or none and a reason."""
+    for counts in releases(plans()[name]):
+        estimate = Estimate(SCHEMA, counts, plans()[name])
+        for found in quantities(estimate):
+            numbers = (found.value, found.low, found.high, found.standard_error)
+            if not found.estimable:
+                assert numbers == (None,) * 4
+                assert found.warnings
+                continue
+            assert all(number is not None and math.isfinite(number) for number in numbers), found
+            assert found.low is not None
+            assert found.high is not None
+            assert found.low <= found.high
+        assert 0 < estimate.independence_test("a", "b").p_value <= 1
+        assert estimate._repr_html_()
+
+
+@pytest.mark.parametrize("name", plans())
+def test_every_table_is_whole(name: str) -> None:
+    """Joint, marginal and conditional tables have no NaN, whatever the release and the choices."""
+    for counts in releases(plans()[name]):
+        estimate = Estimate(SCHEMA, counts, plans()[name])
+        parts = (estimate, estimate.marginal("a"), estimate.marginal("one"))
+        for each, simultaneous, population in product(parts, (False, True), POPULATIONS):
+            table = each.table(simultaneous=simultaneous, population=population)
+            numbers = table.select("share", "standard_error", "low", "high").to_numpy()
+            assert np.isfinite(numbers).all()
+            assert table["share"].sum() == pytest.approx(1)
+        for table in (estimate.conditional("a", "b"), estimate.conditional("b", ["one", "a"])):
+            share = table["share"]
+            assert not share.is_nan().any()
+            assert (share.is_null() == ~table["estimable"]).all()
+            assert (table["reason"].is_null() == table["estimable"]).all()
+
+
+def test_one_category_holds_everybody_for_sure() -> None:
+    """The share is one, and nothing about it is uncertain."""
+    chosen = plans()["next to no privacy"]
+    table = Estimate(SCHEMA, next(releases(chosen)), chosen).marginal("one").table()
+    assert table["share"].item() == 1
+    assert table["standard_error"].item() == pytest.approx(0, abs=1e-9)

@@ -1,0 +1,161 @@
+"""Saving and loading: everything comes back, and nothing else is taken."""
+
+import base64
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.made_releases import adult_estimate
+from veiltab.core.plan import plan
+from veiltab.core.schema import Attribute, Schema
+from veiltab.errors import InputError, MalformedError, OutputError, VeiltabError, VersionError
+from veiltab.estimates import Estimate, Promise, Provenance
+from veiltab.wire import canonical
+
+ESTIMATE = adult_estimate()
+
+
+def test_everything_comes_back(tmp_path: Path) -> None:
+    """Schema, counts, plan, provenance and promises; and so does every number."""
+    told = Estimate(
+        ESTIMATE.schema,
+        ESTIMATE.counts,
+        ESTIMATE.plan,
+        provenance=Provenance("ab" * 32, "Title", "A & B", (Promise("anybody", 0.5, 1e-6),)),
+    )
+    for name, each in {"plain": ESTIMATE, "told": told, "part": told.marginal("gender")}.items():
+        each.save(tmp_path / name)
+        again = Estimate.load(str(tmp_path / name))
+        assert again.schema == each.schema
+        assert again.plan == each.plan
+        assert again.provenance == each.provenance
+        assert (again.counts == each.counts).all()
+        assert again.table().equals(each.table())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["part", "plain", "told"]
+
+
+def test_plans_with_a_delta_come_back(tmp_path: Path) -> None:
+    """The accounting is stored with its version."""
+    chosen = plan(population_size=2_000, domain_size=4, epsilon=0.5, delta=1e-6)
+    assert chosen.accounting == "shuffle"
+    schema = Schema([Attribute("a", list("wxyz"))])
+    counts = np.array([chosen.sample_size, 0, 0, 0])
+    Estimate(schema, counts, chosen).save(tmp_path / "file")
+    assert Estimate.load(tmp_path / "file").plan == chosen
+
+
+def test_large_tables_are_small_files(tmp_path: Path) -> None:
+    """A million cells of few records take some hundred kilobytes."""
+    schema = Schema(Attribute(n, [str(i) for i in range(100)]) for n in "abc")
+    chosen = plan(population_size=10**7, domain_size=10**6, epsilon=1.0)
+    generator = np.random.default_rng(0)
+    counts = np.bincount(generator.integers(0, 10**6, chosen.sample_size), minlength=10**6)
+    estimate = Estimate(schema, counts, chosen)
+    estimate.save(tmp_path / "file")
+    assert (tmp_path / "file").stat().st_size < 500_000
+    assert (Estimate.load(tmp_path / "file").counts == counts).all()
+
+
+def packed(counts: bytes, width: int) -> dict[str, Any]:
+    """Return the packed form of these bytes."""
+    return {"data": base64.b64encode(zlib.compress(counts)).decode(), "width": width}
+
+
+CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "another format": (lambda v: v.update(format="other"), "does not say"),
+    "no format": (lambda v: v.pop("format"), "does not say"),
+    "a field too many": (lambda v: v.update(extra=1), "unknown field"),
+    "a field missing": (lambda v: v.pop("plan" if "plan" in v else "epsilon"), "is missing"),
+    "another threshold": (lambda v: v.update(keep_threshold="7"), "threshold"),
+    "a threshold that is no number": (lambda v: v.update(keep_threshold="0x7"), "whole number"),
+    "a broken promise": (lambda v: v.update(epsilon=0.01), "spends more"),
+    "another sample": (lambda v: v.update(sample_size=v["sample_size"] - 1), ""),
+    "other attributes": (lambda v: v["attributes"].pop(), "counts"),
+    "equal attributes": (lambda v: v.update(attributes=v["attributes"][:1] * 2), "attributes"),
+    "no attributes": (lambda v: v.update(attributes=[]), "at least 1"),
+    "too many cells": (
+        lambda v: v.update(
+            attributes=[{"name": n, "categories": list(map(str, range(1000)))} for n in "abc"]
+        ),
+        "joint cells",
+    ),
+    "another width": (lambda v: v["counts"].update(width=4), "must hold"),
+    "a strange width": (lambda v: v["counts"].update(width=3), "one of 1, 2, 4, 8"),
+    "not deflated": (lambda v: v["counts"].update(data="AAAA"), "not deflated"),
+    "a bomb": (lambda v: v.update(counts=packed(bytes(10**7), 1)), "must hold"),
+    "cut off": (
+        lambda v: v["counts"].update(
+            data=base64.b64encode(base64.b64decode(v["counts"]["data"])[:-4]).decode()
+        ),
+        "must hold",
+    ),
+    "huge counts": (
+        lambda v: v.update(counts=packed(b"\xff" * 8 * 24, 8)),
+        "2^53",
+    ),
+    "a negative promise": (
+        lambda v: v.update(promises=[{"against": "me", "epsilon": -1, "delta": 0}]),
+        "not negative",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_file_is_refused(name: str, tmp_path: Path) -> None:
+    """Whatever was changed, the error names the file."""
+    change, message = CHANGES[name]
+    path = tmp_path / "file"
+    ESTIMATE.save(path)
+    value = json.loads(path.read_bytes())
+    change(value)
+    path.write_bytes(canonical.dump(value))
+    with pytest.raises(MalformedError, match="is not a saved estimate") as caught:
+        Estimate.load(path)
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"nonsense", b'{ "format": 1}'])
+def test_what_is_no_estimate_is_refused(data: bytes, tmp_path: Path) -> None:
+    """Other files, and JSON that is not canonical."""
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    with pytest.raises(MalformedError, match="is not a saved estimate"):
+        Estimate.load(path)
+
+
+def test_a_later_version_is_named(tmp_path: Path) -> None:
+    """With what to do about it."""
+    path = tmp_path / "file"
+    ESTIMATE.save(path)
+    value = json.loads(path.read_bytes()) | {"version": 2}
+    path.write_bytes(canonical.dump(value))
+    with pytest.raises(VersionError, match="version 2"):
+        Estimate.load(path)
+
+
+def test_missing_places_are_typed_errors(tmp_path: Path) -> None:
+    """A file that is not there, and a folder that is not."""
+    with pytest.raises(InputError, match="cannot read"):
+        Estimate.load(tmp_path / "nowhere")
+    for place in (tmp_path / "nowhere" / "file", tmp_path):
+        with pytest.raises(OutputError, match="cannot write"):
+            ESTIMATE.save(place)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_single_flipped_bytes_never_load_silently(tmp_path: Path) -> None:
+    """A file with a changed byte is refused, or is a different, valid estimate; never a crash."""
+    path = tmp_path / "file"
+    ESTIMATE.save(path)
+    data = path.read_bytes()
+    for position in range(0, len(data), 7):
+        path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
+        try:
+            Estimate.load(path)
+        except VeiltabError as error:
+            assert error.hint  # noqa: PT017 - both outcomes are fine
