@@ -236,7 +236,7 @@ def test_a_long_table_is_closed_and_a_short_one_open(rows: int, closed: bool) ->
     page = read_page(page_of(long_estimate(rows)))
     summaries = [each.every("summary")[0].text for each in page.every("details")]
     shown = rows if rows <= 400 else 60
-    assert (f"The table of {shown} cells" in summaries) == closed
+    assert (f"The {shown} cells" in summaries) == closed
     assert ("too many for a page" in page.text) == (rows > 400)
 
 
@@ -244,7 +244,7 @@ def test_many_attributes() -> None:
     """All pairs are tested, the clearest ones drawn, and the page says so."""
     text = page_of(adult_estimate(cells=768))
     assert "Below are 10 of the 36 tested pairs" in text
-    assert "The 60 largest of 768 cells" in text
+    assert "the 60 largest of 768 cells" in text
     assert len(text) < 1_000_000
 
 
@@ -257,7 +257,7 @@ def test_a_million_cells() -> None:
     assert len(text) < 300_000
     page = read_page(text)
     assert "the 40 largest of 100 categories" in page.text
-    assert "The 60 largest of 1,000,000 cells" in page.text
+    assert "the 60 largest of 1,000,000 cells" in page.text
     assert "The joint table has 1,000,000 cells, too many for a page" in page.text
 
 

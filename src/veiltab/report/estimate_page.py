@@ -1,17 +1,18 @@
 """The report of an estimate: one file, without scripts, that needs no network."""
 
+from dataclasses import replace
 from importlib.resources import files
 
 from veiltab.estimates import Estimate
 from veiltab.report import estimate_words as words
-from veiltab.report.bars import error_bar, own, point_list, share_cell
+from veiltab.report.bars import Scale, bar_table, error_bar, own, point_list, share_cell
 from veiltab.report.estimate_pictures import (
     answer_section,
     errors_of,
     marginal_section,
     pair_section,
 )
-from veiltab.report.estimate_view import Background, View, error_shares
+from veiltab.report.estimate_view import Background, Part, View, error_shares
 from veiltab.report.html import Html, element, table
 from veiltab.report.numbers import between, decimals, percent, points, small
 
@@ -133,18 +134,13 @@ def _warnings(view: View) -> Html:
 
 def _joint(view: View) -> Html:
     part = view.joint
-    digits = part.digits
-    rows = [
-        (*map(own, row.labels), share_cell(row, digits), *point_list(errors_of(row), digits))
-        for row in part.rows
-    ]
-    few = "" if part.whole else f" The {len(part.rows)} largest of {part.total:,} cells:"
-    caption = f"Every cell with its {words.interval_name(view.asked)}, in per cent.{few}"
-    names = [*part.names, "share and interval", *ERRORS]
-    found = table(caption, names, rows, numbers=4)
+    few = "" if part.whole else f"; the {len(part.rows)} largest of {part.total:,} cells"
+    caption = f"Every cell: share and {words.interval_name(view.asked)}{few}"
+    bars = bar_table(caption, _halved(part), Scale.over(part.rows), "share")
     if len(part.rows) > LONG:
-        label = element("summary", f"The table of {len(part.rows):,} cells")
-        found = element("details", label, found)
+        shown = element("details", element("summary", f"The {len(part.rows):,} cells"), bars)
+    else:
+        shown = element("div", bars, class_="card")
     notes = [element("p", words.interval_words(view.asked))]
     if not part.whole:
         more = (
@@ -152,7 +148,30 @@ def _joint(view: View) -> Html:
             " --parquet of the command write all of them."
         )
         notes.append(element("p", more))
-    return _section("table", "The whole table", *notes, found)
+    return _section("table", "The whole table", *notes, shown, _columns(part, caption))
+
+
+def _halved(part: Part) -> Part:
+    """Put each cell's first categories into a heading; the largest cells have no such order."""
+    split = len(part.names) // 2 if part.whole else 0
+
+    def halves(texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(" · ".join(half) for half in (texts[:split], texts[split:]) if half)
+
+    rows = tuple(replace(row, labels=halves(row.labels)) for row in part.rows)
+    return Part(halves(part.names), rows, part.total)
+
+
+def _columns(part: Part, caption: str) -> Html:
+    """Return the same cells with a column for each attribute, and their errors."""
+    digits = part.digits
+    rows = [
+        (*map(own, row.labels), share_cell(row, digits), *point_list(errors_of(row), digits))
+        for row in part.rows
+    ]
+    names = [*part.names, "share and interval", *ERRORS]
+    found = table(f"{caption}; standard errors in percentage points", names, rows, numbers=4)
+    return element("details", element("summary", "In columns, with standard errors"), found)
 
 
 def _promise(estimate: Estimate) -> Html:

@@ -42,9 +42,9 @@ def table(
         )
         for row in rows
     ]
-    whole = element(
-        "table", element("caption", caption), element("thead", head), element("tbody", *body)
-    )
+    # In a span, so that a style can keep it in view while the table is moved.
+    named = element("caption", element("span", caption))
+    whole = element("table", named, element("thead", head), element("tbody", *body))
     # Whoever uses the keyboard must be able to move a table that is wider than the screen.
     return element("div", whole, class_="scroll", role="region", aria_label=caption, tabindex="0")
 
