@@ -244,9 +244,22 @@ def test_bins_agree_with_counting_edges(edges: list[int], values: list[float]) -
     assert codes.dtype == (np.uint8 if len(edges) < 256 else np.uint16)
 
 
-@pytest.mark.parametrize("dtype", [pl.String, pl.Boolean, pl.Date, pl.Int128, pl.Categorical])
+def test_bins_read_plain_numbers_from_text_and_nothing_else() -> None:
+    """A CSV is all text; but '1,5' means different numbers in different countries."""
+    texts = pl.Series("years", ["39", "39.5", "40", "1e2"])
+    numbers = pl.Series("years", [39.0, 39.5, 40.0, 100.0])
+    attribute = AGE.attribute("age")
+    assert encode_column(texts, attribute, AGE).tolist() == (
+        encode_column(numbers, attribute, AGE).tolist()
+    )
+    with pytest.raises(ValueNotInSchemaError) as caught:
+        encode_column(pl.Series("years", ["39", "1,5", "forty", ""]), attribute, AGE)
+    assert [each.value for each in caught.value.offenders] == ["1,5", "forty", ""]
+
+
+@pytest.mark.parametrize("dtype", [pl.Boolean, pl.Date, pl.Int128, pl.Categorical])
 def test_bins_need_a_column_of_numbers(dtype: type[pl.DataType]) -> None:
-    """Text is not parsed in silence: '1,5' means different numbers in different countries."""
+    """A date or a flag has no place on the line of numbers."""
     with pytest.raises(SchemaError, match=r"column 'years' is .*, and bins need numbers") as caught:
         encode_column(pl.Series("years", [], dtype), AGE.attribute("age"), AGE)
     assert "convert the column to Int64 or Float64" in caught.value.hint

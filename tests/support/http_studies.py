@@ -77,6 +77,7 @@ class HttpStudy:
     study: bytes = b""
     stage: int = 0
     prepared: list[Prepared[Upload]] = field(default_factory=list)
+    _made: list[dict[bytes, bytes]] = field(default_factory=list)
 
     @property
     def contract(self) -> Signed[Contract]:
@@ -89,10 +90,8 @@ class HttpStudy:
         return [each.message for each in self.prepared]
 
     def chunks(self, place: int) -> dict[bytes, bytes]:
-        """Return what a curator has encrypted for the server, by digest."""
-        store = self._desk(self.curators[place]).outgoing
-        assert isinstance(store, FolderChunks)
-        return {digest: store.get(digest) for digest in store.digests()}
+        """Return what a curator has encrypted for the server, by digest, also when it is gone."""
+        return self._made[place]
 
     def upload(self, place: int) -> None:
         """Send a curator's chunks, and the message that refers to them."""
@@ -147,6 +146,8 @@ class HttpStudy:
                 made = prepare_table(desk, signed, intake, MemorySpool())
             session.home.study(self.study).save_prepared(made)
             self.prepared.append(made)
+            outgoing = FolderChunks(session.home.study(self.study).outgoing)
+            self._made.append({digest: outgoing.get(digest) for digest in outgoing.digests()})
 
     def _one_uploaded(self) -> None:
         self.upload(0)
