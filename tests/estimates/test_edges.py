@@ -96,3 +96,15 @@ def test_one_category_holds_everybody_for_sure() -> None:
     table = Estimate(SCHEMA, next(releases(chosen)), chosen).marginal("one").table()
     assert table["share"].item() == 1
     assert table["standard_error"].item() == pytest.approx(0, abs=1e-9)
+
+
+def test_a_share_outside_its_own_interval_comes_with_a_warning() -> None:
+    """Many cells, few records, all in two of them: the projection has to move what is left far."""
+    chosen = plan(population_size=100, domain_size=80, epsilon=6.0, sample_size=100)
+    counts = np.zeros(80, dtype=np.int64)
+    counts[:2] = 97, 3
+    found = Estimate(Schema([Attribute("a", map(str, range(80)))]), counts, chosen)
+    table = found.table()
+    outside = (table["share"] < table["low"]) | (table["share"] > table["high"])
+    assert outside.any()
+    assert any("outside their own intervals" in warning for warning in found.warnings)
