@@ -2,7 +2,7 @@
 
 The unbiased estimate is the paper's; it may be negative.  Its projection is the nearest proper
 distribution.  The most likely distribution maximises the likelihood of the released counts, in
-closed form (arXiv 2601.08603; derived in ``docs/explanation/mathematics.md``).
+closed form (arXiv 2601.08603; derived in ``docs/explanation/estimates.md``).
 
 Cells run along the last axis, so that many releases are estimated at once; an object array of
 Fractions is estimated exactly.
