@@ -10,7 +10,6 @@ FEW_RECORDS = 100
 FEW_PER_CELL = 3.0
 """Fewer expected records in a released cell make its interval, and a band, rough."""
 
-
 FAR = 3.0
 """Standard errors by which a share may move when it is made plausible, without a word."""
 
@@ -35,8 +34,8 @@ def table_warnings(released: Released) -> tuple[str, ...]:
     moved = _moved(released)
     if moved:
         found.append(
-            f"{moved:,} shares moved by more than three of their standard errors when they were made"
-            " to lie between 0 and 1: they can lie outside their own intervals; trust those"
+            f"{moved:,} shares moved by more than three of their standard errors when they were"
+            " made to lie between 0 and 1: they can lie outside their own intervals; trust those"
         )
     return tuple(found)
 
