@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.databases import LocalPostgreSQL
 from veiltab.errors import TableError
+from veiltab.sources.databases import OtherTable
 from veiltab.sources.tables import Table, open_table
 
 PASSWORD = "hunter2-p%40ss"  # noqa: S105 - a password that no server has
@@ -194,3 +195,26 @@ def test_a_short_password_is_not_shown_either() -> None:
     """Were it replaced, what is left of the message would tell where it stood."""
     with pytest.raises(TableError, match="reason is not shown"):
         open_table("postgresql://someone:o@localhost:1/db", "people")
+
+
+def test_any_other_database_is_read_by_polars(server: str) -> None:
+    """Shown with the one ADBC driver that is here: the same rows as by our own reader."""
+    table = OtherTable(server, "clinic.people")
+    assert table.row_count() == 250
+    assert list(table.columns) == list(open_table(server, "clinic.people").columns)
+    assert [f.height for f in table.batches(["id"], 100)] == [100, 100, 50]
+    ours = read(open_table(server, "clinic.people"), "smoker", "id", "age")
+    assert read(table, "smoker", "id", "age").equals(ours)
+    with pytest.raises(TableError, match="nobody"):
+        OtherTable(server, "SELECT * FROM nobody")
+
+
+def test_a_database_without_a_driver_here() -> None:
+    """Says what to install, and not the password."""
+    address = f"mysql://me:{PASSWORD}@localhost/clinic"
+    with pytest.raises(TableError, match="no driver for mysql://") as caught:
+        open_table(address, "people")
+    assert "adbc-driver-mysql or connectorx" in caught.value.hint
+    assert not any(part in f"{caught.value}{caught.value.hint}" for part in SHOWN)
+    with pytest.raises(TableError, match="many tables"):
+        open_table(address)

@@ -1,10 +1,10 @@
-"""Tables in databases: PostgreSQL by Arrow (ADBC), SQLite by Python's own driver."""
+"""Tables in databases: PostgreSQL by Arrow (ADBC), SQLite by Python itself, others by polars."""
 
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import adbc_driver_manager
@@ -20,6 +20,8 @@ _REASON = re.compile(r"(?:ERROR|FATAL):\s+(.+)")
 _SECRET_OPTIONS = {"password", "sslpassword"}
 _SHORTEST_SECRET = 3
 """A password of one or two letters would be found in many words."""
+
+_ENGINES: tuple[Literal["adbc", "connectorx"], ...] = ("adbc", "connectorx")
 
 _HINT = "check the address, your rights and the query; a password is best kept in ~/.pgpass"
 
@@ -117,6 +119,51 @@ class SqliteTable:
                 f"the database {self._path!r} does not answer: {error}",
                 hint="check the path, your rights and the query",
             ) from None
+
+
+class OtherTable:
+    """The answer to a query of any other database that polars reads by its address.
+
+    The driver is the user's to install: one of ADBC's, or connectorx.  The answer is held in
+    memory as a whole.
+    """
+
+    def __init__(self, address: str, query: str) -> None:
+        """Read the whole answer."""
+        self._frame = _read_whole(_as_query(query), address)
+        check_names(self._frame.columns)
+
+    @property
+    def columns(self) -> Mapping[str, pl.DataType]:
+        """The columns' names and types."""
+        return dict(self._frame.schema)
+
+    def row_count(self) -> int:
+        """Return how many rows there are."""
+        return self._frame.height
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        """Yield these columns, in the order in which the database gave the rows."""
+        yield from cut(self._frame.select(wanted_columns(columns, self.columns, rows)), rows)
+
+
+def _read_whole(query: str, address: str) -> pl.DataFrame:
+    """Ask through the first driver that is there; its errors could hold the whole address."""
+    for engine in _ENGINES:
+        try:
+            return pl.read_database_uri(query, address, engine=engine)
+        except ImportError:
+            continue
+        except Exception as error:  # noqa: BLE001 - each driver has errors of its own
+            raise TableError(
+                f"the database does not answer: {_without_secrets(str(error), address)}",
+                hint=_HINT,
+            ) from None
+    scheme = address.partition("://")[0]
+    raise TableError(
+        f"there is no driver for {scheme}:// here",
+        hint=f"install adbc-driver-{scheme} or connectorx beside veiltab, or export a file",
+    )
 
 
 def _as_query(query: str) -> str:

@@ -8,10 +8,10 @@ import polars as pl
 
 from veiltab.errors import TableError
 from veiltab.sources.csv_file import CsvTable
-from veiltab.sources.databases import PostgresTable, SqliteTable
+from veiltab.sources.databases import OtherTable, PostgresTable, SqliteTable
 from veiltab.sources.parquet_file import ParquetTable
 
-FORMS = ".csv, .csv.gz or .parquet, postgresql://… or sqlite:///…"
+FORMS = ".csv, .csv.gz or .parquet, postgresql://…, sqlite:///… or another database's address"
 
 
 class Table(Protocol):
@@ -38,8 +38,10 @@ def open_table(location: str, query: str | None = None) -> Table:
         return PostgresTable(location, _needed(query))
     if scheme == "sqlite":
         return SqliteTable(location, _needed(query))
-    if scheme:
+    if scheme in {"file", "http", "https", "s3"}:
         raise TableError(f"tables are not read from {scheme}://", hint=f"use {FORMS}")
+    if scheme:
+        return OtherTable(location, _needed(query))
     if query is not None:
         raise TableError("a file has no queries", hint="leave the query out, or name a database")
     return _open_file(Path(location))
