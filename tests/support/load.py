@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tests.support.processes import ServerProcess
 from tests.support.studies import attribute
-from veiltab.cli.watching import LONGEST_POLL, SHORTEST_POLL
+from veiltab.cli.status import LONGEST_POLL, SHORTEST_POLL
 from veiltab.client import curator
 from veiltab.client.push import Source, Watcher, push
 from veiltab.client.researcher import estimate_study

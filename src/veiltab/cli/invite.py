@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from veiltab.storage.people import Invitation
 
 DAYS = 14
-SECONDS_A_DAY = 86_400
 
 
 @click.command("invite")
@@ -81,7 +80,7 @@ def _existing_server(data: Path, database: str | None) -> "Context":
 def _invite(context: "Context", name: str, days: int, *, as_json: bool) -> None:
     from veiltab.core.schema import check_text
     from veiltab.crypto.identity import fingerprint
-    from veiltab.service.parties import invite
+    from veiltab.service.parties import SECONDS_A_DAY, invite
 
     check_text(name, "the name")
     code = invite(context, name, days)

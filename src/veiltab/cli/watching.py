@@ -9,10 +9,9 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
+from veiltab.cli.status import LONGEST_POLL, SHORTEST_POLL
 from veiltab.client.push import Watcher
 from veiltab.errors import StateError
-
-SHORTEST_POLL, LONGEST_POLL = 0.1, 3.0
 
 
 class StillWaitingError(Exception):

@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from veiltab.errors import HomeError, VeiltabError, VersionError
+from veiltab.storage import disk
 from veiltab.wire.canonical import MAX_MESSAGE_BYTES
 
 FILE_MODE = 0o600
@@ -25,26 +25,15 @@ T = TypeVar("T")
 def write_private(path: Path, data: bytes) -> None:
     """Write a file for its owner alone; after a crash the old or the new one is there, whole."""
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        disk.write_private(path, data, durable=True)
     except OSError as error:
         raise cannot_write(path, error) from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, FILE_MODE)  # whatever the umask took away
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        move_into_place(Path(temporary), path)
-    except OSError as error:
-        raise cannot_write(path, error) from error
-    finally:  # also when it is stopped from the keyboard; after the move there is nothing left
-        Path(temporary).unlink(missing_ok=True)
 
 
 def move_into_place(temporary: Path, path: Path) -> None:
     """Give a finished file its name, so that the name lasts too."""
     temporary.replace(path)
-    _sync_folder(path.parent)
+    disk.sync_folder(path.parent)
 
 
 def read_private(path: Path) -> bytes | None:
@@ -100,7 +89,7 @@ def make_private_folder(path: Path) -> None:
         make_private_folder(path.parent)
     try:
         path.mkdir(mode=FOLDER_MODE, exist_ok=True)
-        _sync_folder(path.parent)
+        disk.sync_folder(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
 
@@ -168,11 +157,3 @@ def _acquire(descriptor: int, path: Path, wait: float) -> None:
             raise cannot_write(path, error) from error
         else:
             return
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

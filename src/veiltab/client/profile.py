@@ -9,7 +9,7 @@ import polars as pl
 
 from veiltab.core.recode import Bins
 from veiltab.errors import SchemaError
-from veiltab.sources.encoding import _texts as value_texts
+from veiltab.sources.encoding import value_texts
 
 MOST_CATEGORIES = 50
 """A column with more different values is no attribute as it is."""

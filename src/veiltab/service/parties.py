@@ -8,7 +8,7 @@ from veiltab.service.context import Context
 
 CODE_BYTES = 20
 DEFAULT_DAYS = 14
-_DAY = 86_400
+SECONDS_A_DAY = 86_400
 
 
 def invite(context: Context, name: str, days: int = DEFAULT_DAYS) -> str:
@@ -18,7 +18,7 @@ def invite(context: Context, name: str, days: int = DEFAULT_DAYS) -> str:
     """
     code = random_bytes(CODE_BYTES, context.entropy).hex()
     with context.database.transaction() as records:
-        records.add_invitation(_hash(code), name, context.now, context.now + days * _DAY)
+        records.add_invitation(_hash(code), name, context.now, context.now + days * SECONDS_A_DAY)
     return code
 
 

@@ -118,7 +118,7 @@ def _look_up(column: pl.Series, attribute: Attribute, entries: Mapping[str | Non
     index = {category: code for code, category in enumerate(attribute.categories)}
     _check_targets(entries.values(), attribute, index)
     table = index | {raw: index[name] for raw, name in entries.items() if raw is not None}
-    texts = _texts(column)
+    texts = value_texts(column)
     positions = texts.cast(pl.Enum(list(table)), strict=False).to_physical()
     unknown = positions.is_null()
     if None in entries:
@@ -142,7 +142,7 @@ def _bin(column: pl.Series, attribute: Attribute, bins: Bins) -> Codes:
     numbers = _numbers(column)
     missing = numbers.is_null()
     if missing.any():
-        raise Unknown(_texts(column), missing)
+        raise Unknown(value_texts(column), missing)
     return _place(numbers, attribute, bins)
 
 
@@ -198,7 +198,7 @@ def _numbers(column: pl.Series) -> pl.Series:
     )
 
 
-def _texts(column: pl.Series) -> pl.Series:
+def value_texts(column: pl.Series) -> pl.Series:
     """Write every value in one way, whatever the file's types: 1, 1.0 and '1' are all ``1``."""
     dtype = column.dtype
     if dtype.is_float():

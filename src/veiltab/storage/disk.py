@@ -9,6 +9,7 @@ from pathlib import Path
 
 from veiltab.errors import UnavailableError
 
+FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 DELETED = ".deleted-"
 """How the name of a folder begins that is being removed; nothing looks into such a folder."""
@@ -59,6 +60,7 @@ def write_private(path: Path, content: bytes, *, durable: bool) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
     try:
         with os.fdopen(descriptor, "wb", buffering=0) as file:
+            os.fchmod(file.fileno(), FILE_MODE)  # whatever the umask took away
             _write_all(file.fileno(), content)
             if durable:
                 os.fsync(file.fileno())
