@@ -18,7 +18,9 @@ from tests.support.service import make_context, running, wait_for
 from tests.support.studies import pair
 from tests.support.uploads import open_study, send_upload, uploaded_study
 from veiltab.client.researcher import estimate_study
-from veiltab.errors import DamagedError, StateError, UnavailableError
+from veiltab.crypto.identity import PrivateIdentity
+from veiltab.errors import DamagedError, MismatchError, StateError, UnavailableError
+from veiltab.roles.curator.study import share_secret
 from veiltab.service import releases, studies
 from veiltab.service.casebook import Case
 from veiltab.service.context import Context
@@ -303,3 +305,35 @@ def test_a_database_that_goes_away_while_a_client_works(tmp_path: Path) -> None:
         with mock.patch.object(type(context.database), "transaction", flaky):
             study.go_to(Stage.UPLOADED)
         finish(study)
+
+
+def test_no_second_key_is_drawn_where_something_was_released(tmp_path: Path) -> None:
+    """A database restored from an old copy knows of no release; the chunks on the disk do."""
+    context = context_of(tmp_path)
+    found = open_study(context, TERMS)
+    send_upload(context, found, 0)
+    context.folders.released(found.study).put(b"of a release that the records have forgotten")
+    with pytest.raises(StateError, match="know nothing of them"):
+        send_upload(context, found, 1)
+    assert state(context, found.study) == "open"
+    with context.database.reading() as records:
+        assert Case.find(context, records, found.study).record.noise_key is None
+    context.folders.released(found.study).clear()
+    send_upload(context, found, 1)
+    assert state(context, found.study) == "uploaded"
+
+
+def test_the_secret_is_the_proposers_to_send(tmp_path: Path) -> None:
+    """With a wrong one, any curator could keep any other from taking part."""
+    context = context_of(tmp_path)
+    found = open_study(context, TERMS)
+    contract, secret = found.staged.contract, found.staged.secret
+    first, second = found.rehearsal.curators
+
+    def send(number: int, sender: PrivateIdentity, receiver: PrivateIdentity) -> bool:
+        message = share_secret(contract, sender, secret, receiver.party_id)
+        return studies.send_secret(context, found.sender(number, message.dumps()), found.study)
+
+    with pytest.raises(MismatchError, match="proposer's to pass on"):
+        send(1, second, first)
+    assert send(0, first, second)
