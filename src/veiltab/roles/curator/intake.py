@@ -22,7 +22,7 @@ from veiltab.crypto.linkage import (
     tokens,
 )
 from veiltab.errors import LinkageError, ParameterError, SchemaError, StateError
-from veiltab.roles.curator.sorting import (
+from veiltab.roles.sorting import (
     BLOCK,
     BUFFER_ROWS,
     KEY,
