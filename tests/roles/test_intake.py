@@ -19,7 +19,7 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import LinkageError, ParameterError, SchemaError, StateError
 from veiltab.roles.chunks import MemoryChunks
 from veiltab.roles.columns import gather, read_tokens
-from veiltab.roles.curator import sorting
+from veiltab.roles import sorting
 from veiltab.roles.curator.desk import Desk
 from veiltab.roles.curator.intake import Intake
 from veiltab.roles.curator.prepare import Prepared, align, prepare_sample, prepare_table

@@ -80,9 +80,14 @@ class Sorter:
     def parts(self) -> Iterator[Records]:
         """Read the partitions back, one at a time, each of them in order."""
         for partition in range(self._partitions):
-            records = np.frombuffer(self._spool.read(partition), dtype=self._dtype)
+            records = self.part(partition)
             if records.size:
-                yield np.take(records, token_order(block_bytes(records, KEY)))
+                yield records
+
+    def part(self, partition: int) -> Records:
+        """Read one partition back in order; the same range of keys for every such sorter."""
+        records = np.frombuffer(self._spool.read(partition), dtype=self._dtype)
+        return np.take(records, token_order(block_bytes(records, KEY)))
 
     def chunks(self, limit: int) -> Iterator[Records]:
         """Read the first ``limit`` records back in chunks of which only the last may be short."""
