@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tests.support.scripted import ScriptedEntropy
 from tests.vectors.service_runners import SERVICE_RUNNERS
 from vectors.generator import hpke
-from veiltab.core.channel import GammaDiagonal
-from veiltab.core.perturbation import draw_noise, first_bits
+from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
 from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
 from veiltab.crypto import derivation, signing
@@ -208,17 +206,15 @@ def threshold(population: int, size: int | None, cells: int, epsilon: float) -> 
     return {"sample_size": found.sample_size, "keep_threshold": str(found.keep_threshold)}
 
 
-def noise(keep_threshold: str, sizes: list[int], draw: str) -> dict[str, Any]:
-    """Let the sampling kernel draw exactly this number, first bits first."""
+def noise(keep_threshold: str, sizes: list[int], cell: int) -> dict[str, Any]:
+    """Return the probability of a noise cell, times 2⁶⁴, and the cell's parts."""
     schema = Schema(
         Attribute(str(place), map(str, range(size))) for place, size in enumerate(sizes)
     )
     channel = GammaDiagonal.from_threshold(schema.domain_size, int(keep_threshold))
-    number, bits = int(draw), first_bits(schema.domain_size)
-    script = (number >> 64 - bits).to_bytes(bits // 8, "little")
-    script += (number << bits & 2**64 - 1).to_bytes(8, "little")
-    cell = draw_noise(channel, 1, ScriptedEntropy(script))
-    return {"cell": int(cell[0]), "parts": [int(part[0]) for part in schema.codes(cell)]}
+    weight = channel.probability(released=cell, cell=0) * DRAW_RANGE
+    parts = schema.codes(np.array([cell]))
+    return {"weight": str(weight), "parts": [int(part[0]) for part in parts]}
 
 
 def bad_messages(kind: str, message: str) -> None:

@@ -5,6 +5,7 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -108,7 +109,8 @@ def _pass(
         arrived = _request(request)
         if request["path"] == REGISTRATION:
             return await gate.newcomer(arrived)
-        return await gate.sender(MOST_BYTES)(arrived)
+        async with asynccontextmanager(gate.sender(MOST_BYTES))(arrived) as sender:
+            return sender
 
     return asyncio.run(show())
 

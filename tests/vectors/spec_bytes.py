@@ -5,7 +5,7 @@ Nothing here comes from the package; plain integers, the standard library and ``
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
-from cryptography.hazmat.primitives.ciphers.modes import CTR
+from cryptography.hazmat.primitives.ciphers.modes import ECB
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 CHUNK_ROWS = 65_536
@@ -147,48 +147,33 @@ def unseal(private_key: bytes, sealed: bytes, purpose: str, context: bytes) -> b
 
 def stream_pads(key: bytes, size: int, rows: Iterable[int]) -> list[int]:
     """Return the pads of rows of the upload, whichever they are."""
-    wanted = list(rows)
-    needed: dict[int, int] = {}
-    for row in wanted:
-        chunk, place = divmod(row, CHUNK_ROWS)
-        needed[chunk] = max(needed.get(chunk, 0), place + 1)
-    chunks = {chunk: _chunk_pads(key, size, chunk, count) for chunk, count in needed.items()}
-    return [chunks[row // CHUNK_ROWS][row % CHUNK_ROWS] for row in wanted]
-
-
-def _chunk_pads(key: bytes, size: int, chunk: int, count: int) -> list[int]:
-    """Return the first elements of a chunk."""
     if size == 1:
-        return [0] * count
-    main, refill = (_words(key, size, chunk, stream) for stream in (b"\0", b"\1"))
-    elements: list[int] = []
-    while len(elements) < count:
-        found = _elements(next(main), size)
-        while found is None:
-            found = _elements(next(refill), size)
-        elements += found
-    return elements[:count]
+        return [0 for _ in rows]
+    encryptor = Cipher(AES256(key), ECB()).encryptor()  # noqa: S305 - the specification's blocks
+
+    @cache
+    def block(spare: int, number: int) -> bytes:
+        return encryptor.update(spare.to_bytes(8, "big") + number.to_bytes(8, "big"))
+
+    return [_element(block, size, row) for row in rows]
 
 
-def _words(key: bytes, size: int, chunk: int, stream: bytes) -> Iterator[int]:
+def _element(block: Callable[[int, int], bytes], size: int, row: int) -> int:
+    """Return one element: from its own word, or from the first good one of the word's spares."""
     width = 2 if size <= 256 else 4
-    counter = chunk.to_bytes(8, "big") + stream + bytes(7)
-    encryptor = Cipher(AES256(key), CTR(counter)).encryptor()
-    while True:
-        block = encryptor.update(bytes(1024))
-        for start in range(0, len(block), width):
-            yield int.from_bytes(block[start : start + width], "little")
-
-
-def _elements(word: int, size: int) -> list[int] | None:
-    """Return what a word stands for, or nothing if it is refused."""
-    if size <= 16:
-        x = word * size
-        y = (x % 2**16) * size
-        return None if y % 2**16 < 2**16 % size**2 else [x >> 16, y >> 16]
-    bits = 16 if size <= 256 else 32
-    x = word * size
-    return None if x % 2**bits < 2**bits % size else [x >> bits]
+    paired = size <= 16
+    outcomes = size * size if paired else size
+    each = (1 << 8 * width) // outcomes
+    number = row // 2 if paired else row
+    place = number * width
+    word = int.from_bytes(block(0, place // 16)[place % 16 :][:width], "little")
+    spare = 0
+    while word >= outcomes * each:
+        spare += 1
+        word = int.from_bytes(block(spare, number)[:width], "little")
+    if not paired:
+        return word // each
+    return word // each // size if row % 2 else word // each % size
 
 
 # Section 7: columns

@@ -88,11 +88,12 @@ def _error(n: int, m: int, cells: int, epsilon: float) -> Fraction:
     return error
 
 
-def noise(sizes: Sequence[int], t: int, draw: int) -> tuple[int, list[int]]:
-    """Return the joint cell that a draw stands for, and its part in each attribute."""
-    cell = rest = (max(draw, t) - t) // ((2**64 - t) // math.prod(sizes))
-    parts = []
+def noise(sizes: Sequence[int], t: int, cell: int) -> tuple[int, list[int]]:
+    """Return how many of 2⁶⁴ a noise cell's probability is, and its part in each attribute."""
+    width, uneven = divmod(2**64 - t, math.prod(sizes))
+    require(not uneven, "the cells are uneven")
+    parts, rest = [], cell
     for size in reversed(sizes):
         rest, part = divmod(rest, size)
         parts.append(part)
-    return cell, parts[::-1]
+    return (t + width if cell == 0 else width), parts[::-1]

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
+from tests.support.columns import read_positions, read_tokens
 from tests.support.scripted import ScriptedEntropy
 from tests.vectors.runners import private_identity, read_message
 from veiltab.core.schema import Attribute, Codes, Schema
@@ -19,7 +20,6 @@ from veiltab.crypto.linkage import IdMessages, token_order
 from veiltab.crypto.linkage import tokens as make_tokens
 from veiltab.crypto.pads import stream_pad_at
 from veiltab.roles.chunks import MemoryChunks
-from veiltab.roles.columns import read_positions, read_tokens
 from veiltab.roles.curator.desk import Desk
 from veiltab.roles.curator.intake import Intake, Tokens
 from veiltab.roles.curator.pads import StreamPads

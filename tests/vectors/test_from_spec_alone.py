@@ -191,8 +191,13 @@ def test_plans(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases("noise"))
 def test_noise(case: dict[str, Any]) -> None:
     """Section 9."""
-    cell, parts = spec_plan.noise(case["sizes"], int(case["keep_threshold"]), int(case["draw"]))
-    assert {"cell": cell, "parts": parts} == case["expect"]
+    given = (case["sizes"], int(case["keep_threshold"]), case["cell"])
+    if "error" in case["expect"]:
+        with pytest.raises(RefusedError):
+            spec_plan.noise(*given)
+        return
+    weight, parts = spec_plan.noise(*given)
+    assert {"weight": str(weight), "parts": parts} == case["expect"]
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)

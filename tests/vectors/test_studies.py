@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.columns import read_column
 from tests.vectors import studies
 from tests.vectors.studies import StudyFile, store
 from veiltab.core import group
 from veiltab.core.schema import Attribute, Codes
 from veiltab.roles.agreements import plan_for, verify_agreement
-from veiltab.roles.columns import gather
 from veiltab.roles.curator.prepare import align, check_alignment
 from veiltab.roles.curator.study import receive_secret
 from veiltab.roles.server.accept import check_repad, check_stored, check_upload
@@ -145,6 +145,6 @@ def columns(study: StudyFile, name: str, number: int, message: Any) -> list[Code
     chunks = store(study.document[name][number]["chunks"])
     body = message.body
     return [
-        gather(column.chunks, attribute, body.rows, np.arange(body.rows), chunks)
+        read_column(column.chunks, attribute, body.rows, chunks)
         for column, attribute in zip(body.columns, study.attributes(number), strict=True)
     ]

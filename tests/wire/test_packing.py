@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from veiltab.core.schema import Codes
 from veiltab.errors import MalformedError, ParameterError, SchemaError
-from veiltab.wire import packing
+from veiltab.wire import planes
 from veiltab.wire.packing import (
     CHUNK_ROWS,
     chunk_count,
@@ -105,12 +105,12 @@ def test_full_chunks_round_trip_at_the_extremes(size: int) -> None:
 @pytest.mark.parametrize("base", FULL_WORDS)
 def test_words_that_fill_64_bits_do_not_overflow(base: int) -> None:
     """b^g = 2⁶⁴: all digits at their largest make the word 2⁶⁴ − 1, and every word is valid."""
-    per_word = packing._digits_per_word(base)
+    per_word = planes.digits_per_word(base)
     assert base**per_word == 2**64
     digits = np.full(3 * per_word, base - 1, dtype=np.uint16)
-    data = packing._pack_plane(digits, base)
+    data = planes.pack_plane(digits, base)
     assert data == b"\xff" * 24
-    assert (packing._unpack_plane(data, base, digits.size) == digits).all()
+    assert (planes.unpack_plane(data, base, digits.size) == digits).all()
 
 
 def test_size_is_within_a_tenth_of_the_least_possible() -> None:

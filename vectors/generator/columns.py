@@ -1,53 +1,55 @@
 """Vectors of stream pads and packed columns: sections 6 and 7 of the specification."""
 
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Iterator
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
-from cryptography.hazmat.primitives.ciphers.modes import CTR
+from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 from numpy.typing import NDArray
 
 from vectors.generator.files import Case, Document, bad, case, document, entropy, filler
 from veiltab.core.group import draw_uniform
-from veiltab.crypto.pads import BYTE_SIZE, PAIRED_SIZE, map_words, stream_pad, stream_pad_at
+from veiltab.crypto.pads import WordMap, stream_pad, stream_pad_at
 from veiltab.wire.packing import CHUNK_ROWS, pack, pack_positions
 
 SIZES = (1, 2, 3, 7, 16, 17, 200, 256, 257, 1_000, 65_535)
-REFUSED = {13: (2, 24), 200: (2, 48), 65_175: (1, 200)}
-"""Sizes for which many words are refused: how many shall be among how many first words."""
+REFUSED = {13: 2, 200: 2, 65_175: 1}
+"""Sizes for which many words are refused: how many shall be among a case's rows."""
+
+REFUSED_ROWS = 48
+SEARCHED_WORDS = 2_000_000
+REFUSED_TWICE = (13, 241)
+"""Sizes of which a word shall be refused together with its first spare."""
+
+FAR = 2**48
+"""No column has more rows."""
 
 MALFORMED = "malformed_message"
 
 
 def pads() -> Document:
-    """Section 6: stream pads, at starts, across chunks, far away, and where words are refused."""
+    """Section 6: stream pads, at starts, across blocks, far away, and where words are refused."""
     cases = []
     for size in SIZES:
         key = filler(f"pad key for {size}")
         cases.append(_rows(f"k = {size}", key, size, 0, 24))
         cases.append(_rows(f"k = {size}, odd start", key, size, 7, 6))
         cases.append(_rows(f"k = {size}, two chunks", key, size, CHUNK_ROWS - 5, 10))
-        cases.append(_rows(f"k = {size}, the last rows", key, size, 2**48 - CHUNK_ROWS, 4))
-        places = [CHUNK_ROWS, 3, 2 * CHUNK_ROWS + 1, 3, 0]
+        cases.append(_rows(f"k = {size}, the last rows", key, size, FAR - 4, 4))
+        places = [CHUNK_ROWS, 3, 2 * CHUNK_ROWS + 1, 3, 0, FAR - 1]
         found = stream_pad_at(key, size, np.array(places)).tolist()
         cases.append(
             case(f"k = {size}, positions", found, key=key.hex(), size=size, positions=places)
         )
-    for size, (refused, words) in REFUSED.items():
-
-        def wanted(key: bytes, size: int = size, few: int = refused, words: int = words) -> bool:
-            return _refused(key, size, 0, words) >= few
-
-        key = _search(f"refused main words, {size}", wanted)
-        rows = 2 * words if size <= PAIRED_SIZE else words
-        cases.append(_rows(f"k = {size}, refused main words", key, size, 0, rows))
-    key = _search(
-        "refused refill word",
-        lambda key: bool(_refused(key, 241, 0, 48) and _refused(key, 241, 1, 1)),
-    )
-    cases.append(_rows("k = 241, refused refill word", key, 241, 0, 48))
+    for size, few in REFUSED.items():
+        key = filler(f"refused words of {size}")
+        start = _refused_rows(key, size, few)
+        cases.append(_rows(f"k = {size}, refused words", key, size, start, REFUSED_ROWS))
+    for size in REFUSED_TWICE:
+        key = filler(f"refused spares of {size}")
+        start = _refused_twice(key, size)
+        cases.append(_rows(f"k = {size}, a refused spare", key, size, start, 16))
     return document(
         "Section 6. The stream pad of the attribute with `size` categories and this pad `key`: of"
         " `count` rows from row `start`, or of the rows at `positions`.",
@@ -95,18 +97,29 @@ def _bad_chunks() -> Iterator[Case]:
     yield chunk("value_too_large_in_two_bytes", 257, 1, b"\x01\x80")
 
 
-def _search(label: str, wanted: Callable[[bytes], bool]) -> bytes:
-    """Return the first key of a series that is wanted."""
-    return next(key for i in count() if wanted(key := filler(f"{label}, {i}")))
+def _refused_rows(key: bytes, size: int, few: int) -> int:
+    """Return a row after which so many words are refused within a case's rows."""
+    refused, elements = _refused(key, size), WordMap(size).elements
+    near = refused[few - 1 :] - refused[: refused.size - few + 1]
+    first = refused[int(np.flatnonzero(near < REFUSED_ROWS // elements - 2)[0])]
+    return int(first) * elements - 3
 
 
-def _refused(key: bytes, size: int, stream: int, words: int) -> int:
-    """Return how many of the first words of a chunk's main (0) or refill (1) stream are refused."""
-    width = 4 if size > BYTE_SIZE else 2
-    counter = bytes(8) + bytes([stream]) + bytes(7)
-    raw = Cipher(AES256(key), CTR(counter)).encryptor().update(bytes(words * width))
-    found = np.frombuffer(raw, dtype=f"<u{width}")
-    return int(map_words(found, size)[1].size)
+def _refused_twice(key: bytes, size: int) -> int:
+    """Return a row shortly before a word that is refused with its first spare."""
+    words, blocks = WordMap(size), Cipher(AES256(key), ECB()).encryptor()  # noqa: S305 - section 6
+    refused = _refused(key, size)
+    numbers = np.stack([np.ones_like(refused), refused], axis=1).astype(">u8").tobytes()
+    spares = np.frombuffer(blocks.update(numbers), words.word)[:: words.words_in_block]
+    first = refused[int(words.entries(spares.copy())[1][0])]
+    return int(first) * words.elements - 5
+
+
+def _refused(key: bytes, size: int) -> NDArray[np.int64]:
+    """Return the numbers of the refused words among the first millions."""
+    words, stream = WordMap(size), Cipher(AES256(key), CTR(bytes(16))).encryptor()
+    raw = stream.update(bytes(SEARCHED_WORDS * words.word.itemsize))
+    return words.entries(np.frombuffer(raw, words.word).copy())[1]
 
 
 def _rows(name: str, key: bytes, size: int, start: int, rows: int) -> Case:

@@ -54,27 +54,21 @@ def threshold() -> Document:
 
 
 def noise() -> Document:
-    """Section 9: from a 64-bit draw to the noise cell and its parts."""
+    """Section 9: how probable a noise cell is, and its parts."""
     cases: list[Case] = []
     for name, (sizes, width) in TABLES.items():
         cells = math.prod(sizes)
         keep = 2**64 - cells * width
-        draws = {0, keep - 1, keep, keep + width - 1, keep + width, keep + cells // 2 * width}
-        draws |= {2**64 - width - 1, 2**64 - width, 2**64 - 1, 2**63}
-        for draw in sorted(draw for draw in draws if 0 <= draw < 2**64):
-            cell = max(0, draw - keep) // width
-            cases.append(
-                case(
-                    f"{name}, draw {draw}",
-                    {"cell": cell, "parts": _parts(cell, sizes)},
-                    keep_threshold=str(keep),
-                    sizes=sizes,
-                    draw=str(draw),
-                )
-            )
+        for cell in sorted({0, 1, cells // 3, cells // 2, cells - 2, cells - 1}):
+            weight = keep + width if cell == 0 else width
+            expect = {"weight": str(weight), "parts": _parts(cell, sizes)}
+            inputs = {"keep_threshold": str(keep), "sizes": sizes, "cell": cell}
+            cases.append(case(f"{name}, cell {cell}", expect, **inputs))
+    uneven = {"keep_threshold": str(2**64 - 12 * 10**18 - 1), "sizes": [2, 3, 2], "cell": 0}
+    cases.append(bad("uneven_threshold", "invalid_parameter", **uneven))
     return document(
-        "Section 9. The noise that the draw stands for: a joint cell, and its part in each"
-        " attribute. N is the product of `sizes`. Threshold and draw are decimal text.",
+        "Section 9. The probability of a noise cell, times 2^64 (`weight`), and the cell's part in"
+        " each attribute. N is the product of `sizes`. Threshold and weight are decimal text.",
         cases,
     )
 

@@ -1,6 +1,7 @@
 """Vectors of signed requests: section 3 of the specification of the service."""
 
 import base64
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,11 +11,13 @@ from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.sealing import SealingKey
 from veiltab.crypto.signing import SigningKey
 from veiltab.roles.curator.study import public_identity
+from veiltab.wire.bundles import bundle
 from veiltab.wire.canonical import dump
 from veiltab.wire.requests import COMPONENTS, content_digest
 
 NOW = 1_790_000_000
 STUDY = filler("requests: study").hex()
+CHUNKS = [(hashlib.sha256(chunk).digest(), chunk) for chunk in (bytes(range(9)), b"\xff" * 3)]
 
 Headers = list[list[str]]
 
@@ -109,8 +112,13 @@ def requests() -> Document:
     drafts = {
         "a reason to abort, the example of section 3.3": GOOD,
         "nothing to send": replace(GOOD, method="GET", path="/v1/studies", body=b""),
-        "a chunk": replace(
-            GOOD, method="PUT", path=f"/v1/studies/{STUDY}/chunks/{'ab' * 32}", body=bytes(range(9))
+        "two chunks": replace(
+            GOOD, method="PUT", path=f"/v1/studies/{STUDY}/chunks", body=bundle(CHUNKS)
+        ),
+        "a question for chunks": replace(
+            GOOD,
+            path=f"/v1/studies/{STUDY}/release/chunks",
+            body=dump({"chunks": [digest.hex() for digest, _ in CHUNKS]}),
         ),
         "a query": replace(GOOD, method="GET", path="/v1/studies", query="a=%C3%A9&b", body=b""),
         "a percent-encoded path": replace(GOOD, method="GET", path="/v1/%73tudies", body=b""),

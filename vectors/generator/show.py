@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vectors.generator.basics import private_keys
 from vectors.generator.files import Case, Document, case, document, filler
@@ -14,12 +15,13 @@ from veiltab.core import group
 from veiltab.core.schema import Attribute, Codes
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.roles.chunks import ChunkStore
-from veiltab.roles.columns import gather, read_positions
+from veiltab.roles.columns import read_chunk, read_position_chunk
 from veiltab.roles.curator.prepare import Prepared
 from veiltab.roles.researcher.access import open_access
 from veiltab.roles.researcher.estimate import decrypt, estimate
 from veiltab.roles.signatures import sign
 from veiltab.wire.grant import Grant, SignedGrant
+from veiltab.wire.packing import chunk_slices
 from veiltab.wire.repad import Repad
 from veiltab.wire.upload import ColumnChunks, Upload
 
@@ -157,23 +159,33 @@ def _release_chunks(play: Play) -> list[str]:
 def _noise(play: Play) -> list[int]:
     """Return the noise cell of each released row: what the release has more than was joined."""
     contract, release = play.contract.body, play.release.body
-    rows, every = release.sample_size, np.arange(release.sample_size)
+    rows = release.sample_size
     columns = {column.attribute: column.chunks for column in release.columns}
     parts: list[Codes] = []
     for number, table in enumerate(play.tables):
-        upload, positions = play.uploads[number].message.body, every
+        upload, positions = play.uploads[number].message.body, np.arange(rows)
         if play.requests:
-            positions = read_positions(play.requests[number].body.positions, rows, play.sent)
+            positions = _positions(play.requests[number].body.positions, rows, play.sent)
         elif (released := release.uploads[number].positions) is not None:
-            positions = read_positions(released, rows, play.released)
+            positions = _positions(released, rows, play.released)
         for index, attribute in enumerate(table.attributes):
             chunks = upload.columns[index].chunks
-            joined = gather(chunks, attribute, upload.rows, positions, play.sent)
+            joined = _column(chunks, attribute, upload.rows, play.sent)[positions]
             if play.repads:
                 changes = play.repads[number].message.body.columns[index].chunks
-                change = gather(changes, attribute, rows, every, play.sent)
+                change = _column(changes, attribute, rows, play.sent)
                 joined = group.add(joined, change, attribute.size)
-            out = gather(columns[attribute.name], attribute, rows, every, play.released)
+            out = _column(columns[attribute.name], attribute, rows, play.released)
             parts.append(group.subtract(out, joined, attribute.size))
     cells: list[int] = contract.schema.cells(parts).tolist()
     return cells
+
+
+def _column(digests: Sequence[bytes], attribute: Attribute, rows: int, store: ChunkStore) -> Codes:
+    places = enumerate(chunk_slices(rows))
+    return np.concatenate([read_chunk(digests, attribute, *place, store) for place in places])
+
+
+def _positions(digests: Sequence[bytes], rows: int, store: ChunkStore) -> NDArray[np.int64]:
+    places = enumerate(chunk_slices(rows))
+    return np.concatenate([read_position_chunk(digests, *place, store) for place in places])

@@ -154,6 +154,9 @@ class GammaDiagonal:
 
     def perturb(self, cells: "NDArray[np.int64]", entropy: "Entropy") -> "NDArray[np.int64]":
         """Perturb an array of cells exactly, by adding noise in the cyclic group of the cells."""
+        import numpy as np  # noqa: PLC0415 - planning needs none of it
+
         from veiltab.core.perturbation import draw_noise  # noqa: PLC0415 - needs NumPy
 
-        return (cells + draw_noise(self, cells.size, entropy)) % self.domain_size
+        noise = draw_noise(self, cells.size, entropy).astype(np.int64)
+        return (cells + noise) % self.domain_size

@@ -1,5 +1,7 @@
 """The groups Z_k in which pads and noise are added, one for each attribute."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,20 +9,28 @@ from veiltab.core.entropy import Entropy, random_words
 from veiltab.core.schema import Codes
 
 
-def add(left: Codes, right: Codes, size: int) -> Codes:
-    """Add two columns in Z_size; the result has the first column's type."""
-    total = left.astype(np.uint32) + right
-    return (total % np.uint32(size)).astype(left.dtype)
+def add(left: Codes, right: Codes, size: int, out: Codes | None = None) -> Codes:
+    """Add two columns in Z_size; the result is ``out``, or new and of the first column's type.
+
+    Where the sum is below k, the sum less k wraps around: the smaller of the two is right, and
+    no division is needed.
+    """
+    narrow, total = _total(left, size, out)
+    np.add(left, right, out=total, dtype=narrow)
+    np.minimum(total, np.subtract(total, narrow(size)), out=total)
+    return _result(total, left, out)
 
 
-def subtract(left: Codes, right: Codes, size: int) -> Codes:
-    """Take the second column from the first in Z_size.
+def subtract(left: Codes, right: Codes, size: int, out: Codes | None = None) -> Codes:
+    """Take the second column from the first in Z_size; ``out`` as above.
 
     The paper writes decryption with ⊕ as well; only subtraction undoes an addition once a group
     has an element that is not its own inverse, as in Z_3.
     """
-    total = left.astype(np.uint32) + (np.uint32(size) - right)
-    return (total % np.uint32(size)).astype(left.dtype)
+    narrow, total = _total(left, size, out)
+    np.subtract(left, right, out=total, dtype=narrow)
+    np.minimum(total, np.add(total, narrow(size)), out=total)
+    return _result(total, left, out)
 
 
 def draw_uniform(size: int, count: int, entropy: Entropy) -> NDArray[np.uint16]:
@@ -34,3 +44,19 @@ def draw_uniform(size: int, count: int, entropy: Entropy) -> NDArray[np.uint16]:
         found[filled : filled + accepted.size] = accepted
         filled += accepted.size
     return found
+
+
+def _total(left: Codes, size: int, out: Codes | None) -> tuple[Any, NDArray[Any]]:
+    """Return a type in which only differences wrap around, and an array of it for the sums."""
+    narrow = np.min_scalar_type(2 * size - 1)
+    if out is not None and out.dtype == narrow:
+        return narrow.type, out
+    return narrow.type, np.empty(left.size, dtype=narrow)
+
+
+def _result(total: NDArray[Any], left: Codes, out: Codes | None) -> Codes:
+    if out is None:
+        return total.astype(left.dtype, copy=False)
+    if out is not total:
+        out[:] = total
+    return out

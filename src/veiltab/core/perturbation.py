@@ -1,24 +1,28 @@
 """Exact noise for the γ-diagonal channel: integers only, from entropy that the caller passes in.
 
-One uniform 64-bit draw r decides a record's fate: below the threshold t it is kept, otherwise the
-noise is the cell (r − t) div M.  Kept and "replaced by adding cell 0" are the same noise, so in all
-noise(r) = (max(r, t) − t) div M, which never decreases in r.  Hence the first bits of r nearly
-always decide, and the others are drawn only where they do not.
+Of 2⁶⁴ draws, t keep a record and M stand for each of the N cells that may be added to it, so that
+t + N·M = 2⁶⁴.  Adding cell 0 and keeping are the same noise.  The first b bits nearly always
+decide: of the 2^b first words, ⌊M/2^(64−b)⌋ stand for each cell, ⌊t/2^(64−b)⌋ keep, and the few
+that are left over are undecided.  An undecided word is completed to 64 bits, which pick "kept" or a
+cell out of what whole first words did not cover of t and M.
 """
 
-from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.entropy import Entropy, random_words
+from veiltab.core.rejection import places_from
 
-CHUNK_RECORDS = 1 << 16
+SPAN_RECORDS = 1 << 18
 """Records drawn at a time: bounds memory, and fixes the order in which entropy is used."""
 
 FEW_CELLS = 256
 """Up to this many cells the first 16 bits leave at most one draw in 256 undecided."""
+
+Noise = NDArray[np.unsignedinteger[Any]]
 
 
 def first_bits(domain_size: int) -> int:
@@ -26,36 +30,63 @@ def first_bits(domain_size: int) -> int:
     return 16 if domain_size <= FEW_CELLS else 32
 
 
-def draw_noise(channel: GammaDiagonal, count: int, entropy: Entropy) -> NDArray[np.int64]:
+def draw_noise(channel: GammaDiagonal, count: int, entropy: Entropy) -> Noise:
     """Draw the server's noise for ``count`` records, to be added in the group of the cells.
 
-    For each chunk, entropy gives the first bits of every record, then 8 bytes for each record
-    that they leave undecided, in record order.
+    For each span of 262,144 records, entropy gives the first bits of every record, then 8 bytes
+    for each record that they leave undecided, in record order.  The noise has the narrowest type
+    for a cell.
     """
-    noise = np.empty(count, dtype=np.int64)
-    for start, stop in _chunks(count):
-        noise[start:stop] = _draw_chunk(channel, stop - start, entropy)
+    source = NoiseSource(channel)
+    noise = np.empty(count, dtype=source.dtype)
+    for start in range(0, count, SPAN_RECORDS):
+        source.draw(entropy, out=noise[start : start + SPAN_RECORDS])
     return noise
 
 
-def _draw_chunk(channel: GammaDiagonal, count: int, entropy: Entropy) -> NDArray[np.uint64]:
-    bits = first_bits(channel.domain_size)
-    rest = np.uint64(64 - bits)
-    lowest = random_words(count, bits, entropy).astype(np.uint64) << rest
-    noise = _noise_of_draws(channel, lowest)
-    highest = lowest | np.uint64((1 << int(rest)) - 1)
-    undecided = np.flatnonzero(_noise_of_draws(channel, highest) != noise)
-    if undecided.size:
-        more = random_words(undecided.size, 64, entropy) >> np.uint64(bits)
-        noise[undecided] = _noise_of_draws(channel, lowest[undecided] | more)
-    return noise
+class NoiseSource:
+    """How draws become noise, for one channel; keeps its scratch arrays, so it is for one thread.
 
+    Arrays of this size, made anew for each span, would take as long as all the arithmetic.
+    """
 
-def _noise_of_draws(channel: GammaDiagonal, draws: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    threshold = np.uint64(channel.keep_threshold)
-    return (np.maximum(draws, threshold) - threshold) // np.uint64(channel.noise_width)
+    def __init__(self, channel: GammaDiagonal) -> None:
+        """Split t and M into what whole first words cover, and the rest."""
+        cells, self._bits = channel.domain_size, first_bits(channel.domain_size)
+        rest = 64 - self._bits
+        kept, kept_rest = divmod(channel.keep_threshold, 1 << rest)
+        width, width_rest = divmod(channel.noise_width, 1 << rest)
+        self._decided = cells * width + kept
+        word: Any = np.dtype(f"<u{self._bits // 8}")
+        self._words = np.empty(SPAN_RECORDS, dtype=word)
+        self._replaced = np.empty(SPAN_RECORDS, dtype=np.bool_)
+        # A word over the width is a cell, or as much as the number of cells and more if it keeps.
+        # If a cell has not even one whole word, no first word stands for a cell.
+        self._width, self._cells = word.type(max(width, 1)), cells if width else 0
+        largest = max(((1 << self._bits) - 1) // max(width, 1), cells - 1)
+        self._quotient = np.min_scalar_type(largest)
+        self._rest, self._kept_rest = np.uint64(rest), np.uint64(kept_rest)
+        self._width_rest = np.uint64(max(width_rest, 1))
+        self.dtype = np.min_scalar_type(cells - 1)
 
+    def draw(self, entropy: Entropy, out: Noise) -> None:
+        """Draw noise into ``out``, for at most 262,144 records."""
+        words = self._words[: out.size]
+        entropy.fill(words.view(np.uint8))
+        noise = out if out.dtype == self._quotient else np.empty(out.size, self._quotient)
+        np.floor_divide(words, self._width, out=noise, dtype=words.dtype, casting="unsafe")
+        replaced = np.less(noise, self._cells, out=self._replaced[: out.size])
+        np.multiply(noise, replaced.view(np.uint8), out=noise)
+        if self._decided < 1 << self._bits:
+            undecided = places_from(words, self._decided)
+            noise[undecided] = self._complete(words[undecided], entropy)
+        if noise is not out:
+            out[:] = noise
 
-def _chunks(count: int) -> Iterator[tuple[int, int]]:
-    for start in range(0, count, CHUNK_RECORDS):
-        yield start, min(start + CHUNK_RECORDS, count)
+    def _complete(self, words: Noise, entropy: Entropy) -> NDArray[np.uint64]:
+        """Complete undecided words to 64 bits, counted from the first that is undecided."""
+        more = random_words(words.size, 64, entropy) >> (np.uint64(64) - self._rest)
+        draws = ((words.astype(np.uint64) - np.uint64(self._decided)) << self._rest) | more
+        found: NDArray[np.uint64] = np.maximum(draws, self._kept_rest) - self._kept_rest
+        found //= self._width_rest
+        return found

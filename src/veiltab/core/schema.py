@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from veiltab.core.cells import mix, unmix
 from veiltab.core.parameters import MAX_DOMAIN_SIZE
 from veiltab.errors import SchemaError
 
@@ -122,23 +123,13 @@ class Schema:
                 f"the columns of codes have different lengths: {', '.join(map(str, lengths))}",
                 hint="give every column one code per row",
             )
-        cells = np.zeros(lengths[0], dtype=np.int64)
-        for size, column in zip(self.sizes, columns, strict=True):
-            cells *= size
-            cells += column.astype(np.int64, copy=False)
-        return cells
+        return mix(self.sizes, columns).astype(np.int64)
 
     def codes(self, cells: NDArray[np.integer[Any]]) -> list[Codes]:
         """Take cells apart again: the inverse of :meth:`cells`."""
         cells = np.asarray(cells)
         check_range(cells, self.domain_size, "cells")
-        rest = cells.astype(np.int64, copy=False)
-        codes: list[Codes] = []
-        for attribute in reversed(self.attributes):
-            quotient = rest // attribute.size
-            codes.append((rest - quotient * attribute.size).astype(attribute.dtype))
-            rest = quotient
-        return codes[::-1]
+        return unmix(self.sizes, cells)
 
     def labels(self, cell: int) -> tuple[str, ...]:
         """Name one cell by its categories, for people to read."""

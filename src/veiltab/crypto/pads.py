@@ -4,23 +4,22 @@ A pad is an element of Z_k for each row.  One-time pads are drawn from the opera
 stream pads are a function of a 32-byte key and the row number, the same for every implementation.
 """
 
-from itertools import pairwise
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
-from cryptography.hazmat.primitives.ciphers.modes import CTR
+from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 from numpy.typing import NDArray
 
 from veiltab.core.entropy import Entropy
 from veiltab.core.group import draw_uniform
+from veiltab.core.rejection import places_from
 from veiltab.core.schema import MAX_CATEGORIES, Codes
 from veiltab.crypto.checks import exact_bytes
 from veiltab.errors import ParameterError
-
-CHUNK_ROWS = 1 << 16
-"""Rows that are computed on their own (spec, section 6)."""
 
 PAD_KEY_BYTES = 32
 PAIRED_SIZE = 16
@@ -29,54 +28,26 @@ PAIRED_SIZE = 16
 BYTE_SIZE = 256
 """Up to this many categories a word has 16 bits, and a code 8."""
 
-PIECE_WORDS = 1 << 15
-"""Words that are mapped at a time: what lies between stays in the processor's cache."""
+SPAN_ROWS = 1 << 18
+"""Rows that are mapped at a time: what lies between stays in the processor's cache."""
+
+SCATTERED_ROWS = 1 << 13
+"""The same for rows that do not follow each other, of which each takes a block of its own."""
 
 Words = NDArray[np.unsignedinteger[Any]]
-_MAIN, _REFILL = b"\x00", b"\x01"
-_SPARE_WORDS = 8  # more than are refused, nearly always
-_ZEROS = memoryview(bytes(4 * CHUNK_ROWS))
+_BLOCK_BYTES = 16
+_LOG2 = {8: 3, 4: 2}
+_ZEROS = memoryview(bytes(4 * SPAN_ROWS + _BLOCK_BYTES))
 
 
 def stream_pad(key: bytes, size: int, start: int, count: int) -> Codes:
-    """Return the stream pad of rows ``start`` to ``start + count`` of an attribute.
-
-    Any rows can be asked for in any order; each chunk that they touch is computed up to its last
-    row that is asked for, because a refused word shifts the refill of the words after it.
-    """
-    stream = _Stream(key, size)
-    _check_rows(start, count)
-    pad = np.empty(count, dtype=_code_type(size))
-    done = 0
-    while done < count:
-        chunk, offset = divmod(start + done, CHUNK_ROWS)
-        taken = min(CHUNK_ROWS - offset, count - done)
-        pad[done : done + taken] = stream.head(chunk, offset + taken)[offset:]
-        done += taken
-    return pad
+    """Return the stream pad of rows ``start`` to ``start + count`` of an attribute."""
+    return StreamPad(key, size).rows(start, count)
 
 
 def stream_pad_at(key: bytes, size: int, positions: NDArray[np.int64]) -> Codes:
-    """Return the stream pad of the rows at ``positions``, in their order.
-
-    Every chunk that holds one of them is computed once.  A researcher uses it where the server
-    sampled and the release says which row of the upload each record was (section 10).
-    """
-    stream = _Stream(key, size)
-    pad = np.empty(positions.size, dtype=_code_type(size))
-    if not positions.size:
-        return pad
-    _check_rows(int(positions.min()), 0)
-    chunks = positions // CHUNK_ROWS
-    # Sorting the narrowest type is faster: up to 2^32 rows it is done by radix.
-    order = np.argsort(chunks.astype(np.min_scalar_type(chunks.max())), kind="stable")
-    chunks = chunks[order]
-    bounds = [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), positions.size]
-    for first, stop in pairwise(bounds):
-        rows = order[first:stop]
-        within = positions[rows] % CHUNK_ROWS
-        pad[rows] = stream.head(int(chunks[first]), int(within.max()) + 1)[within]
-    return pad
+    """Return the stream pad of the rows at ``positions``, in their order."""
+    return StreamPad(key, size).at(positions)
 
 
 def one_time_pad(size: int, count: int, entropy: Entropy) -> Codes:
@@ -84,116 +55,176 @@ def one_time_pad(size: int, count: int, entropy: Entropy) -> Codes:
     _check_size(size)
     _check_rows(0, count)
     pad = np.empty(count, dtype=_code_type(size))
-    for start in range(0, count, CHUNK_ROWS):
-        stop = min(start + CHUNK_ROWS, count)
+    for start in range(0, count, SPAN_ROWS):
+        stop = min(start + SPAN_ROWS, count)
         pad[start:stop] = draw_uniform(size, stop - start, entropy)
     return pad
 
 
-class _Stream:
-    """The stream pad of one attribute, chunk by chunk."""
+class StreamPad:
+    """The stream pad of one attribute: any rows, in any order, at the cost of those rows alone.
+
+    Threads may share it.  Each takes a cipher that nobody uses, or sets a new one up.
+    """
 
     def __init__(self, key: bytes, size: int) -> None:
+        """Take the attribute's key and its number of categories."""
         _check_size(size)
-        self._size = size
-        cipher = Cipher(AES256(exact_bytes(key, PAD_KEY_BYTES, "a pad key")), CTR(bytes(16)))
-        self._encryptor = cipher.encryptor()
+        self._key, self._size = exact_bytes(key, PAD_KEY_BYTES, "a pad key"), size
+        self._idle: list[_Stream] = []
 
-    def head(self, chunk: int, count: int) -> Codes:
-        """Return the first ``count`` elements of a chunk.
+    def rows(self, start: int, count: int) -> Codes:
+        """Return the elements of ``count`` rows from row ``start`` on."""
+        _check_rows(start, count)
+        pad = np.empty(count, dtype=_code_type(self._size))
+        with self._stream() as stream:
+            for done in range(0, count, SPAN_ROWS):
+                stream.fill(start + done, out=pad[done : done + SPAN_ROWS])
+        return pad
 
-        Words are used in order and refilled in order, so a head does not depend on the rest.
+    def at(self, positions: NDArray[np.int64]) -> Codes:
+        """Return the elements of rows anywhere, in the order of ``positions``.
+
+        A researcher uses it where the server sampled and the release says which row of the upload
+        each record was (section 10).
         """
+        pad = np.empty(positions.size, dtype=_code_type(self._size))
+        with self._stream() as stream:
+            for done in range(0, positions.size, SCATTERED_ROWS):
+                piece = positions[done : done + SCATTERED_ROWS]
+                _check_rows(int(piece.min()), 0)
+                pad[done : done + SCATTERED_ROWS] = stream.at(piece)
+        return pad
+
+    @contextmanager
+    def _stream(self) -> Iterator["_Stream"]:
+        try:
+            stream = self._idle.pop()
+        except IndexError:
+            stream = _Stream(self._key, self._size)
+        try:
+            yield stream
+        finally:
+            self._idle.append(stream)
+
+
+class _Stream:
+    """The cipher of a stream pad, and scratch arrays, for one thread at a time."""
+
+    def __init__(self, key: bytes, size: int) -> None:
+        self._size = size
+        if size == 1:
+            return  # the group has one element, and nothing is hidden by adding it
+        self._map = WordMap(size)
+        self._words = np.empty(SPAN_ROWS + _BLOCK_BYTES, dtype=self._map.word)
+        self._stream = Cipher(AES256(key), CTR(bytes(_BLOCK_BYTES))).encryptor()
+        # The same blocks one by one, for rows that do not follow each other.
+        self._blocks = Cipher(AES256(key), ECB()).encryptor()  # noqa: S305
+
+    def fill(self, start: int, out: Codes) -> None:
+        """Write the elements of at most 262,144 rows from row ``start`` on into ``out``."""
         if self._size == 1:
-            return np.zeros(count, dtype=np.uint8)
-        if self._size > PAIRED_SIZE:
-            return self._entries(chunk, count)
-        pairs = self._entries(chunk, (count + 1) // 2)
-        return pairs.view(np.uint8)[:count]
-
-    def _entries(self, chunk: int, count: int) -> Words:
-        """Return what the first main words stand for, each refused one replaced."""
-        self._start(chunk, _MAIN)
-        entries = np.empty(count, dtype=_entry_type(self._size))
-        found = []
-        for start in range(0, count, PIECE_WORDS):
-            piece = entries[start : start + PIECE_WORDS]
-            piece[:], places = map_words(self._words(piece.size), self._size)
-            found.append(places + start)
-        refused = np.concatenate(found)
+            out[:] = 0
+            return
+        block = start // self._map.elements_in_block
+        first = block * self._map.words_in_block
+        stop = -(-(start + out.size) // self._map.elements)
+        words = self._words[: stop - first]
+        self._stream.reset_nonce(block.to_bytes(_BLOCK_BYTES, "big"))
+        self._stream.update_into(_ZEROS[: words.nbytes], words.data.cast("B"))
+        offset = start - first * self._map.elements
+        # Whole words can be mapped to their place at once; others are cut out afterwards.
+        whole = not offset and not out.size % self._map.elements and out.flags.c_contiguous
+        entries, refused = self._map.entries(words, out.view(self._map.entry) if whole else None)
         if refused.size:
-            self._start(chunk, _REFILL)
-            entries[refused] = self._refill(refused.size)
-        return entries
+            self._refill(entries, refused, refused + first)
+        if not whole:
+            out[:] = entries.view(_code_type(self._size))[offset : offset + out.size]
 
-    def _refill(self, count: int) -> Words:
-        """Return what the next ``count`` accepted words stand for."""
-        parts, missing = [], count
-        while missing:
-            words = self._words(min(missing + _SPARE_WORDS, CHUNK_ROWS))
-            entries, refused = map_words(words, self._size)
-            usable = np.ones(entries.size, dtype=np.bool_)
-            usable[refused] = False
-            accepted = entries[usable][:missing]
-            missing -= accepted.size
-            parts.append(accepted)
-        return np.concatenate(parts)
+    def at(self, positions: NDArray[np.int64]) -> Codes:
+        """Return the elements of at most 8,192 rows anywhere."""
+        if self._size == 1:
+            return np.zeros(positions.size, dtype=np.uint8)
+        numbers = positions >> (self._map.elements - 1)
+        blocks = self._encrypt(0, numbers >> _LOG2[self._map.words_in_block])
+        places = np.arange(0, blocks.size, self._map.words_in_block)
+        places += numbers & (self._map.words_in_block - 1)
+        entries, refused = self._map.entries(np.take(blocks, places))
+        if refused.size:
+            self._refill(entries, refused, numbers[refused])
+        codes: Codes = entries.view(_code_type(self._size))
+        if self._map.elements == 1:
+            return codes
+        places = np.arange(0, codes.size, 2)
+        places += positions & 1
+        return np.take(codes, places)
 
-    def _start(self, chunk: int, stream: bytes) -> None:
-        """Go to the start of one of the chunk's two keystreams."""
-        self._encryptor.reset_nonce(chunk.to_bytes(8, "big") + stream + bytes(7))
+    def _refill(self, entries: Words, places: NDArray[np.intp], numbers: NDArray[np.int64]) -> None:
+        """Replace what refused words stand for: each word has spares of its own, from 1 on."""
+        spare = 1
+        while places.size:
+            words = self._encrypt(spare, numbers)[:: self._map.words_in_block].copy()
+            entries[places], again = self._map.entries(words)
+            places, numbers, spare = places[again], numbers[again], spare + 1
 
-    def _words(self, count: int) -> Words:
-        """Read the next words of the keystream."""
-        words = np.empty(count, dtype=_word_type(self._size))
-        self._encryptor.update_into(_ZEROS[: words.nbytes], words.data.cast("B"))
-        return words
+    def _encrypt(self, spare: int, numbers: NDArray[np.int64]) -> Words:
+        """Return the words of the blocks u64(spare) ‖ u64(number), encrypted one by one."""
+        blocks = np.empty((numbers.size, 2), dtype=">u8")
+        blocks[:, 0] = spare
+        blocks[:, 1] = numbers
+        # The library wants room for almost one more block.
+        out = np.empty(blocks.nbytes + _BLOCK_BYTES, dtype=np.uint8)
+        self._blocks.update_into(blocks.data.cast("B"), out.data)
+        return out[: blocks.nbytes].view(self._map.word)
 
 
-def map_words(words: Words, size: int) -> tuple[Words, NDArray[np.intp]]:
-    """Return what each word stands for in Z_size, and which words are refused.
+class WordMap:
+    """How words of the keystream become elements of Z_k, exactly uniform (spec, section 6).
 
-    A word stands for one element, or, up to 16 categories, for two: the first in the low byte and
-    the second in the high byte of a 16-bit entry.  The product of the word and the number R of
-    outcomes (k, or k²) has the outcome above the word's width; refusing the lowest 2^width mod R
-    values of what is below leaves every outcome the same number of words.
+    A word stands for one of R outcomes: an element, or, up to 16 categories, two of them.  Each
+    outcome has ⌊2^w / R⌋ words; what is left over is refused.
     """
-    paired = size <= PAIRED_SIZE
-    refused = _refused_words(words, size * size if paired else size)
-    width = 8 * words.dtype.itemsize
-    wide: Any = np.dtype(f"u{2 * words.dtype.itemsize}").type
-    product: Words = words.astype(wide) * wide(size)
-    first = product >> wide(width)
-    if not paired:
-        return first.astype(_entry_type(size)), refused
-    product &= wide(0xFFFF)
-    product *= wide(size)
-    product >>= wide(8)  # the second element, times 2^8, and some bits below
-    product &= wide(0xFF00)
-    product |= first
-    return product.astype(_entry_type(size)), refused
+
+    def __init__(self, size: int) -> None:
+        """Take the number of categories, at least 2."""
+        paired = size <= PAIRED_SIZE
+        self.size, self.elements = size, 2 if paired else 1
+        self.word = np.dtype("<u2" if size <= BYTE_SIZE else "<u4")
+        self.entry = self.word if paired else np.dtype(_code_type(size))
+        self.words_in_block = _BLOCK_BYTES // self.word.itemsize
+        self.elements_in_block = self.words_in_block * self.elements
+        narrow: Any = self.word.type
+        outcomes = size * size if paired else size
+        width = (1 << 8 * self.word.itemsize) // outcomes
+        # Of a power of two nothing is left over, and the limit is one more than any word.
+        self.limit, self._exact = width * outcomes, width * outcomes == 1 << 8 * self.word.itemsize
+        self._width, self._size = narrow(width), narrow(size)
+        self._second = narrow(BYTE_SIZE - size) if paired else narrow(0)
+
+    def entries(self, words: Words, out: Words | None = None) -> tuple[Words, NDArray[np.intp]]:
+        """Return what each word stands for, and which words are refused; ``words`` are used up.
+
+        Two elements stand in the low and the high byte of a 16-bit entry.
+        """
+        refused = self._refused(words)
+        result = np.empty(words.size, dtype=self.entry) if out is None else out
+        if self.elements == 1:
+            np.floor_divide(words, self._width, out=result, dtype=self.word, casting="unsafe")
+            return result, refused
+        np.floor_divide(words, self._width, out=words)
+        # q = first + k·second becomes first + 256·second: what is missing is (256 − k)·second.
+        np.floor_divide(words, self._size, out=result)
+        np.multiply(result, self._second, out=result)
+        np.add(words, result, out=result)
+        return result, refused
+
+    def _refused(self, words: Words) -> NDArray[np.intp]:
+        if self._exact:
+            return np.empty(0, dtype=np.intp)
+        return places_from(words, self.limit)
 
 
-def _refused_words(words: Words, outcomes: int) -> NDArray[np.intp]:
-    """Return the places of the words that would make some outcomes likelier than others."""
-    narrow: Any = words.dtype.type
-    excess = (1 << 8 * words.dtype.itemsize) % outcomes
-    if not excess:
-        return np.empty(0, dtype=np.intp)
-    below = words * narrow(outcomes)  # modulo 2^width: unsigned arrays wrap around
-    return np.flatnonzero(below < narrow(excess))
-
-
-def _word_type(size: int) -> str:
-    return "<u2" if size <= BYTE_SIZE else "<u4"
-
-
-def _entry_type(size: int) -> str:
-    """Return the type of what a word stands for: a pair of elements, or one."""
-    return "u1" if PAIRED_SIZE < size <= BYTE_SIZE else "<u2"
-
-
-def _code_type(size: int) -> type[np.uint8 | np.uint16]:
+def _code_type(size: int) -> Any:  # noqa: ANN401 - a scalar type of NumPy
     """Return the type of :attr:`veiltab.core.schema.Attribute.dtype`."""
     return np.uint8 if size <= BYTE_SIZE else np.uint16
 

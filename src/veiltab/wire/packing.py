@@ -10,18 +10,20 @@ from numpy.typing import NDArray
 
 from veiltab.core.schema import MAX_CATEGORIES, Codes, check_range
 from veiltab.errors import MalformedError, ParameterError
+from veiltab.wire.planes import HINT, digits_per_word, pack_plane, plane_length, unpack_plane
 
 CHUNK_ROWS = 65_536
 """Rows of a chunk; only the last chunk of a column may have fewer (spec 7)."""
+
+SPAN_ROWS = 4 * CHUNK_ROWS
+"""Rows that are worked on at once: enough that the calls between them cost next to nothing."""
 
 TOKEN_BYTES = 16
 POSITION_BYTES = 6
 MAX_POSITION = 2**48 - 1
 
 _WORD_BYTES = 8
-_WORD_RANGE = 2**64
 _MAX_LOW_BITS = 16
-_HINT = "the chunk was changed on its way, or belongs to another column; ask for it again"
 
 
 def chunk_count(rows: int) -> int:
@@ -35,10 +37,16 @@ def chunk_slices(rows: int) -> Iterator[slice]:
         yield slice(start, min(start + CHUNK_ROWS, rows))
 
 
+def span_slices(rows: int) -> Iterator[slice]:
+    """Yield the rows of a few chunks at a time, in order: as much as is worked on at once."""
+    for start in range(0, rows, SPAN_ROWS):
+        yield slice(start, min(start + SPAN_ROWS, rows))
+
+
 def packed_length(size: int, count: int) -> int:
     """Return the bytes of a chunk of ``count`` codes below ``size``."""
     _, low, high = _planes(size)
-    return _plane_length(low, count) + _plane_length(high, count)
+    return plane_length(low, count) + plane_length(high, count)
 
 
 def pack(codes: Codes, size: int) -> bytes:
@@ -46,9 +54,11 @@ def pack(codes: Codes, size: int) -> bytes:
     low_bits, low, high = _planes(size)
     check_range(codes, size, "codes")
     _check_count(codes.size)
-    digits = codes.astype(np.uint16, copy=False)
-    low_digits, high_digits = digits & np.uint16(low - 1), digits >> np.uint16(low_bits)
-    return _pack_plane(low_digits, low) + _pack_plane(high_digits, high)
+    digits = codes.astype(_digit_type(size), copy=False)
+    narrow: Any = digits.dtype.type
+    low_digits = digits & narrow(low - 1) if high > 1 else digits
+    high_digits = digits >> narrow(low_bits) if low > 1 else digits
+    return pack_plane(low_digits, low) + pack_plane(high_digits, high)
 
 
 def unpack(data: bytes, size: int, count: int) -> Codes:
@@ -56,12 +66,15 @@ def unpack(data: bytes, size: int, count: int) -> Codes:
     low_bits, low, high = _planes(size)
     _check_count(count)
     _check_length(data, packed_length(size, count), f"{count:,} codes below {size:,}")
-    border = _plane_length(low, count)
-    codes = _unpack_plane(data[border:], high, count).astype(np.uint32) << np.uint32(low_bits)
-    codes |= _unpack_plane(data[:border], low, count)
-    if (codes >= size).any():
-        raise MalformedError(f"a packed code is {size:,} or more", hint=_HINT)
-    return codes.astype(np.uint8 if size <= 1 << 8 else np.uint16)
+    border = plane_length(low, count)
+    narrow = _digit_type(size)
+    codes: Codes = unpack_plane(data[border:], high, count).astype(narrow, copy=False)
+    if low > 1:
+        codes <<= narrow(low_bits)
+        codes |= unpack_plane(data[:border], low, count)
+    if codes.size and int(codes.max()) >= size:
+        raise MalformedError(f"a packed code is {size:,} or more", hint=HINT)
+    return codes
 
 
 def pack_tokens(tokens: NDArray[np.uint8]) -> bytes:
@@ -100,15 +113,6 @@ def unpack_positions(data: bytes, count: int) -> NDArray[np.int64]:
 
 
 @cache
-def _digits_per_word(base: int) -> int:
-    """Return g, the largest number with base^g ≤ 2⁶⁴."""
-    count = 0
-    while base ** (count + 1) <= _WORD_RANGE:
-        count += 1
-    return count
-
-
-@cache
 def _planes(size: int) -> tuple[int, int, int]:
     """Return s and the bases of the low and the high plane, by the least cost (spec 7)."""
     if not 1 <= size <= MAX_CATEGORIES:
@@ -123,44 +127,11 @@ def _planes(size: int) -> tuple[int, int, int]:
 
 def _cost(base: int) -> Fraction:
     """Return the bits of a digit: exact, so that equal costs compare equal."""
-    return Fraction(0) if base == 1 else Fraction(64, _digits_per_word(base))
+    return Fraction(0) if base == 1 else Fraction(64, digits_per_word(base))
 
 
-def _plane_length(base: int, count: int) -> int:
-    if base == 1:
-        return 0
-    words, rest = divmod(count, _digits_per_word(base))
-    return _WORD_BYTES * words + (int(base**rest - 1).bit_length() + 7) // 8
-
-
-def _pack_plane(digits: NDArray[np.uint16], base: int) -> bytes:
-    if base == 1:
-        return b""
-    per_word = _digits_per_word(base)
-    table = np.zeros((-(-digits.size // per_word), per_word), dtype=np.uint16)
-    table.reshape(-1)[: digits.size] = digits
-    words = np.zeros(len(table), dtype=np.uint64)
-    for row in np.ascontiguousarray(table.T)[::-1]:  # Horner; the result is at most base^g − 1
-        words *= np.uint64(base)
-        words += row
-    return words.astype("<u8").tobytes()[: _plane_length(base, digits.size)]
-
-
-def _unpack_plane(data: bytes, base: int, count: int) -> NDArray[np.uint16]:
-    if base == 1:
-        return np.zeros(count, dtype=np.uint16)
-    per_word = _digits_per_word(base)
-    padded = data + bytes(-len(data) % _WORD_BYTES)
-    words = np.frombuffer(padded, dtype="<u8").astype(np.uint64)
-    table = np.empty((per_word, words.size), dtype=np.uint16)
-    for row in table:
-        quotients = words // np.uint64(base)
-        row[:] = words - quotients * np.uint64(base)
-        words = quotients
-    digits = table.T.reshape(-1)
-    if words.any() or digits[count:].any():
-        raise MalformedError(f"a packed word is too large for base {base:,}", hint=_HINT)
-    return digits[:count]
+def _digit_type(size: int) -> Any:  # noqa: ANN401 - a scalar type of NumPy
+    return np.uint8 if size <= 1 << 8 else np.uint16
 
 
 def _check_count(count: int) -> None:
@@ -174,5 +145,5 @@ def _check_count(count: int) -> None:
 def _check_length(data: bytes, expected: int, what: str) -> None:
     if len(data) != expected:
         raise MalformedError(
-            f"a chunk of {what} has {len(data):,} bytes, not {expected:,}", hint=_HINT
+            f"a chunk of {what} has {len(data):,} bytes, not {expected:,}", hint=HINT
         )
