@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.support.columns import read_positions, read_tokens
 from tests.support.studies import Recorded, holding, prepare, sanitized, stage, stored_contract
+from veiltab.core.entropy import random_bytes
 from veiltab.core.perturbation import draw_noise
 from veiltab.core.plan import Plan
-from veiltab.core.sampling import draw_sample
 from veiltab.core.schema import Codes
 from veiltab.core.table import CountTable
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import token_order
 from veiltab.errors import ParameterError
-from veiltab.roles.columns import read_positions, read_tokens
 from veiltab.roles.researcher.access import Access
 from veiltab.roles.researcher.estimate import estimate
 from veiltab.simulation.protocol import Outcome, Terms
 from veiltab.wire.contract import Pads
-from veiltab.wire.packing import CHUNK_ROWS, chunk_slices
+from veiltab.wire.packing import CHUNK_ROWS
 from veiltab.wire.upload import Upload
 
 Way = Literal["curators", "fresh", "stored"]
@@ -102,20 +102,16 @@ def sampled_rows(
     rows = [{t.tobytes(): row for row, t in enumerate(found)} for found in rehearsal.tokens]
     common = sorted(set.intersection(*map(set, rows)))
     assert len(common) == plan.population_size
-    chosen = [common[i] for i in draw_sample(len(common), plan.sample_size, server)]
+    keyed = sorted((random_bytes(16, server), token) for token in common)
+    chosen = [token for _, token in keyed[: plan.sample_size]]
     return [np.array([own[token] for token in chosen]) for own in rows]
 
 
 def redraw_noise(
     plan: Plan, server: CipherEntropy, sizes: Sequence[int]
 ) -> list[NDArray[np.int64]]:
-    """Draw the server's noise again, chunk by chunk, and take it apart without the schema."""
-    cells = np.concatenate(
-        [
-            draw_noise(plan.channel, where.stop - where.start, server)
-            for where in chunk_slices(plan.sample_size)
-        ]
-    )
+    """Draw the server's noise again, and take it apart without the schema."""
+    cells = draw_noise(plan.channel, plan.sample_size, server).astype(np.int64)
     codes = []
     for size in reversed(sizes):  # mixed radix, the first attribute most significant
         cells, code = np.divmod(cells, size)

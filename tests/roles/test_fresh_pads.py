@@ -7,12 +7,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from tests.support.columns import read_column, write_positions
 from tests.support.studies import Recorded, Staged, holding, prepare, stage, stored_contract
 from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.pads import stream_pad
 from veiltab.errors import StateError
-from veiltab.roles.columns import gather, write_positions
 from veiltab.roles.curator.prepare import Prepared, align, prepare_sample, prepare_table
 from veiltab.roles.signatures import sign
 from veiltab.roles.spool import MemorySpool
@@ -56,7 +56,7 @@ def prepared(staged: Staged, codes: Sequence[Codes]) -> Prepared[Upload]:
 
 def pads_of(made: AnyPrepared) -> list[Codes]:
     """Return the pads of both attributes."""
-    return [made.pads.chunk(index, 0, slice(0, ROWS)) for index in range(2)]
+    return [made.pads.span(index, slice(0, ROWS)) for index in range(2)]
 
 
 def assert_all_different(columns: Sequence[Codes]) -> None:
@@ -78,7 +78,7 @@ def test_two_preparations_share_no_pad(mode: Pads, sampler: Sampler) -> None:
     assert_all_different([*pads_of(one), *pads_of(two)])
     attributes = rehearsal.holdings[0].attributes
     columns = [
-        gather(column.chunks, attribute, ROWS, np.arange(ROWS), staged.outcome.received)
+        read_column(column.chunks, attribute, ROWS, staged.outcome.received)
         for made in (one, two)
         for attribute, column in zip(attributes, made.message.body.columns, strict=True)
     ]

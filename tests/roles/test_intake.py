@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.columns import read_column, read_tokens
 from tests.support.studies import Staged, attribute, holding, messages_of, pair, stage, tokens_of
 from veiltab.core import group
 from veiltab.core.schema import Codes, Schema
@@ -17,9 +18,8 @@ from veiltab.crypto import linkage
 from veiltab.crypto.derivation import alignment_key
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import LinkageError, ParameterError, SchemaError, StateError
-from veiltab.roles.chunks import MemoryChunks
-from veiltab.roles.columns import gather, read_tokens
 from veiltab.roles import sorting
+from veiltab.roles.chunks import MemoryChunks
 from veiltab.roles.curator.desk import Desk
 from veiltab.roles.curator.intake import Intake
 from veiltab.roles.curator.prepare import Prepared, align, prepare_sample, prepare_table
@@ -81,8 +81,8 @@ def decrypted(prepared: Prepared[Upload], chunks: MemoryChunks) -> list[list[int
     body = prepared.message.body
     found = []
     for index, (column, each) in enumerate(zip(body.columns, SCHEMA.attributes, strict=True)):
-        sent = gather(column.chunks, each, body.rows, np.arange(body.rows), chunks)
-        pad = prepared.pads.chunk(index, 0, slice(0, body.rows))
+        sent = read_column(column.chunks, each, body.rows, chunks)
+        pad = prepared.pads.span(index, slice(0, body.rows))
         found.append(group.subtract(sent, pad, each.size).tolist())
     return found
 
@@ -152,11 +152,11 @@ def test_the_digest_is_that_of_all_tokens() -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64])
-def test_chunks_are_full_except_for_the_last(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_are_full_except_for_the_last(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the partitions' sizes are, and up to any limit."""
     staged, own = open_study(50), table(50)
     intake = take_in(staged, own, [], 9)
-    monkeypatch.setattr(sorting, "CHUNK_ROWS", chunk)
+    monkeypatch.setattr(sorting, "SPAN_ROWS", chunk)
     whole = np.concatenate([tokens for tokens, _ in intake.rows()])
     for limit in (None, 1, 7, 49, 50, 51):
         rows = min(limit or 50, 50)
@@ -318,7 +318,7 @@ def test_parts_of_a_real_table_are_alike() -> None:
     zeros: list[Codes] = [np.zeros(rows, dtype=np.uint8), np.zeros(rows, dtype=np.uint16)]
     intake.add(messages_of(np.arange(rows)), zeros)
     intake.close()
-    sizes = [len(part) // 27 for part in spool._partitions.values()]
+    sizes = [len(spool.read(number)) // 27 for number in range(16)]
     assert len(sizes) == 16
     assert sum(sizes) == rows
     assert max(abs(size - 1000) for size in sizes) < 200  # six standard deviations

@@ -132,4 +132,4 @@ def test_an_upload_with_a_repeated_token_does_not_join() -> None:
     with pytest.raises(MismatchError, match="same token twice"):
         staged.outcome.study.release()
     with pytest.raises(LinkageError):
-        curators([1, 2, 2], [1, 2, 3])
+        curators([1, 2, 2], [1, 2, 3]).run(Terms(epsilon=1.0, sampler="server"))

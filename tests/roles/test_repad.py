@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.support.columns import write_positions
 from tests.support.deposits import TERMS, deposited, draw
 from tests.support.studies import (
     pair,
@@ -15,7 +16,6 @@ from tests.support.studies import (
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import MismatchError, SignatureError, StateError
-from veiltab.roles.columns import write_positions
 from veiltab.roles.curator.stored import StoredTable
 from veiltab.roles.signatures import sign
 from veiltab.wire.agreement import CuratorTerms

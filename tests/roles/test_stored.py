@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.columns import read_positions
 from tests.support.deposits import TERMS, deposited, draw
 from tests.support.studies import (
     CountingEntropy,
@@ -12,7 +13,6 @@ from tests.support.studies import (
     stored_contract,
 )
 from veiltab.errors import MessageError, MismatchError, SignatureError, StateError
-from veiltab.roles.columns import read_positions
 from veiltab.roles.server.life import State
 from veiltab.roles.signatures import sign
 from veiltab.simulation.protocol import Deposit

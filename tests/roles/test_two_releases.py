@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.support.columns import read_column, read_positions
 from tests.support.enumeration import channel_matrix, neighbours
 from tests.support.statistics import assert_fits
 from tests.support.studies import Recorded, holding, pair, stored_contract
@@ -16,10 +17,8 @@ from veiltab.core import privacy
 from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.pads import stream_pad_at
-from veiltab.roles.columns import gather, read_positions
 from veiltab.simulation.protocol import Deposit, Terms
 from veiltab.wire.contract import Pads
-from veiltab.wire.packing import chunk_slices
 
 Law = dict[tuple[int, ...], Fraction]
 LawOf = Callable[[tuple[int, ...]], Law]
@@ -141,15 +140,11 @@ def draw(rehearsal: Recorded, deposit: Deposit, mode: Pads) -> Drawn:
     positions = read_positions(request.body.positions, ROWS, outcome.received)
     answer = table.repad(desk, outcome.contract, request, outcome.received)
     attributes = rehearsal.holdings[0].attributes
-    every = np.arange(ROWS)
     differences = [
-        gather(column.chunks, attribute, ROWS, every, outcome.received)
+        read_column(column.chunks, attribute, ROWS, outcome.received)
         for attribute, column in zip(attributes, answer.message.body.columns, strict=True)
     ]
-    pads = [
-        np.concatenate([answer.pads.chunk(i, *each) for each in enumerate(chunk_slices(ROWS))])
-        for i, _ in enumerate(attributes)
-    ]
+    pads = [answer.pads.span(i, slice(0, ROWS)) for i, _ in enumerate(attributes)]
     outcome.study.repad(answer.message)
     assert all(upload.positions is None for upload in outcome.study.release().body.uploads)
     return Drawn(positions, pads, differences)

@@ -172,6 +172,51 @@ def test_a_sweep_leaves_studies_alone(data: DataDirectory) -> None:
     assert files(data) == before
 
 
+@pytest.mark.parametrize("method", ["forget_received", "forget_study", "sweep"])
+def test_scratch_space_is_forgotten(data: DataDirectory, method: str) -> None:
+    """With what was received, with the study, and after a crash."""
+    fill(data)
+    data.scratch(STUDY, "table-0").append(0, memoryview(b"tokens"))
+    data.scratch(STUDY, "sample").append(7, memoryview(b"rows"))
+    assert files(data).count(f"{STUDY.hex()}/scratch") == 2
+    if method == "sweep":
+        data.sweep()
+        assert len(files(data)) == 4
+    else:
+        getattr(data, method)(STUDY)
+    assert data.scratch(STUDY, "sample").read(7) == b""
+    assert not any("scratch" in path or ".deleted" in path for path in files(data))
+
+
+def test_scratch_space_is_private_and_in_parts(data: DataDirectory) -> None:
+    """Each name is on its own; clearing one leaves the other, and the last takes the folder."""
+    fill(data)
+    one, two = data.scratch(STUDY, "table-1"), data.scratch(STUDY, "table-10")
+    one.append(3, memoryview(b"one"))
+    two.append(3, memoryview(b"two"))
+    folder = data.path / "studies" / STUDY.hex() / "scratch"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+    one.clear()
+    assert (one.read(3), two.read(3)) == (b"", b"two")
+    two.clear()
+    assert not folder.exists()
+
+
+def test_a_full_disk_is_the_operators_to_mend(
+    data: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scratch space on the server is no curator's folder: the error says where to look."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(UnavailableError, match=r"sorting .* No space left") as caught:
+        data.scratch(STUDY, "sample").append(0, memoryview(b"rows"))
+    assert "data directory: free space" in caught.value.hint
+
+
 @pytest.mark.parametrize("identifier", [b"", b"\x01" * 31, b"\x01" * 33])
 def test_ids_have_one_length(data: DataDirectory, identifier: bytes) -> None:
     """An empty one would stand for all studies at once."""

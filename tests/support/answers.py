@@ -117,11 +117,6 @@ GETS: dict[str, tuple[Call, bytes | dict[str, Any], str]] = {
     "audit": (lambda s: s.audit(STUDY), AUDIT, f"{BASE}/audit"),
     "studies": (lambda s: s.studies(), {"studies": [SUMMARY]}, "/v1/studies"),
     "chunks": (lambda s: s.sent_chunks(STUDY), {"chunks": [DIGEST.hex()]}, f"{BASE}/chunks"),
-    "chunk": (
-        lambda s: s.release_chunk(STUDY, DIGEST),
-        CHUNK,
-        f"{BASE}/release/{DIGEST.hex()}",
-    ),
 }
 EXPECTED: dict[str, Any] = {
     "contract": CONTRACT,
@@ -131,7 +126,6 @@ EXPECTED: dict[str, Any] = {
     "grants": [GRANT],
     "audit": ([ENTRY], HEAD),
     "chunks": {DIGEST},
-    "chunk": CHUNK,
 }
 POSTS: dict[str, tuple[Call, bytes, str]] = {
     "propose": (lambda s: s.propose(CONTRACT), CONTRACT.dumps(), "/v1/studies"),

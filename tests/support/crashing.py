@@ -84,7 +84,7 @@ def visible(directory: Path, study: bytes) -> tuple[bytes | None, dict[str, byte
     with context.database.reading() as records:
         release = Case.find(context, records, study).release()
     folder = directory / "studies" / study.hex()
-    received = (folder / "received").exists() or (folder / "joined").exists()
+    received = any((folder / name).exists() for name in ("received", "joined", "scratch"))
     if release is None:
         return None, {}, received
     store = context.folders.released(study)

@@ -1,7 +1,7 @@
 """Tiny studies in which a test makes every random choice, and goes through all of them.
 
 The code is the real one of every role.  What is scripted is entropy: a key gives the order of a
-whole table, 32-bit words the one-time pads, 64-bit words the server's sample and 16-bit words its
+whole table, 32-bit words the one-time pads, 16-byte keys the server's sample and 16-bit words its
 noise.  Where curators sample, ids are dealt out so that their tokens give the order.
 """
 
@@ -55,6 +55,11 @@ def words(values: Sequence[int], size: int) -> bytes:
     return b"".join(value.to_bytes(size, "little") for value in values)
 
 
+def random_keys(values: Sequence[int]) -> bytes:
+    """Return the entropy that gives the respondents these keys, in the order of their tokens."""
+    return b"".join(value.to_bytes(16, "big") for value in values)
+
+
 def ranks(order: Order) -> list[int]:
     """Return the sort keys that put the rows in this order."""
     return [order.index(row) for row in range(len(order))]
@@ -84,9 +89,8 @@ def _find_key(order: Order, tokens: bytes) -> bytes:
 
 def noise_script(channel: GammaDiagonal, noise: Sequence[int]) -> bytes:
     """Return 16-bit words that decide these noises on their own."""
-    threshold, width = channel.keep_threshold, channel.noise_width
-    draws = [cell and threshold + cell * width + width // 2 for cell in noise]
-    return words([draw >> 48 for draw in draws], 2)
+    width = channel.noise_width >> 48
+    return words([cell * width + width // 2 for cell in noise], 2)
 
 
 class Tiny:
@@ -151,7 +155,7 @@ class Tiny:
             deposit = self._deposit(database, order) if self.way == "stored" else None
             for pads, noise in product(every_pad, self._noises()):
                 chance = prod(self._chance(cell) for cell in noise) * even
-                script = words(ranks(draw), 8) if draw is not None else b""
+                script = random_keys(ranks(draw)) if draw is not None else b""
                 script += noise_script(self.plan.channel, noise)
                 yield self._view(database, order, pads, script, deposit), chance
 

@@ -1,6 +1,6 @@
 """The routes of the service as a table, and for each of them a request that is well made."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from veiltab.roles.curator.study import public_identity, share_secret
 from veiltab.roles.signatures import sign
 from veiltab.service.routes import PUBLIC
 from veiltab.wire.alignment import Alignment
+from veiltab.wire.bundles import bundle
 from veiltab.wire.canonical import dump
 from veiltab.wire.grant import Grant, SignedGrant
 
@@ -40,7 +41,7 @@ CURATORS: frozenset[Route] = frozenset(
         ("POST", "/v1/studies/{study}/alignments"),
         ("GET", "/v1/studies/{study}/alignments"),
         ("GET", "/v1/studies/{study}/chunks"),
-        ("PUT", "/v1/studies/{study}/chunks/{digest}"),
+        ("PUT", "/v1/studies/{study}/chunks"),
         ("POST", "/v1/studies/{study}/uploads"),
         ("POST", "/v1/studies/{study}/grants"),
     }
@@ -50,7 +51,7 @@ CURATORS: frozenset[Route] = frozenset(
 RELEASED: frozenset[Route] = frozenset(
     {
         ("GET", "/v1/studies/{study}/release"),
-        ("GET", "/v1/studies/{study}/release/{digest}"),
+        ("POST", "/v1/studies/{study}/release/chunks"),
     }
 )
 """What a researcher needs a grant for."""
@@ -90,10 +91,9 @@ class Calls:
     def request(self, route: Route) -> Request:
         """Return a request to a route; one that is not known here has no body."""
         method, template = route
-        chunk = next(iter(self.example.chunks(0).items()))
-        path = template.format(study=self.scope.hex(), digest=chunk[0].hex())
+        path = template.format(study=self.scope.hex())
         if method == "PUT":
-            return Request(method, path, chunk[1])
+            return Request(method, path, bundle(list(self.example.chunks(0).items())))
         body = self._bodies().get(template) if method == "POST" else None
         return Request(method, path, body() if body else b"")
 
@@ -108,7 +108,11 @@ class Calls:
             f"{study}/alignments": self._alignment,
             f"{study}/uploads": self._upload,
             f"{study}/grants": self._grant,
+            f"{study}/release/chunks": self._digests,
         }
+
+    def _digests(self) -> bytes:
+        return asked(self.example.chunks(0))
 
     def _registration(self) -> bytes:
         identity = public_identity(self.sender).to_json()
@@ -149,6 +153,11 @@ class Calls:
 
     def _own(self, body: Any) -> bytes:  # noqa: ANN401 - one of the protocol's messages
         return sign(body, self.sender.signing).dumps()
+
+
+def asked(digests: Iterable[bytes]) -> bytes:
+    """Return the body of a question for released chunks."""
+    return dump({"chunks": [digest.hex() for digest in digests]})
 
 
 def signer_of(session: Session) -> Signer:

@@ -1,5 +1,6 @@
 """Studies on a server's own desk: its use cases called directly, without a network."""
 
+import hashlib
 from dataclasses import dataclass
 
 from tests.support.studies import Recorded, Staged, pair, prepare, stage
@@ -9,6 +10,7 @@ from veiltab.service import studies
 from veiltab.service.authentication import Sender
 from veiltab.service.context import Context
 from veiltab.simulation.protocol import Terms
+from veiltab.wire.bundles import bundle
 from veiltab.wire.upload import Upload
 
 
@@ -27,7 +29,8 @@ class Uploaded:
 
     def sender(self, number: int, body: bytes) -> Sender:
         """Return a request of a curator."""
-        return Sender(public_identity(self.rehearsal.curators[number]), body)
+        digest = hashlib.sha256(body).digest()
+        return Sender(public_identity(self.rehearsal.curators[number]), [body], digest)
 
 
 def open_study(context: Context, terms: Terms, rehearsal: Recorded | None = None) -> Uploaded:
@@ -46,8 +49,8 @@ def open_study(context: Context, terms: Terms, rehearsal: Recorded | None = None
 
 def send_chunks(context: Context, found: Uploaded, number: int) -> None:
     """Send all chunks of one curator."""
-    for digest, chunk in found.rehearsal.sent[number]._chunks.items():
-        studies.put_chunk(context, found.sender(number, chunk), found.study, digest)
+    body = bundle(list(found.rehearsal.sent[number]._chunks.items()))
+    studies.put_chunks(context, found.sender(number, body), found.study)
 
 
 def send_upload(context: Context, found: Uploaded, number: int) -> None:

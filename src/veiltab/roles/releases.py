@@ -1,13 +1,45 @@
 """A release, as everybody reads it before trusting it: whose it is, what it promises (spec 11)."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from veiltab.core.plan import Plan
+from veiltab.core.schema import Attribute
 from veiltab.errors import InputError, MismatchError, PromiseError
-from veiltab.roles.columns import check_column_names
+from veiltab.roles.columns import Digests, check_column_names
 from veiltab.roles.signatures import verify
 from veiltab.wire.contract import Contract
 from veiltab.wire.release import Release
 from veiltab.wire.signed import Signed
 from veiltab.wire.upload import Upload
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one curator's attributes are read from: its positions, if any, and their columns."""
+
+    positions: Digests | None
+    columns: tuple[tuple[Attribute, Digests], ...]
+
+
+def shares(contract: Contract, release: Release, attributes: Sequence[str]) -> list[Share]:
+    """Return what is read for these attributes, curator by curator, in the order of first use.
+
+    Of every share one chunk is read, positions first, and then the next chunk of every share.
+    """
+    holder = {each.name: terms.party_id for terms in contract.curators for each in terms.attributes}
+    columns = {column.attribute: column.chunks for column in release.columns}
+    positions = {upload.curator: upload.positions for upload in release.uploads}
+    wanted = [
+        each for name in attributes for each in contract.schema.attributes if each.name == name
+    ]
+    return [
+        Share(
+            positions[curator],
+            tuple((each, columns[each.name]) for each in wanted if holder[each.name] == curator),
+        )
+        for curator in dict.fromkeys(holder[each.name] for each in wanted)
+    ]
 
 
 def verify_release(contract: Contract, signed: Signed[Release]) -> tuple[Release, Plan]:

@@ -3,16 +3,16 @@
 Keys are outputs of AES-CMAC, so the parts are of almost the same size whatever the table is.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from veiltab.crypto.linkage import TOKEN_BYTES, token_order
+from veiltab.crypto.linkage import TOKEN_BYTES, token_order, token_words
 from veiltab.errors import ParameterError
 from veiltab.roles.spool import Spool
-from veiltab.wire.packing import CHUNK_ROWS
+from veiltab.wire.packing import SPAN_ROWS
 
 Records: TypeAlias = NDArray[np.void]
 
@@ -45,37 +45,41 @@ class Sorter:
             )
         self._dtype: np.dtype[np.void] = np.dtype([(KEY, BLOCK), *fields])
         self._spool, self._partitions = spool, partitions
-        self._waiting: list[Records] = []
+        # A partition begins with the least 32 bits that, times the partitions, reach its number.
+        firsts = [-(-(number << 32) // partitions) << 32 for number in range(partitions)]
+        self._firsts = np.array(firsts, dtype=np.uint64)
+        self._waiting = np.empty(0, dtype=self._dtype)
         self._held = 0
         spool.clear()
 
     def add(self, keys: NDArray[np.uint8], fields: Sequence[NDArray[Any]]) -> None:
         """Add records: a row of 16 bytes each, and one array for each field."""
-        records = np.empty(len(keys), dtype=self._dtype)
-        blocks = np.ascontiguousarray(keys).view(BLOCK).reshape(-1)
-        for name, values in zip(self._dtype.names or (), (blocks, *fields), strict=True):
-            records[name] = values
-        self._waiting.append(records)
-        self._held += records.size
-        if self._held >= BUFFER_ROWS:
-            self.flush()
+        columns = [np.ascontiguousarray(keys).view(BLOCK).reshape(-1), *fields]
+        start = 0
+        while start < len(keys):
+            if self._held == len(self._waiting):
+                self.flush()
+                self._waiting = np.empty(BUFFER_ROWS, dtype=self._dtype)
+            stop = min(len(keys), start + BUFFER_ROWS - self._held)
+            room = self._waiting[self._held : self._held + stop - start]
+            for name, values in zip(self._dtype.names or (), columns, strict=True):
+                room[name] = values[start:stop]
+            self._held += stop - start
+            start = stop
 
     def flush(self) -> None:
         """Split what is held among the partitions; needed once before reading."""
-        if not self._held:
-            return
-        records = _joined(self._waiting)
-        self._waiting, self._held = [], 0
-        first = block_bytes(records, KEY).view(">u4")[:, 0].astype(np.uint64)
-        parts = (first * np.uint64(self._partitions)) >> np.uint64(32)
-        narrow = parts.astype(np.uint16)  # which is sorted by radix
-        records = np.take(records, np.argsort(narrow, kind="stable"))
-        stops = np.cumsum(np.bincount(narrow, minlength=self._partitions)).tolist()
+        records = self._waiting[: self._held]
+        words, mask = token_words(block_bytes(records, KEY))
+        stops = [*np.searchsorted(words, self._firsts[1:]).tolist(), records.size]
+        words &= mask
+        records = np.take(records, words.view(np.int64))
         start = 0
         for partition, stop in enumerate(stops):
             if stop > start:
                 self._spool.append(partition, records[start:stop].view(np.uint8).data)
             start = stop
+        self._waiting, self._held = np.empty(0, dtype=self._dtype), 0
 
     def parts(self) -> Iterator[Records]:
         """Read the partitions back, one at a time, each of them in order."""
@@ -89,17 +93,9 @@ class Sorter:
         records = np.frombuffer(self._spool.read(partition), dtype=self._dtype)
         return np.take(records, token_order(block_bytes(records, KEY)))
 
-    def chunks(self, limit: int) -> Iterator[Records]:
-        """Read the first ``limit`` records back in chunks of which only the last may be short."""
-        rest, left = np.empty(0, dtype=self._dtype), limit
-        for part in self.parts():
-            rest = _joined([rest, part])
-            while left and rest.size >= min(left, CHUNK_ROWS):
-                size = min(left, CHUNK_ROWS)
-                yield rest[:size]
-                rest, left = rest[size:], left - size
-            if not left:
-                return
+    def spans(self, limit: int) -> Iterator[Records]:
+        """Read the first ``limit`` records back in spans of which only the last may be short."""
+        return cut(self.parts(), limit, SPAN_ROWS)
 
 
 def block_bytes(records: Records, name: str) -> NDArray[np.uint8]:
@@ -107,7 +103,26 @@ def block_bytes(records: Records, name: str) -> NDArray[np.uint8]:
     return np.ascontiguousarray(records[name]).view(np.uint8).reshape(-1, TOKEN_BYTES)
 
 
+def cut(parts: Iterable[Records], limit: int, rows: int) -> Iterator[Records]:
+    """Yield the first ``limit`` records, so many at a time; what comes after is not read."""
+    waiting: list[Records] = []
+    held, left = 0, limit
+    for part in parts:
+        waiting.append(part)
+        held += part.size
+        if held < min(left, rows):
+            continue
+        rest = _joined(waiting)
+        while left and rest.size >= min(left, rows):
+            size = min(left, rows)
+            yield rest[:size]
+            rest, left = rest[size:], left - size
+        if not left:
+            return
+        waiting, held = [rest], rest.size
+
+
 def _joined(parts: Sequence[Records]) -> Records:
-    """Join records as bytes: field by field would take ten times as long."""
-    raw = np.concatenate([np.ascontiguousarray(part).view(np.uint8) for part in parts])
-    return raw.view(parts[0].dtype)
+    """Join records as whole values: field by field would take ten times as long."""
+    dtype = parts[0].dtype
+    return np.concatenate([part.view(f"V{dtype.itemsize}") for part in parts]).view(dtype)

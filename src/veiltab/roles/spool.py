@@ -25,15 +25,15 @@ class MemorySpool:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._partitions: dict[int, bytearray] = {}
+        self._partitions: dict[int, list[bytes]] = {}
 
     def append(self, partition: int, data: memoryview) -> None:
         """Add bytes to the end of a partition."""
-        self._partitions.setdefault(partition, bytearray()).extend(data)
+        self._partitions.setdefault(partition, []).append(bytes(data))
 
     def read(self, partition: int) -> bytes:
         """Return a whole partition."""
-        return bytes(self._partitions.get(partition, b""))
+        return b"".join(self._partitions.get(partition, []))
 
     def clear(self) -> None:
         """Forget every partition."""

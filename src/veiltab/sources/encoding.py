@@ -18,6 +18,8 @@ from veiltab.core.schema import Attribute, Codes, Schema, check_range
 from veiltab.errors import SchemaError
 from veiltab.sources.findings import Finding, Unknown, not_in_schema
 
+_FEW = 8
+
 
 class Encoder:
     """Turns a table into codes part by part, and finds what is wrong with all of it.
@@ -119,6 +121,9 @@ def _look_up(column: pl.Series, attribute: Attribute, entries: Mapping[str | Non
     _check_targets(entries.values(), attribute, index)
     table = index | {raw: index[name] for raw, name in entries.items() if raw is not None}
     texts = value_texts(column)
+    found = _look_up_few(texts, list(table)) if len(table) <= _FEW else None
+    if found is not None:
+        return found if not entries else np.take(_values(table, attribute), found)
     positions = texts.cast(pl.Enum(list(table)), strict=False).to_physical()
     unknown = positions.is_null()
     if None in entries:
@@ -128,6 +133,24 @@ def _look_up(column: pl.Series, attribute: Attribute, entries: Mapping[str | Non
     missing = index[entries[None]] if None in entries else 0
     codes = np.array([*table.values(), missing], dtype=attribute.dtype)
     return np.take(codes, positions.fill_null(len(table)).to_numpy())
+
+
+def _look_up_few(texts: pl.Series, known: Sequence[str]) -> Codes | None:
+    """Compare with each of a few texts, which is faster than to look each value up.
+
+    The answer is ``None`` if some value is none of them.
+    """
+    positions = np.zeros(len(texts), dtype=np.uint8)
+    found = 0
+    for position, text in enumerate(known):
+        equal = (texts == text).fill_null(value=False).to_numpy()
+        found += int(np.count_nonzero(equal))
+        positions += equal.view(np.uint8) * np.uint8(position)
+    return positions if found == len(texts) else None
+
+
+def _values(table: Mapping[str, int], attribute: Attribute) -> Codes:
+    return np.array(list(table.values()), dtype=attribute.dtype)
 
 
 def _bin(column: pl.Series, attribute: Attribute, bins: Bins) -> Codes:

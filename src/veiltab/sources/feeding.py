@@ -10,7 +10,7 @@ from veiltab.sources.ids import id_messages, row_messages
 from veiltab.sources.tables import Table
 from veiltab.wire.agreement import Linkage
 
-BATCH_ROWS = 1 << 16
+BATCH_ROWS = 1 << 18
 """Rows that are read at a time, unless somebody asks for others."""
 
 

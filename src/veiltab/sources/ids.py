@@ -12,6 +12,7 @@ RULES = ("nfc", "trim", "lowercase")
 SEPARATOR = "\x1f"
 _LISTED = 5
 _SLICE = 1 << 20
+_LETTERS = 26
 
 
 def id_messages(
@@ -21,16 +22,20 @@ def id_messages(
     *,
     first_row: int = 1,
 ) -> IdMessages:
-    """Normalise the id columns and join them; empty, odd and repeated ids are errors.
+    """Normalise the id columns and join them; empty and odd ids are errors.
 
     A frame that is part of a longer table says the number of its ``first_row``; an id that comes
-    again in another part is found by :meth:`veiltab.roles.curator.intake.Intake.close`.
+    again is found by :meth:`veiltab.roles.curator.intake.Intake.close`.
     """
     if not columns:
         raise LinkageError(
             "no id column is named", hint="name the columns that tell respondents apart"
         )
-    texts = [_normalised(_column(frame, name), normalisation) for name in columns]
+    raw = [_column(frame, name) for name in columns]
+    plain = _plain_messages(raw[0], normalisation) if len(raw) == 1 else None
+    if plain is not None:
+        return plain
+    texts = [_normalised(text, normalisation) for text in raw]
     for text in texts:
         _refuse(text, text.is_null() | (text == ""), "an empty id", first_row)
     joined = texts[0]
@@ -42,8 +47,6 @@ def id_messages(
         for text in texts:
             odd = text.str.contains("[\x00-\x1f]")
             _refuse(text, odd, "an id with a control character", first_row)
-    if joined.n_unique() < len(joined):
-        _refuse(joined, joined.is_duplicated(), "an id that occurs more than once", first_row)
     return messages
 
 
@@ -66,6 +69,25 @@ def _column(frame: pl.DataFrame, name: str) -> pl.Series:
             hint="convert it to text, in the same way as the other curators do",
         )
     return column.cast(pl.String)
+
+
+def _plain_messages(text: pl.Series, rules: Sequence[str]) -> IdMessages | None:
+    """Return the bytes of ids that are in their normal form already; ``None`` if any is not.
+
+    Most tables have nothing but printable ASCII, which is seen from the bytes in a fifth of the
+    time that looking at texts takes.
+    """
+    if text.null_count():
+        return None
+    messages = _to_bytes(text)
+    data, starts, stops = messages.data, messages.offsets[:-1], messages.offsets[1:]
+    if not data.size or data.min() < ord(" ") or data.max() > ord("~") or (starts == stops).any():
+        return None
+    if "trim" in rules and ((data[starts] == ord(" ")) | (data[stops - 1] == ord(" "))).any():
+        return None
+    if "lowercase" in rules and (data - np.uint8(ord("A")) < _LETTERS).any():  # others wrap around
+        return None
+    return messages if set(rules) <= set(RULES) else None
 
 
 def _normalised(text: pl.Series, rules: Sequence[str]) -> pl.Series:
@@ -108,8 +130,11 @@ def _show(value: str | None) -> str:
 
 def _to_bytes(texts: pl.Series) -> IdMessages:
     lengths = texts.str.len_bytes().to_numpy()
-    offsets = np.zeros(len(texts) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    if lengths.size and lengths.min() == lengths.max():
+        offsets = np.arange(lengths.size + 1, dtype=np.int64) * int(lengths[0])
+    else:
+        offsets = np.zeros(lengths.size + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
     data = np.empty(int(offsets[-1]), dtype=np.uint8)
     for start in range(0, len(texts), _SLICE):  # one text of all ids could be too long for polars
         joined = texts[start : start + _SLICE].str.join("").item().encode()

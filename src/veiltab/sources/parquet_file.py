@@ -12,10 +12,14 @@ from pathlib import Path
 import polars as pl
 
 from veiltab.errors import TableError
+from veiltab.roles.parallel import ordered_map
 from veiltab.sources.batches import check_names, cut, wanted_columns
 
-READ_ROWS = 1 << 17
-"""Rows that are decoded at a time."""
+READ_ROWS = 1 << 18
+"""Rows that are decoded at a time; the next ones are, while these are worked on."""
+
+
+_READERS = 2
 
 
 class ParquetTable:
@@ -45,9 +49,13 @@ class ParquetTable:
         wanted = wanted_columns(columns, self._columns, rows)
         count = self.row_count()
         scan = self._scan.select(wanted)
-        for start in range(0, count, READ_ROWS):
+        starts = range(0, count, READ_ROWS)
+
+        def read(start: int) -> pl.DataFrame:
             with self._errors():
-                frame = scan.slice(start, READ_ROWS).collect()
+                return scan.slice(start, READ_ROWS).collect()
+
+        for start, frame in zip(starts, ordered_map(read, starts, _READERS), strict=True):
             if frame.height != min(READ_ROWS, count - start):
                 raise TableError(
                     f"{str(self._path)!r} changed while it was read", hint="read it when it is done"

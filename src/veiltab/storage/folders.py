@@ -6,18 +6,22 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import URL
 
 from veiltab.errors import ParameterError, StateError
+from veiltab.storage.bundles import BundledChunks
 from veiltab.storage.chunks import FolderChunks, JoinedChunks
 from veiltab.storage.disk import disk_errors, make_folder, set_aside, sweep, sync_folder
+from veiltab.storage.spool import FolderSpool
 
 ID_BYTES = 32
 """Ids of studies and of parties."""
 
 _ID = re.compile(f"[0-9a-f]{{{2 * ID_BYTES}}}")
+_SCRATCH = "scratch"
 _PROBE = ".writable"
 _LOCK = ".lock"
 _UNSAFE_MODE = stat.S_IRWXG | stat.S_IRWXO
@@ -54,9 +58,9 @@ class DataDirectory:
         """Where the server's own identity is."""
         return self._path / "server.key"
 
-    def received(self, study: bytes, curator: bytes) -> FolderChunks:
+    def received(self, study: bytes, curator: bytes) -> BundledChunks:
         """Return the chunks that one curator has sent for a study."""
-        return FolderChunks(self._study(study) / "received" / _hex(curator))
+        return BundledChunks(self._study(study) / "received" / _hex(curator))
 
     def joined(self, study: bytes) -> FolderChunks:
         """Return the chunks of the joined rows: scratch that the server can compute again."""
@@ -67,6 +71,11 @@ class DataDirectory:
         return JoinedChunks(
             self.joined(study), [self.received(study, curator) for curator in curators]
         )
+
+    def scratch(self, study: bytes, name: str) -> FolderSpool:
+        """Return scratch space of a release: tokens and ciphertext, which is not perturbed."""
+        errors = partial(disk_errors, "sorting a study's rows")
+        return FolderSpool(self._study(study) / _SCRATCH, name, errors)
 
     def released(self, study: bytes) -> FolderChunks:
         """Return the perturbed chunks of a study."""
@@ -82,13 +91,14 @@ class DataDirectory:
         yield from (bytes.fromhex(name) for name in names if _ID.fullmatch(name))
 
     def forget_received(self, study: bytes) -> None:
-        """Delete what curators have sent and the joined rows; they vanish at once and for good."""
+        """Delete what curators have sent and what was joined: at once, and for good."""
         folder = self._study(study)
         with disk_errors("deleting received chunks"):
             if not folder.is_dir():
                 return
             set_aside(folder / "received", folder)
             set_aside(folder / "joined", folder)
+            set_aside(folder / _SCRATCH, folder)
             sync_folder(folder)
             sweep(folder)
 
@@ -103,9 +113,13 @@ class DataDirectory:
             sweep(self._studies)
 
     def sweep(self) -> None:
-        """Finish deletions that were interrupted, in all studies."""
+        """Finish deletions that were interrupted, in all studies, while none is being released.
+
+        A release that was interrupted begins anew, and needs nothing of its scratch space.
+        """
         for study in self.studies():
             with disk_errors("finishing a deletion"):
+                set_aside(self._study(study) / _SCRATCH, self._study(study))
                 sweep(self._study(study))
         with disk_errors("finishing a deletion"):
             sweep(self._studies)

@@ -1,35 +1,41 @@
 """Scratch files for sorting a table that does not fit into memory.
 
-They hold the tokens and codes of every respondent, unencrypted: personal data.  Use a folder on
-the curator's own machine, on a disk that the table itself might be on.
+A curator's hold the tokens and codes of every respondent, unencrypted: personal data.  Use a folder
+on the curator's own machine, on a disk that the table itself might be on.  A server's hold tokens
+and ciphertext.
 """
 
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TypeAlias
 
 from veiltab.errors import OutputError
 
-_NAME = re.compile(r"partition-\d{5}")
+Errors: TypeAlias = Callable[[], AbstractContextManager[None]]
+"""Turns what the operating system refuses into an error for whoever can mend it."""
+
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FolderSpool:
     """Partitions as files of one folder, which only the owner can read.
 
-    Each intake needs a folder of its own.  What a crash left there goes with the next ``clear``,
-    which every intake begins with; nothing else in the folder is touched.
+    Spools of one folder need names of their own.  What a crash left there goes with the next
+    ``clear``, which every sorting begins with; nothing else in the folder is touched.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Name the folder; it is made when something is written."""
-        self._folder = folder
+    def __init__(self, folder: Path, name: str = "partition", errors: Errors | None = None) -> None:
+        """Name the folder, which is made when something is written, and how its files begin."""
+        self._folder, self._name = folder, name
+        self._errors = scratch_errors if errors is None else errors
 
     def append(self, partition: int, data: memoryview) -> None:
         """Add bytes to the end of a partition."""
-        with _scratch_errors():
+        with self._errors():
             try:
                 descriptor = os.open(self._path(partition), _FLAGS, 0o600)
             except FileNotFoundError:
@@ -40,7 +46,7 @@ class FolderSpool:
 
     def read(self, partition: int) -> bytes:
         """Return a whole partition."""
-        with _scratch_errors():
+        with self._errors():
             try:
                 return self._path(partition).read_bytes()
             except FileNotFoundError:
@@ -48,19 +54,20 @@ class FolderSpool:
 
     def clear(self) -> None:
         """Delete every partition, and the folder unless something else is in it."""
-        with _scratch_errors(), contextlib.suppress(FileNotFoundError):
+        own = re.compile(rf"{re.escape(self._name)}-\d{{5}}")
+        with self._errors(), contextlib.suppress(FileNotFoundError):
             for path in list(self._folder.iterdir()):
-                if _NAME.fullmatch(path.name):
+                if own.fullmatch(path.name):
                     path.unlink(missing_ok=True)
             if not any(self._folder.iterdir()):
                 self._folder.rmdir()
 
     def _path(self, partition: int) -> Path:
-        return self._folder / f"partition-{partition:05}"
+        return self._folder / f"{self._name}-{partition:05}"
 
 
 @contextlib.contextmanager
-def _scratch_errors() -> Iterator[None]:
+def scratch_errors() -> Iterator[None]:
     """Turn what the operating system refuses into an error for the curator."""
     try:
         yield

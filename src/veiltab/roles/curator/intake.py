@@ -33,11 +33,11 @@ from veiltab.roles.sorting import (
 )
 from veiltab.roles.spool import Spool
 from veiltab.wire.agreement import Agreement
-from veiltab.wire.packing import CHUNK_ROWS
+from veiltab.wire.packing import SPAN_ROWS
 
 Tokens: TypeAlias = NDArray[np.uint8]
 Rows: TypeAlias = tuple[Tokens, list[Codes]]
-"""A chunk of rows: their tokens, and the codes of each attribute."""
+"""Some rows: their tokens, and the codes of each attribute."""
 
 _ROW, _TOKEN = "row", "token"
 _LISTED_ROWS = 5
@@ -125,14 +125,14 @@ class Intake:
         return self._check_closed()
 
     def rows(self, limit: int | None = None) -> Iterator[Rows]:
-        """Yield the rows in token order, up to ``limit`` of them, in chunks of 65,536."""
+        """Yield the rows in token order, up to ``limit`` of them, span by span."""
         self._check_closed()
         wanted = self._population if limit is None else min(limit, self._population)
-        for records in self._sorter.chunks(wanted):
+        for records in self._sorter.spans(wanted):
             yield block_bytes(records, KEY), self._codes(records)
 
     def shuffled(self, order_key: bytes, spool: Spool) -> Generator[Rows]:
-        """Yield all rows in ascending order of AES-256-CMAC(order key, token), in chunks.
+        """Yield all rows in ascending order of AES-256-CMAC(order key, token), span by span.
 
         ``spool`` is another one than the intake's own; it is emptied before and after.
         """
@@ -140,13 +140,13 @@ class Intake:
             raise ParameterError("one spool cannot hold two orders", hint="give a second spool")
         fields = [(_TOKEN, BLOCK), *self._code_fields()]
         sorter = Sorter(fields, spool, self._partitions)
-        offsets = np.arange(0, TOKEN_BYTES * (CHUNK_ROWS + 1), TOKEN_BYTES)
+        offsets = np.arange(0, TOKEN_BYTES * (SPAN_ROWS + 1), TOKEN_BYTES)
         try:
             for found, codes in self.rows():
                 keys = tokens(order_key, found.reshape(-1), offsets[: len(found) + 1])
                 sorter.add(keys, [found.view(BLOCK).reshape(-1), *codes])
             sorter.flush()
-            for records in sorter.chunks(self._population):
+            for records in sorter.spans(self._population):
                 yield block_bytes(records, _TOKEN), self._codes(records)
         finally:
             spool.clear()

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from veiltab.core.entropy import Entropy, random_bytes
 from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.derivation import SECRET_BYTES, UPLOAD_ID_BYTES, pad_key
-from veiltab.crypto.pads import one_time_pad, stream_pad
+from veiltab.crypto.pads import StreamPad, one_time_pad
 from veiltab.roles.chunks import ChunkStore
-from veiltab.roles.columns import Digests, read_chunk, write_column
+from veiltab.roles.columns import Digests, read_rows, write_column
 from veiltab.roles.curator.desk import Desk
 
 ROWS_BYTES = 8
@@ -22,14 +23,14 @@ class Pads(Protocol):
     def upload_id(self) -> bytes:
         """The fresh id of the preparation that these pads were drawn for."""
 
-    def chunk(self, attribute: int, number: int, where: slice) -> Codes:
-        """Return the pads of one chunk of one attribute."""
+    def span(self, attribute: int, where: slice) -> Codes:
+        """Return the pads of some rows of one attribute, from the start of a chunk on."""
 
     def material(self, attributes: Sequence[int]) -> bytes:
         """Return what a grant of these attributes hands to a researcher (spec 11)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StreamPads:
     """Pads from a key per attribute (spec 6.1)."""
 
@@ -45,10 +46,15 @@ class StreamPads:
         keys = tuple(pad_key(secret, scope, upload_id, i) for i in range(len(attributes)))
         return cls(upload_id, tuple(attributes), keys)
 
-    def chunk(self, attribute: int, number: int, where: slice) -> Codes:  # noqa: ARG002
-        """Compute the pads of one chunk."""
-        rows = where.stop - where.start
-        return stream_pad(self.keys[attribute], self.attributes[attribute].size, where.start, rows)
+    def span(self, attribute: int, where: slice) -> Codes:
+        """Compute the pads of some rows."""
+        return self.streams[attribute].rows(where.start, where.stop - where.start)
+
+    @cached_property
+    def streams(self) -> tuple[StreamPad, ...]:
+        """The pads of every attribute, which threads may share."""
+        sized = zip(self.keys, self.attributes, strict=True)
+        return tuple(StreamPad(key, attribute.size) for key, attribute in sized)
 
     def material(self, attributes: Sequence[int]) -> bytes:
         """Return the attributes' keys."""
@@ -81,10 +87,9 @@ class OneTimePads:
         digests = tuple(draw(attribute) for attribute in attributes)
         return cls(upload_id, tuple(attributes), rows, digests, store)
 
-    def chunk(self, attribute: int, number: int, where: slice) -> Codes:
-        """Read the pads of one chunk."""
-        digests, definition = self.digests[attribute], self.attributes[attribute]
-        return read_chunk(digests, definition, number, where, self.store)
+    def span(self, attribute: int, where: slice) -> Codes:
+        """Read the pads of some rows."""
+        return read_rows(self.digests[attribute], self.attributes[attribute], where, self.store)
 
     def material(self, attributes: Sequence[int]) -> bytes:
         """Return the number of rows and the packed pads of all of them."""

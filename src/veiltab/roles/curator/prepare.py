@@ -13,7 +13,7 @@ from veiltab.crypto.linkage import KEY_BYTES
 from veiltab.errors import AlignmentError, MismatchError, SchemaError
 from veiltab.roles.agreements import planned_sample_size, verify_agreement
 from veiltab.roles.chunks import ChunkStore
-from veiltab.roles.columns import Digests, write_tokens
+from veiltab.roles.columns import Digests, write_rows, write_tokens
 from veiltab.roles.curator.desk import Desk
 from veiltab.roles.curator.intake import Intake, Rows
 from veiltab.roles.curator.pads import Pads, fresh_pads
@@ -21,7 +21,7 @@ from veiltab.roles.signatures import sign, verify
 from veiltab.roles.spool import Spool
 from veiltab.wire.alignment import Alignment
 from veiltab.wire.contract import Contract
-from veiltab.wire.packing import chunk_slices, pack
+from veiltab.wire.packing import span_slices
 from veiltab.wire.repad import Repad
 from veiltab.wire.signed import Signed
 from veiltab.wire.upload import ColumnChunks, Upload
@@ -124,7 +124,7 @@ def _prepare(
     desk: Desk,
     agreement: Contract | Vault,
     intake: Intake,
-    chunks: Iterator[Rows],
+    spans: Iterator[Rows],
     *,
     rows: int,
     population: int | None = None,
@@ -139,7 +139,7 @@ def _prepare(
     # A stored table serves many studies, so its pads can only come from a key.
     mode = agreement.pads if isinstance(agreement, Contract) else "stream"
     pads = fresh_pads(desk, mode, schema, agreement.scope, rows)
-    columns, tokens = _encrypt(schema, chunks, rows, pads, desk.outgoing, whole=population is None)
+    columns, tokens = _encrypt(schema, spans, rows, pads, desk.outgoing, whole=population is None)
     upload = Upload(
         columns=columns,
         curator=desk.identity.party_id,
@@ -154,22 +154,21 @@ def _prepare(
 
 def _encrypt(
     schema: Schema,
-    chunks: Iterator[Rows],
+    spans: Iterator[Rows],
     rows: int,
     pads: Pads,
     store: ChunkStore,
     *,
     whole: bool,
 ) -> tuple[tuple[ColumnChunks, ...], Digests | None]:
-    """Add the pads to the rows, chunk by chunk; of a whole table, the tokens are sent too."""
+    """Add the pads to the rows, span by span; of a whole table, the tokens are sent too."""
     columns: list[list[bytes]] = [[] for _ in schema.attributes]
     sent: list[bytes] = []
-    places = enumerate(chunk_slices(rows))
-    for (number, where), (tokens, codes) in zip(places, chunks, strict=True):
+    for where, (tokens, codes) in zip(span_slices(rows), spans, strict=True):
         for index, attribute in enumerate(schema.attributes):
-            pad = pads.chunk(index, number, where)
-            encrypted = group.add(codes[index], pad, attribute.size)
-            columns[index].append(store.put(pack(encrypted, attribute.size)))
+            pad = pads.span(index, where)
+            encrypted = group.add(codes[index], pad, attribute.size, out=pad)
+            columns[index] += write_rows(encrypted, attribute, store)
         if whole:
             sent += write_tokens(tokens, store)
     named = zip(schema.names, columns, strict=True)

@@ -1,20 +1,22 @@
 """A curator's stored table: uploaded once, and re-padded for each study (spec 12.2)."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core import group
-from veiltab.core.schema import Attribute, Codes
 from veiltab.crypto.pads import stream_pad_at
 from veiltab.errors import MismatchError, StateError
 from veiltab.roles.agreements import check_vault, planned_sample_size, verify_agreement
 from veiltab.roles.chunks import ChunkStore
-from veiltab.roles.columns import read_positions, write_column
+from veiltab.roles.columns import read_position_chunk
 from veiltab.roles.curator.desk import Desk
-from veiltab.roles.curator.pads import Pads, StreamPads, fresh_pads
+from veiltab.roles.curator.pads import StreamPads, fresh_pads
 from veiltab.roles.curator.prepare import Prepared
 from veiltab.roles.signatures import sign, verify
 from veiltab.wire.contract import Contract
+from veiltab.wire.packing import chunk_slices, pack
 from veiltab.wire.repad import Repad, RepadRequest
 from veiltab.wire.signed import Signed
 from veiltab.wire.upload import ColumnChunks, Upload
@@ -64,9 +66,8 @@ class StoredTable:
             return earlier[1]
         body = verify(request, [contract.server.signing_key])
         self._check(desk, contract, body)
-        positions = read_positions(body.positions, body.sample_size, incoming)
-        self._check_positions(positions)
-        answer = self._answer(desk, contract, request, positions)
+        self._check_positions(_positions(body, incoming))
+        answer = self._answer(desk, contract, request, incoming)
         self._answers[contract.study_id] = (request.digest, answer)
         return answer
 
@@ -97,48 +98,59 @@ class StoredTable:
                 hint="the contract says how many rows are drawn",
             )
 
-    def _check_positions(self, positions: NDArray[np.int64]) -> None:
-        if positions.max() >= self.upload.body.rows or np.unique(positions).size < positions.size:
-            raise MismatchError(
-                "the drawn rows are not different rows of the stored table",
-                hint="the server must draw each respondent at most once",
-            )
+    def _check_positions(self, chunks: Iterator[NDArray[np.int64]]) -> None:
+        """Refuse rows that are not there or come twice; a bit of memory for each row is enough."""
+        rows = self.upload.body.rows
+        seen = np.zeros(-(-rows // 8), dtype=np.uint8)
+        count = 0
+        for positions in chunks:
+            count += positions.size
+            if positions.max() >= rows:
+                raise _wrong_rows()
+            bits = np.left_shift(1, positions & 7).astype(np.uint8)
+            np.bitwise_or.at(seen, positions >> 3, bits)
+        if int(np.bitwise_count(seen).sum(dtype=np.int64)) < count:
+            raise _wrong_rows()
 
     def _answer(
         self,
         desk: Desk,
         contract: Contract,
         request: Signed[RepadRequest],
-        positions: NDArray[np.int64],
+        incoming: ChunkStore,
     ) -> Prepared[Repad]:
-        schema = contract.schema_of(desk.identity.party_id)
-        new = fresh_pads(desk, contract.pads, schema, contract.study_id, positions.size)
-        columns = tuple(
-            self._differences(index, attribute, new, positions, desk.outgoing)
-            for index, attribute in enumerate(schema.attributes)
-        )
+        """Write the differences of the pads, one chunk of all attributes at a time."""
+        schema, rows = contract.schema_of(desk.identity.party_id), request.body.sample_size
+        new = fresh_pads(desk, contract.pads, schema, contract.study_id, rows)
+        columns: list[list[bytes]] = [[] for _ in schema.attributes]
+        chunks = zip(chunk_slices(rows), _positions(request.body, incoming), strict=True)
+        for where, positions in chunks:
+            for index, attribute in enumerate(schema.attributes):
+                old = stream_pad_at(self._keys[index], attribute.size, positions)
+                change = group.subtract(new.span(index, where), old, attribute.size)
+                columns[index].append(desk.outgoing.put(pack(change, attribute.size)))
         repad = Repad(
-            columns=columns,
+            columns=tuple(
+                ColumnChunks(attribute=attribute.name, chunks=tuple(digests))
+                for attribute, digests in zip(schema.attributes, columns, strict=True)
+            ),
             curator=desk.identity.party_id,
             request_digest=request.digest,
-            rows=positions.size,
+            rows=rows,
             study=contract.study_id,
             upload_id=new.upload_id,
         )
         return Prepared(sign(repad, desk.identity.signing), new)
 
-    def _differences(
-        self,
-        index: int,
-        attribute: Attribute,
-        new: Pads,
-        positions: NDArray[np.int64],
-        store: ChunkStore,
-    ) -> ColumnChunks:
-        old = stream_pad_at(self._keys[index], attribute.size, positions)
 
-        def difference(number: int, where: slice) -> Codes:
-            return group.subtract(new.chunk(index, number, where), old[where], attribute.size)
+def _positions(request: RepadRequest, incoming: ChunkStore) -> Iterator[NDArray[np.int64]]:
+    """Read the drawn rows in the order of the release, chunk by chunk."""
+    for number, where in enumerate(chunk_slices(request.sample_size)):
+        yield read_position_chunk(request.positions, number, where, incoming)
 
-        digests = write_column(attribute, positions.size, difference, store)
-        return ColumnChunks(attribute=attribute.name, chunks=digests)
+
+def _wrong_rows() -> MismatchError:
+    return MismatchError(
+        "the drawn rows are not different rows of the stored table",
+        hint="the server must draw each respondent at most once",
+    )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from veiltab.core.plan import Plan
 from veiltab.core.schema import Attribute, Codes
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.crypto.pads import stream_pad, stream_pad_at
+from veiltab.crypto.pads import StreamPad
 from veiltab.errors import (
     MalformedError,
     MismatchError,
@@ -39,20 +39,20 @@ class PadReader(Protocol):
         """Return the pads of rows anywhere in the upload."""
 
 
-@dataclass(frozen=True, slots=True)
 class StreamReader:
-    """Pads from a granted key."""
+    """Pads from a granted key; threads may share it."""
 
-    size: int
-    key: bytes = field(repr=False)
+    def __init__(self, size: int, key: bytes) -> None:
+        """Take the number of categories and the attribute's key."""
+        self._pad = StreamPad(key, size)
 
     def rows(self, where: slice) -> Codes:
         """Compute the pads of these rows."""
-        return stream_pad(self.key, self.size, where.start, where.stop - where.start)
+        return self._pad.rows(where.start, where.stop - where.start)
 
     def at(self, positions: NDArray[np.int64]) -> Codes:
         """Compute the pads of rows anywhere."""
-        return stream_pad_at(self.key, self.size, positions)
+        return self._pad.at(positions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

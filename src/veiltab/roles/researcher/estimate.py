@@ -7,15 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core import group
+from veiltab.core.cells import count_cells, mix
 from veiltab.core.channel import MAX_ESTIMATED_CELLS, GammaDiagonal
 from veiltab.core.covariance import Covariance, estimate_covariance
 from veiltab.core.plan import Plan
 from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.errors import NotGrantedError, ParameterError
 from veiltab.roles.chunks import ChunkStore
-from veiltab.roles.columns import read_chunk, read_positions
+from veiltab.roles.columns import unpack_all, unpack_all_positions
+from veiltab.roles.releases import Share, shares
 from veiltab.roles.researcher.access import Access
-from veiltab.wire.packing import chunk_slices
+from veiltab.wire.packing import CHUNK_ROWS, chunk_count, span_slices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,42 +66,55 @@ def estimate(
         )
     counts = np.zeros(schema.domain_size, dtype=np.int64)
     for codes in decrypt(access, chunks, schema.names):
-        counts += np.bincount(schema.cells(codes), minlength=schema.domain_size)
+        counts += count_cells(mix(schema.sizes, codes), schema.domain_size)
     return UnbiasedEstimate(schema, counts, access.plan)
 
 
 def decrypt(
     access: Access, chunks: ChunkStore, attributes: Sequence[str] | None = None
 ) -> Iterator[list[Codes]]:
-    """Yield the sanitized records, chunk by chunk: a column of codes for each attribute."""
+    """Yield the sanitized records, span by span: a column of codes for each attribute."""
     schema = access.contract.schema.subset(granted_attributes(access, attributes))
-    columns = [_Column(access, attribute, chunks) for attribute in schema.attributes]
-    for number, where in enumerate(chunk_slices(access.release.sample_size)):
-        yield [column.decrypt(number, where) for column in columns]
+    held = shares(access.contract, access.release, schema.names)
+    for where in span_slices(access.release.sample_size):
+        packed = _fetch(held, where, chunks)
+        found: dict[str, Codes] = {}
+        for share in packed:
+            found |= _decrypt_share(access, share, where)
+        yield [found[name] for name in schema.names]
 
 
-class _Column:
-    """A granted column of the release, decrypted chunk by chunk."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Packed:
+    """The chunks of some rows of a curator's share: positions, if there are any, and columns."""
 
-    def __init__(self, access: Access, attribute: Attribute, chunks: ChunkStore) -> None:
-        self._attribute, self._chunks = attribute, chunks
-        self._pads = access.pads[attribute.name]
-        release = access.release
-        self._digests = next(c.chunks for c in release.columns if c.attribute == attribute.name)
-        owner = next(t for t in access.contract.curators if attribute in t.attributes)
-        positions = next(u.positions for u in release.uploads if u.curator == owner.party_id)
-        self._positions = (
-            None if positions is None else read_positions(positions, release.sample_size, chunks)
-        )
+    positions: list[bytes]
+    columns: list[tuple[Attribute, list[bytes]]]
 
-    def decrypt(self, number: int, where: slice) -> Codes:
-        """Take the pads away; what is left is sampled and perturbed, but not encrypted."""
-        perturbed = read_chunk(self._digests, self._attribute, number, where, self._chunks)
-        if self._positions is None:
-            pad = self._pads.rows(where)
-        else:
-            pad = self._pads.at(self._positions[where])
-        return group.subtract(perturbed, pad, self._attribute.size)
+
+def _fetch(held: Sequence[Share], where: slice, chunks: ChunkStore) -> list[_Packed]:
+    """Read chunks in the order of :func:`~veiltab.roles.releases.shares`, as they are fetched."""
+    packed = [_Packed([], [(attribute, []) for attribute, _ in share.columns]) for share in held]
+    for number in range(where.start // CHUNK_ROWS, chunk_count(where.stop)):
+        for share, own in zip(held, packed, strict=True):
+            if share.positions is not None:
+                own.positions.append(chunks.get(share.positions[number]))
+            for (_, digests), (_, column) in zip(share.columns, own.columns, strict=True):
+                column.append(chunks.get(digests[number]))
+    return packed
+
+
+def _decrypt_share(access: Access, share: _Packed, where: slice) -> dict[str, Codes]:
+    """Take the pads away; what is left is sampled and perturbed, but not encrypted."""
+    rows = where.stop - where.start
+    positions = unpack_all_positions(share.positions, rows) if share.positions else None
+    found = {}
+    for attribute, column in share.columns:
+        codes = unpack_all(column, attribute, rows)
+        pads = access.pads[attribute.name]
+        pad = pads.rows(where) if positions is None else pads.at(positions)
+        found[attribute.name] = group.subtract(codes, pad, attribute.size, out=codes)
+    return found
 
 
 def granted_attributes(access: Access, attributes: Sequence[str] | None) -> list[str]:

@@ -1,10 +1,21 @@
-"""The server at work: its key, its randomness, and its two stores of chunks."""
+"""The server at work: its key, its randomness, its two stores of chunks, and scratch space."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.signing import SigningKey
 from veiltab.roles.chunks import ChunkStore
+from veiltab.roles.spool import MemorySpool, Spool
+
+Scratch: TypeAlias = Callable[[str], Spool]
+"""Returns the scratch space of a name; what is left there by an earlier run may be lost."""
+
+
+def memory_scratch(_: str) -> Spool:
+    """Sort in memory: for tests, simulations and small tables."""
+    return MemorySpool()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -13,9 +24,11 @@ class Bench:
 
     ``received`` holds the study's ciphertext that is not perturbed; it is never served, and is
     cleared after the release.  ``released`` is all that a researcher can get anything from.
+    ``scratch`` is used only where the server samples, and is as private as ``received``.
     """
 
     key: SigningKey
     entropy: Entropy = field(repr=False)
     received: ChunkStore = field(repr=False)
     released: ChunkStore = field(repr=False)
+    scratch: Scratch = field(default=memory_scratch, repr=False)

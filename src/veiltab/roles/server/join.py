@@ -3,28 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from veiltab.core import group
 from veiltab.core.plan import Plan
-from veiltab.core.sampling import draw_sample
 from veiltab.core.schema import Attribute, Codes
 from veiltab.errors import AlignmentError, MismatchError
 from veiltab.roles.agreements import plan_for
 from veiltab.roles.chunks import ChunkStore
-from veiltab.roles.columns import (
-    Digests,
-    gather,
-    read_chunk,
-    read_tokens,
-    write_column,
-    write_positions,
-)
+from veiltab.roles.columns import Digests, read_rows
 from veiltab.roles.server.bench import Bench
-from veiltab.roles.server.match import match_tokens
+from veiltab.roles.server.drawing import ROW, Table, shuffled
 from veiltab.roles.signatures import sign
+from veiltab.roles.sorting import Records
 from veiltab.wire.contract import Contract
+from veiltab.wire.packing import pack, pack_positions
 from veiltab.wire.release import ReleasedUpload
 from veiltab.wire.repad import Repad, RepadRequest
 from veiltab.wire.signed import Signed
@@ -41,14 +32,14 @@ class Joined:
     uploads: tuple[ReleasedUpload, ...]
     differences: tuple[Digests, ...] | None = None
 
-    def chunk(self, number: int, where: slice, store: ChunkStore) -> list[Codes]:
-        """Read one chunk of every column, under its new pads if it was re-padded."""
-        found = _read(self.columns, self.attributes, number, where, store)
+    def rows(self, where: slice, store: ChunkStore) -> list[Codes]:
+        """Read some rows of every column, under their new pads if they were re-padded."""
+        found = _read(self.columns, self.attributes, where, store)
         if self.differences is None:
             return found
-        changes = _read(self.differences, self.attributes, number, where, store)
+        changes = _read(self.differences, self.attributes, where, store)
         return [
-            group.add(codes, change, attribute.size)
+            group.add(codes, change, attribute.size, out=codes)
             for codes, change, attribute in zip(found, changes, self.attributes, strict=True)
         ]
 
@@ -58,7 +49,7 @@ class Drawn:
     """Rows drawn from whole tables: the plan, each curator's positions, and the ciphertext."""
 
     plan: Plan
-    positions: tuple[NDArray[np.int64], ...]
+    positions: tuple[Digests, ...]
     columns: tuple[Digests, ...]
 
 
@@ -81,13 +72,12 @@ def join_sampled(contract: Contract, uploads: Sequence[Signed[Upload]]) -> Joine
 
 def join_fresh(bench: Bench, contract: Contract, uploads: Sequence[Signed[Upload]]) -> Joined:
     """Match and sample tables that were uploaded for this study alone."""
-    drawn = draw_rows(bench, contract, uploads, bench.received)
-    positions = [write_positions(column, bench.released) for column in drawn.positions]
+    drawn = draw_rows(bench, contract, uploads, bench.received, bench.released)
     return Joined(
         plan=drawn.plan,
         attributes=contract.schema.attributes,
         columns=drawn.columns,
-        uploads=tuple(map(_released, uploads, positions)),
+        uploads=tuple(map(_released, uploads, drawn.positions)),
     )
 
 
@@ -107,26 +97,36 @@ def join_stored(contract: Contract, drawn: Drawn, repads: Mapping[bytes, Signed[
 
 
 def draw_rows(
-    bench: Bench, contract: Contract, uploads: Sequence[Signed[Upload]], tables: ChunkStore
+    bench: Bench,
+    contract: Contract,
+    uploads: Sequence[Signed[Upload]],
+    stored: ChunkStore,
+    positions: ChunkStore,
 ) -> Drawn:
-    """Match whole tables, draw a fresh sample in random order, and collect its ciphertext."""
-    matched = match_tokens(
-        [read_tokens(upload.body.tokens or (), upload.body.rows, tables) for upload in uploads]
+    """Match whole tables, draw a fresh sample in random order, and collect its ciphertext.
+
+    ``stored`` has the tables' chunks; the drawn positions go to ``positions``.
+    """
+    tables = [
+        Table(upload.body, terms.attributes, stored)
+        for upload, terms in zip(uploads, contract.curators, strict=True)
+    ]
+    with shuffled(tables, bench.entropy, bench.scratch) as common:
+        if not common.population:
+            raise AlignmentError(
+                "the curators have no respondent in common",
+                hint="check that all use the same ids, normalised in the same way",
+            )
+        plan = plan_for(contract, common.population)
+        written = [_Written(table, bench.received, positions) for table in tables]
+        for chunk in common.sample(plan.sample_size):
+            for own, rows in zip(written, chunk, strict=True):
+                own.write(rows)
+    return Drawn(
+        plan=plan,
+        positions=tuple(tuple(own.positions) for own in written),
+        columns=tuple(tuple(column) for own in written for column in own.columns),
     )
-    if not len(matched):
-        raise AlignmentError(
-            "the curators have no respondent in common",
-            hint="check that all use the same ids, normalised in the same way",
-        )
-    plan = plan_for(contract, len(matched))
-    chosen = matched[draw_sample(len(matched), plan.sample_size, bench.entropy)]
-    positions = tuple(np.ascontiguousarray(column) for column in chosen.T)
-    columns = tuple(
-        _collect(upload.body, attribute, rows, tables, bench.received)
-        for upload, rows, terms in zip(uploads, positions, contract.curators, strict=True)
-        for attribute in terms.attributes
-    )
-    return Drawn(plan, positions, columns)
 
 
 def repad_requests(
@@ -138,7 +138,7 @@ def repad_requests(
         request = RepadRequest(
             curator=upload.body.curator,
             population=drawn.plan.population_size,
-            positions=write_positions(positions, bench.received),
+            positions=positions,
             sample_size=drawn.plan.sample_size,
             study=contract.study_id,
             upload_digest=upload.digest,
@@ -147,28 +147,32 @@ def repad_requests(
     return requests
 
 
-def _collect(
-    upload: Upload,
-    attribute: Attribute,
-    rows: NDArray[np.int64],
-    tables: ChunkStore,
-    joined: ChunkStore,
-) -> Digests:
-    """Copy the drawn rows of one column to chunks of their own: one column at a time."""
-    chunks = next(c.chunks for c in upload.columns if c.attribute == attribute.name)
-    found = gather(chunks, attribute, upload.rows, rows, tables)
-    return write_column(attribute, rows.size, lambda _, where: found[where], joined)
+class _Written:
+    """The drawn rows of one curator, as chunks of their own."""
+
+    def __init__(self, table: Table, joined: ChunkStore, places: ChunkStore) -> None:
+        self._table, self._joined, self._places = table, joined, places
+        self.positions: list[bytes] = []
+        self.columns: list[list[bytes]] = [[] for _ in table.attributes]
+
+    def write(self, rows: Records) -> None:
+        """Store the next chunk of rows: their numbers, and the ciphertext of each column."""
+        self.positions.append(self._places.put(pack_positions(rows[ROW])))
+        codes = self._table.codes(rows)
+        for digests, attribute, own in zip(
+            self.columns, self._table.attributes, codes, strict=True
+        ):
+            digests.append(self._joined.put(pack(own, attribute.size)))
 
 
 def _read(
     columns: Sequence[Digests],
     attributes: Sequence[Attribute],
-    number: int,
     where: slice,
     store: ChunkStore,
 ) -> list[Codes]:
     return [
-        read_chunk(digests, attribute, number, where, store)
+        read_rows(digests, attribute, where, store)
         for digests, attribute in zip(columns, attributes, strict=True)
     ]
 

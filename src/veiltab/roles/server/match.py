@@ -5,31 +5,76 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from veiltab.crypto.linkage import token_runs, token_words
 from veiltab.errors import MismatchError
+from veiltab.roles.parallel import ordered_map
+
+RANGE_ROWS = 1 << 16
+"""Rows of a table that are matched at a time: few enough for the processor's cache."""
+
+Tokens = NDArray[np.uint8]
 
 
-def match_tokens(tables: Sequence[NDArray[np.uint8]]) -> NDArray[np.int64]:
+def match_tokens(tables: Sequence[Tokens]) -> NDArray[np.int64]:
     """Return the row of each common respondent in each table: one row per respondent.
 
-    All tokens are sorted together; a respondent whom all curators hold is a run of as many equal
-    tokens as there are curators.
+    They come in ascending order of their tokens.  Large tables are cut into ranges of tokens,
+    which are matched one by one.
     """
-    sizes = [len(table) for table in tables]
-    owners = np.repeat(np.arange(len(tables), dtype=np.uint16), sizes)
-    # The copy in the machine's byte order is the only one that stays: memory limits the tables.
-    words = np.concatenate(tables).view(">u8").astype(np.uint64)
-    order = np.lexsort((owners, words[:, 1], words[:, 0]))
-    words, owners = words[order], owners[order]
-    new_token = np.append(True, (words[1:] != words[:-1]).any(axis=1))
-    if (~new_token[1:] & (owners[1:] == owners[:-1])).any():
+    ranges = 1 << (max(map(len, tables)) // RANGE_ROWS).bit_length()
+    if ranges == 1:
+        return _match(tables)
+    bounds = np.arange(ranges, dtype=np.uint64) << np.uint64(65 - ranges.bit_length())
+    rows = list(ordered_map(lambda table: _cut(table, bounds), tables))
+
+    def match(number: int) -> NDArray[np.int64]:
+        own = [each[number] for each in rows]
+        parts = [np.take(table, each, axis=0) for table, each in zip(tables, own, strict=True)]
+        found = _match(parts)
+        for column, each in zip(found.T, own, strict=True):
+            column[:] = np.take(each, column)
+        return found
+
+    return np.concatenate(list(ordered_map(match, range(ranges))))
+
+
+def _cut(table: Tokens, bounds: NDArray[np.uint64]) -> list[NDArray[np.int64]]:
+    """Return the rows of each range of tokens, given where the ranges begin."""
+    words, mask = token_words(table)
+    places = np.searchsorted(words, bounds[1:])
+    words &= mask
+    return np.split(words.view(np.int64), places)
+
+
+def _match(tables: Sequence[Tokens]) -> NDArray[np.int64]:
+    """Sort all tokens together.
+
+    A respondent whom all curators hold is a run of as many equal tokens as there are curators, in
+    the order of the curators.
+    """
+    order, same = token_runs(np.concatenate(tables))
+    first_rows = np.cumsum([0, *map(len, tables)])
+    _refuse_repeats(order, np.flatnonzero(same), first_rows)
+    common = np.ones(max(order.size - len(tables) + 1, 0), dtype=np.bool_)
+    for step in range(len(tables) - 1):
+        common &= same[step : step + common.size]
+    starts = np.flatnonzero(common)
+    rows = np.empty((starts.size, len(tables)), dtype=np.int64)
+    for number, first in enumerate(first_rows[:-1]):
+        np.subtract(np.take(order, starts + number), first, out=rows[:, number])
+    return rows
+
+
+def _refuse_repeats(
+    order: NDArray[np.int64], equal: NDArray[np.intp], first_rows: NDArray[np.int64]
+) -> None:
+    """Refuse equal tokens of one curator: neighbours that no table's end lies between."""
+    left, right = np.take(order, equal), np.take(order, equal + 1)
+    apart = np.zeros(equal.size, dtype=np.bool_)
+    for border in first_rows[1:-1]:
+        apart |= (left < border) & (right >= border)
+    if not apart.all():
         raise MismatchError(
             "an upload has the same token twice",
             hint="a curator uploads each respondent once; ask it to check its ids",
         )
-    starts = np.flatnonzero(new_token)
-    lengths = np.diff(np.append(starts, len(owners)))
-    common = starts[lengths == len(tables)]
-    matched = order[common[:, np.newaxis] + np.arange(len(tables))]
-    first_rows = np.cumsum([0, *sizes[:-1]])
-    rows: NDArray[np.int64] = matched - first_rows  # each run is in the order of the tables
-    return rows

@@ -2,29 +2,32 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from veiltab.core import group
 from veiltab.core.entropy import Entropy
-from veiltab.core.perturbation import draw_noise
+from veiltab.core.perturbation import NoiseSource
 from veiltab.core.plan import Plan
 from veiltab.core.schema import Codes
 from veiltab.crypto.signing import SigningKey
 from veiltab.roles.agreements import accounting_id
 from veiltab.roles.chunks import ChunkStore
+from veiltab.roles.columns import write_rows
 from veiltab.roles.signatures import sign
 from veiltab.wire.contract import Contract
-from veiltab.wire.packing import chunk_slices, pack
+from veiltab.wire.packing import span_slices
 from veiltab.wire.release import Release, ReleasedUpload
 from veiltab.wire.signed import Signed
 from veiltab.wire.upload import ColumnChunks
 
-JoinedChunk = Callable[[int, slice], Sequence[Codes]]
-"""Given a chunk's number and rows, returns the joined ciphertext, a column per attribute."""
+JoinedRows = Callable[[slice], Sequence[Codes]]
+"""Given some rows, returns their joined ciphertext, a column per attribute."""
 
 
 def perturb_and_sign(
     contract: Contract,
     plan: Plan,
-    joined: JoinedChunk,
+    joined: JoinedRows,
     uploads: Sequence[ReleasedUpload],
     key: SigningKey,
     *,
@@ -38,13 +41,15 @@ def perturb_and_sign(
     """
     attributes = contract.schema.attributes
     digests: list[list[bytes]] = [[] for _ in attributes]
-    for number, where in enumerate(chunk_slices(plan.sample_size)):
-        drawn = draw_noise(plan.channel, where.stop - where.start, entropy)
-        noise = contract.schema.codes(drawn)
-        columns = zip(attributes, joined(number, where), noise, digests, strict=True)
-        for attribute, encrypted, error, chunks in columns:
-            perturbed = group.add(encrypted, error, attribute.size)
-            chunks.append(released.put(pack(perturbed, attribute.size)))
+    source = NoiseSource(plan.channel)
+    for where in span_slices(plan.sample_size):
+        noise = np.empty(where.stop - where.start, dtype=source.dtype)
+        source.draw(entropy, out=noise)
+        parts = contract.schema.codes(noise)
+        columns = zip(attributes, joined(where), parts, digests, strict=True)
+        for attribute, encrypted, part, chunks in columns:
+            group.add(encrypted, part, attribute.size, out=encrypted)
+            chunks.extend(write_rows(encrypted, attribute, released))
     release = Release(
         accounting=accounting_id(plan),
         cells=plan.domain_size,

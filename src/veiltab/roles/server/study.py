@@ -136,7 +136,7 @@ class ServerStudy:
             expect(self.state, State.OPEN)
             contract = self.contract.body
             check_stored(contract, verify_agreement(vault), uploads, tables)
-            self._drawn = draw_rows(self._bench, contract, uploads, tables)
+            self._drawn = draw_rows(self._bench, contract, uploads, tables, self._bench.received)
             self.requests = repad_requests(self._bench, contract, self._drawn, uploads)
             self.state = advance(self.state, Event.ROWS_DRAWN)
         return self.requests
@@ -182,20 +182,26 @@ class ServerStudy:
 
     def serve(self, researcher: bytes, digest: bytes, now: int) -> bytes:
         """Return a chunk of the release that an unexpired grant of the researcher covers."""
+        self.check_granted(researcher, [digest], now)
+        return self._bench.released.get(digest)
+
+    def check_granted(self, researcher: bytes, digests: Iterable[bytes], now: int) -> None:
+        """Refuse unless unexpired grants of the researcher cover every one of these chunks."""
         release = self._released().body
-        covering = [
-            grant
-            for grant in self._grants.values()
-            if grant.body.researcher == researcher and digest in _covered(release, grant)
-        ]
-        if not covering:
+        own = [grant for grant in self._grants.values() if grant.body.researcher == researcher]
+        left, used = set(digests), []
+        for grant in sorted(own, key=lambda grant: grant.body.expires, reverse=True):
+            covered = left & _covered(release, grant)
+            if covered:
+                used.append(grant)
+                left -= covered
+        if left:
             raise NotGrantedError(
                 "no grant of yours covers this part of the release",
                 hint="ask the curator who holds the attribute for a grant",
             )
-        longest = max(covering, key=lambda grant: grant.body.expires)
-        verify_grant(self.contract.body, release, longest, now)
-        return self._bench.released.get(digest)
+        for grant in used:
+            verify_grant(self.contract.body, release, grant, now)
 
     def abort(self) -> None:
         """End the study before its release; what was uploaded for it is forgotten."""
@@ -216,7 +222,7 @@ class ServerStudy:
         return perturb_and_sign(
             self.contract.body,
             joined.plan,
-            lambda number, where: joined.chunk(number, where, bench.received),
+            lambda where: joined.rows(where, bench.received),
             joined.uploads,
             bench.key,
             entropy=bench.entropy,

@@ -1,0 +1,39 @@
+"""Whole columns in memory, as tests like to have them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veiltab.core.schema import Attribute, Codes
+from veiltab.roles.chunks import ChunkStore
+from veiltab.roles.columns import Digests, read_chunk, read_position_chunk, read_token_chunk
+from veiltab.wire.packing import chunk_slices, pack_positions
+
+
+def read_column(
+    digests: Sequence[bytes], attribute: Attribute, rows: int, store: ChunkStore
+) -> Codes:
+    """Read a whole column of codes."""
+    places = enumerate(chunk_slices(rows))
+    found = [read_chunk(digests, attribute, number, where, store) for number, where in places]
+    return np.concatenate(found)
+
+
+def read_positions(digests: Sequence[bytes], rows: int, store: ChunkStore) -> NDArray[np.int64]:
+    """Read a whole column of row numbers."""
+    places = enumerate(chunk_slices(rows))
+    return np.concatenate([read_position_chunk(digests, *place, store) for place in places])
+
+
+def read_tokens(digests: Sequence[bytes], rows: int, store: ChunkStore) -> NDArray[np.uint8]:
+    """Read a whole column of tokens, a row of 16 bytes each."""
+    places = enumerate(chunk_slices(rows))
+    return np.concatenate([read_token_chunk(digests, *place, store) for place in places])
+
+
+def write_positions(positions: NDArray[np.int64], store: ChunkStore) -> Digests:
+    """Store a column of row numbers."""
+    return tuple(
+        store.put(pack_positions(positions[where])) for where in chunk_slices(positions.size)
+    )
