@@ -1,9 +1,16 @@
-"""Measuring: medians of several runs, and ratios between things measured side by side."""
+"""Measuring: medians of several runs, and ratios between things measured side by side.
+
+Only the standard library is used here: the other libraries' environments run this file too.
+"""
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+REPEATS = 5
+
+Works = Mapping[str, Callable[[], object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,18 +23,51 @@ class Ratio:
     reference_seconds: float
     goal: str
     met: bool
+    records: int = 0
+    note: str = ""
 
     @property
     def ratio(self) -> float:
         """How many times faster than the reference it is."""
         return self.reference_seconds / self.seconds
 
+    @property
+    def rate(self) -> float:
+        """Millions of records a second, or 0 if records are not what is counted."""
+        return self.records / self.seconds / 1e6
+
+
+def compared(
+    name: str,
+    seconds: float,
+    reference: tuple[str, float],
+    *,
+    least: float | None = None,
+    records: int = 0,
+) -> Ratio:
+    """Return a row: the goal, if there is one, is to be so many times as fast as the reference."""
+    what, reference_seconds = reference
+    goal = "" if least is None else f"at least {least:g}"
+    met = least is None or reference_seconds / seconds >= least
+    return Ratio(name, seconds, what, reference_seconds, goal, met, records)
+
 
 def median_seconds(work: Callable[[], object], repeats: int) -> float:
     """Return the median time of ``repeats`` runs of the work."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
+    return median_of({"work": work}, repeats)["work"]
+
+
+def median_of(works: Works, repeats: int = REPEATS) -> dict[str, float]:
+    """Return the median time of each piece of work; they take turns, after a warm-up of each.
+
+    A machine that is slow for a while is then slow for all of them.
+    """
+    for work in works.values():
         work()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, work in works.items():
+            start = time.perf_counter()
+            work()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(each) for name, each in times.items()}

@@ -1,5 +1,6 @@
 """Each route of the service as a method: what is sent, what comes back, and what is refused."""
 
+import hashlib
 import json
 from typing import Any
 
@@ -29,6 +30,7 @@ from veiltab.errors import (
     ParameterError,
     VersionError,
 )
+from veiltab.wire.bundles import bundle
 from veiltab.wire.canonical import dump
 
 
@@ -58,13 +60,27 @@ def test_what_is_sent_arrives(name: str) -> None:
 
 
 def test_chunks_are_sent_as_they_are() -> None:
-    """With the digest in the path, and as bytes."""
+    """Their number, the digest and the length of each, and then one after the other."""
     server, seen = answering({})
-    server.send_chunk(STUDY, DIGEST, CHUNK)
+    other = hashlib.sha256(b"two").digest()
+    assert server.send_chunks(STUDY, [(DIGEST, CHUNK), (other, b"two")]) == 2
     (request,) = seen
-    assert (request.method, request.content) == ("PUT", CHUNK)
-    assert request.url.raw_path.decode() == f"{BASE}/chunks/{DIGEST.hex()}"
+    body = b"\0\0\0\x02" + DIGEST + len(CHUNK).to_bytes(4, "big") + other + b"\0\0\0\x03"
+    body += CHUNK + b"two"
+    assert (request.method, request.content) == ("PUT", body)
+    assert request.url.raw_path.decode() == f"{BASE}/chunks"
     assert request.headers["Content-Type"] == "application/octet-stream"
+
+
+def test_released_chunks_are_asked_for_by_their_digests() -> None:
+    """In canonical JSON, and come back in that order."""
+    digest = hashlib.sha256(b"two").digest()
+    server, seen = answering(bundle([(DIGEST, CHUNK), (digest, b"two")]))
+    assert server.release_chunks(STUDY, [DIGEST, digest]) == [CHUNK, b"two"]
+    (request,) = seen
+    assert (request.method, request.url.raw_path.decode()) == ("POST", f"{BASE}/release/chunks")
+    assert request.content == dump({"chunks": [DIGEST.hex(), digest.hex()]})
+    assert request.headers["Content-Type"] == "application/json"
 
 
 def test_a_status_is_typed() -> None:

@@ -10,6 +10,7 @@ from tests.support import messages
 from tests.support.answers import (
     ALIGNMENT,
     AUDIT,
+    CHUNK,
     CONTRACT,
     DIGEST,
     ENTRY,
@@ -28,14 +29,15 @@ from tests.support.answers import (
 )
 from tests.support.messages import signed
 from tests.support.parties import mocked
-from veiltab.client.api_connection import MAX_CHUNK_BYTES
 from veiltab.errors import (
     DigestError,
     MalformedError,
     MismatchError,
     NotFoundError,
 )
+from veiltab.wire.bundles import BUNDLE_BYTES, bundle
 
+NAMED = (DIGEST, CHUNK)
 OTHER_STATUS = STATUS | {"study": OTHER.hex()}
 
 
@@ -128,20 +130,30 @@ def test_wrong_fields_in_answers_are_refused(name: str, body: bytes | dict[str, 
         GETS[name][0](server)
 
 
-def test_a_wrong_chunk_is_refused() -> None:
-    """In both directions: bytes that are not what their digest says."""
-    server, seen = answering(b"another chunk")
-    with pytest.raises(DigestError):
-        server.release_chunk(STUDY, DIGEST)
-    seen.clear()
-    with pytest.raises(DigestError):
-        server.send_chunk(STUDY, DIGEST, b"damaged on the disk")
-    assert seen == []
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (bundle([NAMED, (DIGEST, b"another chunk")]), DigestError),
+        (bundle([NAMED, (DIGEST, CHUNK + b"!")]), DigestError),
+        (bundle([NAMED, (OTHER, CHUNK)]), MalformedError),
+        (bundle([NAMED]), MalformedError),
+        (bundle([NAMED, NAMED, NAMED]), MalformedError),
+        (bundle([NAMED, NAMED])[:-1], MalformedError),
+        (bundle([NAMED, NAMED]) + b"!", MalformedError),
+        (CHUNK + CHUNK, MalformedError),
+        (b"", MalformedError),
+    ],
+)
+def test_wrong_chunks_are_refused(body: bytes, error: type[Exception]) -> None:
+    """Bytes that are not what their digests say, or too few of them, or too many."""
+    server, _ = answering(body)
+    with pytest.raises(error):
+        server.release_chunks(STUDY, [DIGEST, DIGEST])
 
 
-def test_a_chunk_is_never_larger_than_a_chunk() -> None:
+def test_a_bundle_is_never_larger_than_a_bundle() -> None:
     """No matter what the server sends."""
-    for size, error in ((MAX_CHUNK_BYTES, DigestError), (MAX_CHUNK_BYTES + 1, MalformedError)):
+    for size, words in ((BUNDLE_BYTES, "no chunks"), (BUNDLE_BYTES + 1, "more than")):
         server, _ = answering(bytes(size))
-        with pytest.raises(error):
-            server.release_chunk(STUDY, DIGEST)
+        with pytest.raises(MalformedError, match=words):
+            server.release_chunks(STUDY, [DIGEST])

@@ -162,8 +162,8 @@ def test_what_is_no_service_is_not_taken_for_one(status: int) -> None:
 
 
 def endless(promised: int | None) -> Reply:
-    """Build an answer that is far too long for a chunk."""
-    return Reply(body=bytes(8 * 2**20), promised=promised)
+    """Build an answer that is far too long for a bundle."""
+    return Reply(body=bytes(16 * 2**20), promised=promised)
 
 
 @pytest.mark.parametrize("promised", [None, 2**40])
@@ -172,9 +172,9 @@ def test_answers_that_are_too_long_are_cut_off(promised: int | None) -> None:
     with (
         scripted_server(endless(promised)) as http,
         client(http.url, FakeTime()) as server,
-        pytest.raises(MalformedError, match="more than 2,097,152 bytes"),
+        pytest.raises(MalformedError, match="more than 8,388,608 bytes"),
     ):
-        server.release_chunk(STUDY, filler("digest"))
+        server.release_chunks(STUDY, [filler("digest")])
 
 
 def test_compressed_answers_are_not_unpacked() -> None:

@@ -23,11 +23,12 @@ from veiltab.service.settings import Settings
 from veiltab.wire.canonical import dump
 
 STUDY = f"/v1/studies/{'5' * 64}"
-SMALL, CHUNK, MESSAGE = 1_000, 2_000, 3_000
+SMALL, CHUNK, BUNDLE, MESSAGE = 1_000, 1_500, 2_000, 3_000
 LIMITS = {
     ("POST", f"{STUDY}/abort"): SMALL,
     ("GET", f"{STUDY}/audit"): SMALL,
-    ("PUT", f"{STUDY}/chunks/{'6' * 64}"): CHUNK,
+    ("POST", f"{STUDY}/release/chunks"): SMALL,
+    ("PUT", f"{STUDY}/chunks"): BUNDLE,
     ("POST", "/v1/studies"): MESSAGE,
     ("POST", f"{STUDY}/uploads"): MESSAGE,
 }
@@ -74,7 +75,13 @@ def serve(folder: Path, settings: Settings) -> Iterator[Limited]:
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Limited]:
     """Return a service that takes little at a time."""
-    settings = replace(QUICK, small_bytes=SMALL, chunk_bytes=CHUNK, message_bytes=MESSAGE)
+    settings = replace(
+        QUICK,
+        small_bytes=SMALL,
+        chunk_bytes=CHUNK,
+        bundle_bytes=BUNDLE,
+        message_bytes=MESSAGE,
+    )
     yield from serve(tmp_path_factory.mktemp("small"), settings)
 
 

@@ -153,7 +153,7 @@ def test_a_whole_study_leaves_no_secret_in_the_log(
     forbidden += [*names, terms.title, "smoker"]
     assert [text for text in forbidden if text in log] == []
     routes = {json.loads(line).get("route") for line in log.splitlines()}
-    assert "/v1/studies/{study}/chunks/{digest}" in routes
+    assert "/v1/studies/{study}/release/chunks" in routes
 
 
 def forms(secret: bytes) -> list[str]:

@@ -76,7 +76,7 @@ def complaints(app: FastAPI, client: httpx.Client) -> Iterator[str]:
         method, template = route
         if route not in ROUTES:
             yield f"{method} {template} is not in the tables of tests/support/route_calls.py"
-        path = template.format(study=UNKNOWN.hex(), digest=UNKNOWN.hex())
+        path = template.format(study=UNKNOWN.hex())
         status = Request(method, path).send(client).status_code
         if status != 401:
             yield f"{method} {template} answers strangers with {status}"

@@ -30,8 +30,14 @@ from veiltab.errors import (
 from veiltab.roles.curator.study import public_identity
 from veiltab.roles.signatures import sign
 from veiltab.wire.alignment import Alignment
+from veiltab.wire.bundles import CHUNK_BYTES, Named, bundle
 from veiltab.wire.canonical import dump
 from veiltab.wire.fields import MAX_TEXT
+
+
+def named(*chunks: bytes) -> list[Named]:
+    """Return chunks with their digests."""
+    return [(hashlib.sha256(chunk).digest(), chunk) for chunk in chunks]
 
 
 @pytest.fixture
@@ -95,23 +101,52 @@ def test_what_is_new_is_created(service: Running, tmp_path: Path) -> None:
     """Chunks and messages are answered with 201, and again with 200."""
     study = run_study(service, tmp_path, Stage.PREPARED)
     session, base = study.curators[0], f"/v1/studies/{study.study.hex()}"
-    digest, chunk = next(iter(study.chunks(0).items()))
-    path = f"{base}/chunks/{digest.hex()}"
+    (first, second, *_), path = study.chunks(0).items(), f"{base}/chunks"
     assert session.server.sent_chunks(study.study) == set()
-    found = [post(session, service.url, path, chunk, "PUT").status_code for _ in range(2)]
-    assert found == [201, 200]
-    assert session.server.sent_chunks(study.study) == {digest}
+    bodies = [bundle([first])] * 2 + [bundle([first, second])] * 2
+    found = [post(session, service.url, path, body, "PUT").status_code for body in bodies]
+    assert found == [201, 200, 201, 200]
+    assert session.server.sent_chunks(study.study) == {first[0], second[0]}
     assert study.curators[1].server.sent_chunks(study.study) == set()
 
 
-def test_chunks_are_what_they_are_called(service: Running, tmp_path: Path) -> None:
-    """Another digest is refused, and nothing is kept."""
-    study = run_study(service, tmp_path, Stage.PREPARED)
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"", (422, "malformed_message")),
+        (bytes(4), (422, "malformed_message")),
+        (bundle(named(b"a"))[:3], (422, "malformed_message")),
+        (bundle(named(b"a"))[:30], (422, "malformed_message")),
+        (bundle(named(b"a", b"bc"))[:-1], (422, "malformed_message")),
+        (bundle(named(b"a")) + b"\0", (422, "malformed_message")),
+        (b"\xff\xff\xff\xff" + b"a", (422, "malformed_message")),
+        (bundle(named(b"a", bytes(CHUNK_BYTES + 1))), (413, "too_large")),
+    ],
+)
+def test_half_a_bundle_is_not_taken(
+    service: Running, tmp_path: Path, body: bytes, expected: tuple[int, str]
+) -> None:
+    """Chunks that are cut off or too long are refused, and nothing of their bundle is kept."""
+    study = run_study(service, tmp_path, Stage.OPEN)
     session = study.curators[0]
-    path = f"/v1/studies/{study.study.hex()}/chunks/{hashlib.sha256(b'a').hexdigest()}"
-    answer = post(session, service.url, path, b"b", "PUT")
-    assert (answer.status_code, answer.json()["code"]) == (422, "wrong_digest")
+    path = f"/v1/studies/{study.study.hex()}/chunks"
+    answer = post(session, service.url, path, body, "PUT")
+    assert (answer.status_code, answer.json()["code"]) == expected
     assert session.server.sent_chunks(study.study) == set()
+
+
+def test_chunks_under_a_wrong_name_are_noticed(service: Running, tmp_path: Path) -> None:
+    """When they are read; they are missing from then on, and the right ones mend it."""
+    study = run_study(service, tmp_path, Stage.PREPARED)
+    session, chunks = study.curators[0], study.chunks(0)
+    wrong = dict.fromkeys(chunks, b"something else")
+    session.server.send_chunks(study.study, wrong.items())
+    assert session.server.sent_chunks(study.study) == set(chunks)
+    with pytest.raises(DigestError):
+        session.server.upload(study.study, study.uploads[0])
+    assert session.server.sent_chunks(study.study) == set()
+    study.upload(0)
+    assert session.server.status(study.study).curators[0].uploaded
 
 
 def test_an_upload_needs_its_chunks(service: Running, tmp_path: Path) -> None:
@@ -122,12 +157,15 @@ def test_an_upload_needs_its_chunks(service: Running, tmp_path: Path) -> None:
     session.server.send_chunks(study.study, rest)
     with pytest.raises(DigestError):
         session.server.upload(study.study, study.uploads[0])
-    session.server.send_chunk(study.study, *first)
+    session.server.send_chunks(study.study, [first])
     status = session.server.upload(study.study, study.uploads[0])
     assert [each.uploaded for each in status.curators] == [True, False]
     with pytest.raises(MismatchError):
-        session.server.send_chunk(study.study, hashlib.sha256(b"new").digest(), b"new")
-    session.server.send_chunk(study.study, *first)
+        session.server.send_chunks(study.study, [first, *named(b"new")])
+    folder = tmp_path / "data" / "studies" / study.study.hex() / "received"
+    before = sorted(folder.rglob("*"))
+    session.server.send_chunks(study.study, [first, *rest])
+    assert sorted(folder.rglob("*")) == before, "what is there is kept once"
 
 
 def test_steps_have_their_time(service: Running, tmp_path: Path) -> None:
@@ -136,7 +174,7 @@ def test_steps_have_their_time(service: Running, tmp_path: Path) -> None:
     first, second = study.curators
     digest = hashlib.sha256(b"x").digest()
     with pytest.raises(StateError):
-        first.server.send_chunk(study.study, digest, b"x")
+        first.server.send_chunks(study.study, named(b"x"))
     with pytest.raises(StateError):
         first.server.release(study.study)
     study.go_to(Stage.RELEASED)
@@ -145,7 +183,7 @@ def test_steps_have_their_time(service: Running, tmp_path: Path) -> None:
     )
     attempts: list[Callable[[], object]] = [
         lambda: first.server.abort(study.study, "too late"),
-        lambda: first.server.send_chunk(study.study, digest, b"x"),
+        lambda: first.server.send_chunks(study.study, named(b"x")),
         lambda: second.server.send_alignment(study.study, sign(late, first.identity.signing)),
     ]
     for attempt in attempts:
@@ -203,19 +241,22 @@ def test_grants_end(tmp_path: Path) -> None:
         curator.grant(first, study.study, to, ["smoker"], context.now + 100)
         release = server.release(study.study).body
         chunks = {column.attribute: column.chunks[0] for column in release.columns}
-        assert server.release_chunk(study.study, chunks["smoker"])
+        assert len(server.release_chunks(study.study, [chunks["smoker"]] * 2)) == 2
         for name in ("age", "income"):
-            with pytest.raises(NotGrantedError):
-                server.release_chunk(study.study, chunks[name])
+            for asked in ([chunks[name]], [chunks["smoker"], chunks[name]]):
+                with pytest.raises(NotGrantedError):
+                    server.release_chunks(study.study, asked)
         assert server.status(study.study).granted == ("smoker",)
         later = 101.0
         with pytest.raises(ExpiredError):
-            server.release_chunk(study.study, chunks["smoker"])
+            server.release_chunks(study.study, [chunks["smoker"]])
         with pytest.raises(NotGrantedError):
             server.release(study.study)
         assert server.status(study.study).granted == ()
         curator.grant(second, study.study, to, ["income"], EXPIRES)
-        assert server.release_chunk(study.study, chunks["income"])
+        assert server.release_chunks(study.study, [chunks["income"]])
+        with pytest.raises(ExpiredError):  # one that has expired refuses all of them
+            server.release_chunks(study.study, [chunks["income"], chunks["smoker"]])
 
 
 def test_one_time_grants_leave_their_pads_at_home(service: Running, tmp_path: Path) -> None:
@@ -274,4 +315,4 @@ def test_two_studies_do_not_mix(service: Running, tmp_path: Path) -> None:
     for mine, other in ((one, two), (two, one)):
         chunk = mine.researcher.server.release(mine.study).body.columns[0].chunks[0]
         with pytest.raises(NotGrantedError):
-            mine.researcher.server.release_chunk(other.study, chunk)
+            mine.researcher.server.release_chunks(other.study, [chunk])

@@ -2,7 +2,7 @@
 
 import base64
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tests.support.http_studies import (
     run_study,
 )
 from tests.support.requests import Request
-from tests.support.route_calls import CURATORS, NAMED, RELEASED, Route, signer_of
+from tests.support.route_calls import CURATORS, NAMED, RELEASED, Route, asked, signer_of
 from tests.support.service import make_context, running
 from veiltab.client.session import Session
 from veiltab.service import views
@@ -26,6 +26,7 @@ from veiltab.service.context import Context
 from veiltab.service.releases import Kept
 
 READS = sorted(route for route in NAMED | CURATORS | RELEASED if route[0] == "GET")
+CHUNKS = ("POST", "/v1/studies/{study}/release/chunks")
 STATUS_KEYS = {
     "study",
     "title",
@@ -65,12 +66,19 @@ class Watched:
 
     def answers(self, session: Session) -> Iterator[tuple[Route, httpx.Response]]:
         """Ask everything that can be asked, with every digest that can be guessed."""
-        known = [*self.unperturbed(), *self._released()]
         for route in READS:
-            digests = known if "{digest}" in route[1] else [b""]
-            for digest in digests:
-                path = route[1].format(study=self.study.study.hex(), digest=digest.hex())
-                yield route, self.get(session, path)
+            yield route, self.get(session, route[1].format(study=self.study.study.hex()))
+        hidden, released = [*self.unperturbed()], self._released()
+        for digest in (*hidden, *released):
+            yield CHUNKS, self.ask(session, [digest])
+        for digest in hidden:  # also in good company
+            yield CHUNKS, self.ask(session, [*released, digest, *released])
+
+    def ask(self, session: Session, digests: Sequence[bytes]) -> httpx.Response:
+        """Ask for released chunks, as a party."""
+        path = CHUNKS[1].format(study=self.study.study.hex())
+        plain = Request("POST", path, asked(digests))
+        return signer_of(session).sign(plain).send(self.client)
 
     def _released(self) -> list[bytes]:
         if self.study.stage < Stage.RELEASED:
@@ -145,7 +153,7 @@ def test_nothing_unperturbed_is_ever_served(watched: Watched) -> None:
     assert (len(watched.joined) > 0) == (study.terms.sampler == "server")
     assert leaks(watched) == []
     served = [route for route, answer in watched.answers(study.researcher) if answer.is_success]
-    assert ("GET", "/v1/studies/{study}/release/{digest}") in served
+    assert CHUNKS in served
 
 
 def test_the_search_finds_what_it_looks_for(
@@ -155,25 +163,22 @@ def test_the_search_finds_what_it_looks_for(
     study = watched.study.go_to(Stage.ONE_UPLOADED)
     party = study.curators[0].identity.party_id
 
-    def leaky(context: Context, _sender: object, number: bytes, digest: bytes) -> bytes:
-        chunks = study.chunks(0)
-        return context.folders.received(number, party).get(digest) if digest in chunks else b""
+    def leaky(context: Context, _: object, number: bytes, digests: Sequence[bytes]) -> views.Served:
+        store = context.folders.received(number, party)
+        body = b"".join(store.get(digest) for digest in digests if store.has(digest))
+        return views.Served(len(body), iter([body]))
 
-    monkeypatch.setattr(views, "release_chunk", leaky)
+    monkeypatch.setattr(views, "release_chunks", leaky)
     found = leaks(watched)
     assert {name for name, _, _ in found} == {"first", "second", "researcher", "outsider"}
-    assert {route[1] for _, route, _ in found} == {"/v1/studies/{study}/release/{digest}"}
+    assert {route for _, route, _ in found} == {CHUNKS}
 
 
 def test_guessed_digests_are_refused_alike(watched: Watched) -> None:
     """Whether the server has received such a chunk or not."""
-    study = watched.study.go_to(Stage.GRANTED)
-    path = f"/v1/studies/{study.study.hex()}/release/"
+    watched.study.go_to(Stage.GRANTED)
     answers = {
-        name: [
-            watched.get(session, path + digest.hex())
-            for digest in (*watched.unperturbed(), bytes(32))
-        ]
+        name: [watched.ask(session, [digest]) for digest in (*watched.unperturbed(), bytes(32))]
         for name, session in watched.parties.items()
     }
     codes = {name: {a.json()["code"] for a in found} for name, found in answers.items()}

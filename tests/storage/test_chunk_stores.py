@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 
 from veiltab.errors import DigestError
 from veiltab.roles.chunks import ChunkStore, MemoryChunks
+from veiltab.storage.bundles import BundledChunks
 from veiltab.storage.chunks import FolderChunks, JoinedChunks
 
 STORES: dict[str, Callable[[Path], ChunkStore]] = {
     "memory": lambda _: MemoryChunks(),
     "folder": lambda path: FolderChunks(path / "deep" / "chunks"),
     "scratch": lambda path: FolderChunks(path / "chunks", durable=False),
+    "bundled": lambda path: BundledChunks(path / "deep" / "chunks"),
     "joined": lambda path: JoinedChunks(
-        FolderChunks(path / "own"), [FolderChunks(path / "a"), FolderChunks(path / "b")]
+        FolderChunks(path / "own"), [BundledChunks(path / "a"), FolderChunks(path / "b")]
     ),
 }
 

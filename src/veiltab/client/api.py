@@ -5,14 +5,19 @@ belongs to the study that was asked about; who signed it is for the roles to ver
 """
 
 import time
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from types import TracebackType
 from typing import Self
 
-from veiltab.client.api_chunks import ReleasedChunks, reading_order, send_all
-from veiltab.client.api_connection import CHUNK, MAX_CHUNK_BYTES, Call, Connection, Headers, Reach
+from veiltab.client.api_chunks import (
+    ReleasedChunks,
+    read_bundle,
+    reading_order,
+    released_sizes,
+    send_all,
+)
+from veiltab.client.api_connection import CHUNK, Call, Connection, Headers, Reach
 from veiltab.client.api_messages import (
     CuratorStatus,
     ResearcherStatus,
@@ -36,12 +41,12 @@ from veiltab.errors import (
     ParameterError,
     VersionError,
 )
-from veiltab.roles.chunks import check_digest
 from veiltab.roles.curator.study import public_identity
 from veiltab.wire.agreement import DIGEST
 from veiltab.wire.alignment import Alignment
 from veiltab.wire.audit import AuditEntry, AuditHead
-from veiltab.wire.canonical import MAX_MESSAGE_BYTES, dump
+from veiltab.wire.bundles import BUNDLE_BYTES, Named, bundle_pieces
+from veiltab.wire.canonical import dump
 from veiltab.wire.contract import Contract
 from veiltab.wire.fields import MAX_TEXT, TEXT
 from veiltab.wire.grant import SignedGrant
@@ -69,6 +74,7 @@ __all__ = [
     "Status",
     "StudySummary",
     "reading_order",
+    "released_sizes",
 ]
 
 _MAX_DISCOVERY_BYTES = 2**16
@@ -213,23 +219,23 @@ class Server:
         """Return the digests of what this curator has sent; a resumed upload leaves these out."""
         return set(read_list(self._get(_path(study, "chunks")), "chunks", DIGEST.read))
 
-    def send_chunk(self, study: bytes, digest: bytes, chunk: bytes) -> None:
-        """Send one chunk, if it still is what its digest says."""
-        check_digest(chunk, digest)
-        call = Call("PUT", _path(study, "chunks", digest.hex()), chunk, CHUNK)
-        self._connection.send(call, self._sign)
-
     def send_chunks(
         self,
         study: bytes,
-        chunks: Iterable[tuple[bytes, bytes]],
-        on_sent: Callable[[bytes], None] = lambda _: None,
+        chunks: Iterable[Named],
+        on_sent: Callable[[int], None] = lambda _: None,
     ) -> int:
-        """Send pairs of digest and chunk, a few at a time, and return how many they were.
+        """Send chunks with their digests, a few bundles at a time; return how many they were.
 
-        ``on_sent`` is told each digest once the server has it.
+        ``on_sent`` is told how many more the server has.
         """
-        return send_all(partial(self.send_chunk, study), chunks, on_sent)
+        path = _path(study, "chunks")
+
+        def send(some: Sequence[Named]) -> None:
+            body, *more = bundle_pieces(some)
+            self._connection.send(Call("PUT", path, body, CHUNK, more=more), self._sign)
+
+        return send_all(send, chunks, on_sent)
 
     def upload(self, study: bytes, signed: Signed[Upload]) -> Status:
         """Send the message that refers to the chunks, which must have been sent before."""
@@ -244,12 +250,11 @@ class Server:
         expect_study(signed.body.study, study, "release")
         return signed
 
-    def release_chunk(self, study: bytes, digest: bytes) -> bytes:
-        """Return a chunk of the release that a grant to this researcher covers, checked."""
-        path = _path(study, "release", digest.hex())
-        chunk = self._get(path, MAX_CHUNK_BYTES)
-        check_digest(chunk, digest)
-        return chunk
+    def release_chunks(self, study: bytes, digests: Sequence[bytes]) -> list[bytes]:
+        """Return chunks of the release that grants to this researcher cover, checked."""
+        body = dump({"chunks": [DIGEST.write(digest, "digest") for digest in digests]})
+        call = Call("POST", _path(study, "release", "chunks"), body, limit=BUNDLE_BYTES)
+        return read_bundle(self._connection.send(call, self._sign), digests)
 
     def send_grant(self, study: bytes, grant: SignedGrant) -> None:
         """Send a grant; one with one-time pads without its sealed part, which nobody may store."""
@@ -275,15 +280,15 @@ class Server:
         expect_study(head.body.study, study, "head of the audit log")
         return entries, head
 
-    def _get(self, path: str, limit: int = MAX_MESSAGE_BYTES) -> bytes:
-        return self._connection.send(Call("GET", path, limit=limit), self._sign)
+    def _get(self, path: str) -> bytes:
+        return self._connection.send(Call("GET", path), self._sign)
 
     def _post(self, path: str, body: bytes) -> bytes:
         return self._connection.send(Call("POST", path, body), self._sign)
 
     def _sign(self, call: Call) -> Headers:
         """Sign a request with a nonce of its own, as of now."""
-        digest = content_digest(call.body)
+        digest = content_digest(call.body, *call.more)
         parts = SignedParts(call.method, call.path, "", digest, self.pinned.party_id.hex())
         with self._lock:  # a source of randomness need not be made for threads
             nonce = random_bytes(NONCE_BYTES, self._entropy)

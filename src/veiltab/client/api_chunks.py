@@ -1,46 +1,58 @@
-"""Many chunks to and from a server: a few at a time, and never more than a few in memory."""
+"""Many chunks to and from a server: in bundles, a few at a time, and never more in memory."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
 from types import TracebackType
 from typing import Protocol, Self
 
-from veiltab.errors import StateError
+from veiltab.errors import MalformedError, StateError
+from veiltab.roles.chunks import check_digest
+from veiltab.roles.releases import shares
+from veiltab.wire.bundles import (
+    BUNDLE_BYTES,
+    CHUNK_BYTES,
+    COUNT_BYTES,
+    ENTRY_BYTES,
+    MAX_ASKED,
+    Named,
+    filled,
+    unbundle,
+)
 from veiltab.wire.contract import Contract
+from veiltab.wire.packing import POSITION_BYTES, chunk_count, chunk_slices, packed_length
 from veiltab.wire.release import Release
 
 WORKERS = 4
 """Requests under way at the same time: enough to hide a long way to the server."""
 
-WINDOW = 2 * WORKERS
-"""Chunks in memory at the same time."""
+_CHECKING = Lock()
+"""Threads that hash many small chunks at the same time only get in each other's way."""
 
-Send = Callable[[bytes, bytes], None]
+Send = Callable[[Sequence[Named]], None]
 
 
 class ChunkServer(Protocol):
     """The part of a server that hands out released chunks."""
 
-    def release_chunk(self, study: bytes, digest: bytes) -> bytes:
-        """Return a chunk of the release, checked."""
+    def release_chunks(self, study: bytes, digests: Sequence[bytes]) -> list[bytes]:
+        """Return chunks of the release in this order, checked."""
 
 
-def send_all(
-    send: Send, chunks: Iterable[tuple[bytes, bytes]], on_sent: Callable[[bytes], None]
-) -> int:
-    """Send every (digest, chunk), and return how many; the first failure ends it.
+def send_all(send: Send, chunks: Iterable[Named], on_sent: Callable[[int], None]) -> int:
+    """Send all chunks in bundles, and return how many they were; the first failure ends it.
 
-    ``on_sent`` is told each digest once the server has it, in order, in the caller's thread.
+    ``on_sent`` is told, in the caller's thread, how many more the server has.
     """
     count = 0
-    pending: deque[tuple[bytes, Future[None]]] = deque()
+    pending: deque[tuple[int, Future[None]]] = deque()
     pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="veiltab-send")
     try:
-        for digest, chunk in chunks:
-            if len(pending) == WINDOW:
+        for bundle in filled(chunks, BUNDLE_BYTES):
+            if len(pending) == WORKERS:
                 count += _finish(pending, on_sent)
-            pending.append((digest, pool.submit(send, digest, chunk)))
+            pending.append((len(bundle), pool.submit(send, bundle)))
         while pending:
             count += _finish(pending, on_sent)
     finally:
@@ -49,38 +61,93 @@ def send_all(
     return count
 
 
-def _finish(pending: deque[tuple[bytes, Future[None]]], on_sent: Callable[[bytes], None]) -> int:
-    digest, future = pending.popleft()
+def _finish(pending: deque[tuple[int, Future[None]]], on_sent: Callable[[int], None]) -> int:
+    count, future = pending.popleft()
     future.result()
-    on_sent(digest)
-    return 1
+    on_sent(count)
+    return count
 
 
 def reading_order(
     contract: Contract, release: Release, attributes: Sequence[str]
 ) -> Iterator[bytes]:
     """Yield the digests of all chunks that estimating these attributes reads, in its order."""
-    columns = {column.attribute: column.chunks for column in release.columns}
-    positions = {upload.curator: upload.positions for upload in release.uploads}
-    owner = {each.name: t.party_id for t in contract.curators for each in t.attributes}
-    for name in attributes:
-        yield from positions[owner[name]] or ()
-    for row in zip(*(columns[name] for name in attributes), strict=True):
-        yield from row
+    held = shares(contract, release, attributes)
+    for number in range(chunk_count(release.sample_size)):
+        for share in held:
+            if share.positions is not None:
+                yield share.positions[number]
+            yield from (digests[number] for _, digests in share.columns)
+
+
+def read_bundle(body: bytes, digests: Sequence[bytes]) -> list[bytes]:
+    """Return the chunks of a server's answer, if they are the ones that were asked for."""
+    found = unbundle(body)
+    if [digest for digest, _ in found] != list(digests):
+        raise MalformedError(
+            "the server's answer has other chunks than those that were asked for",
+            hint="ask the server's operator; both sides need the same version of veiltab",
+        )
+    with _CHECKING:
+        chunks = [bytes(chunk) for _, chunk in found]
+        for chunk, digest in zip(chunks, digests, strict=True):
+            check_digest(chunk, digest)
+    return chunks
+
+
+def released_sizes(contract: Contract, release: Release) -> dict[bytes, int]:
+    """Return how many bytes each chunk of a release has."""
+    slices = list(chunk_slices(release.sample_size))
+    rows = [where.stop - where.start for where in slices]
+    kinds = {each.name: each.size for terms in contract.curators for each in terms.attributes}
+    found = {
+        digest: packed_length(kinds[column.attribute], count)
+        for column in release.columns
+        for digest, count in zip(column.chunks, rows, strict=False)
+    }
+    for upload in release.uploads:
+        pairs = zip(upload.positions or (), rows, strict=False)
+        found |= {digest: POSITION_BYTES * count for digest, count in pairs}
+    return found
+
+
+class _Bundle:
+    """Chunks that were asked for together; each is let go of when it is taken."""
+
+    def __init__(self, digests: Sequence[bytes], future: Future[list[bytes]]) -> None:
+        self._places = {digest: place for place, digest in enumerate(digests)}
+        self._future = future
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def take(self, digest: bytes) -> bytes:
+        """Wait for a chunk, and forget it."""
+        place = self._places.pop(digest)
+        chunks = self._future.result()
+        chunk, chunks[place] = chunks[place], b""
+        return chunk
 
 
 class ReleasedChunks:
     """A release's chunks, fetched when they are read; a ChunkStore that nobody can write to.
 
-    If it is told which chunks will be read, the next few are fetched ahead.  What it is told is
-    advice: any chunk can be read at any time.
+    If it is told which chunks will be read, the next few bundles are fetched ahead; ``sizes`` tells
+    how many chunks fit into one.  What it is told is advice: any chunk can be read at any time.
     """
 
-    def __init__(self, server: ChunkServer, study: bytes, upcoming: Iterable[bytes] = ()) -> None:
+    def __init__(
+        self,
+        server: ChunkServer,
+        study: bytes,
+        upcoming: Iterable[bytes] = (),
+        sizes: Mapping[bytes, int] | None = None,
+    ) -> None:
         """Fetch nothing yet."""
         self._server, self._study = server, study
-        self._upcoming = deque(upcoming)
-        self._pending: dict[bytes, Future[bytes]] = {}
+        self._upcoming, self._sizes = deque(upcoming), sizes or {}
+        self._pending: dict[bytes, _Bundle] = {}
+        self._bundles: list[_Bundle] = []
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="veiltab-fetch")
 
     def __enter__(self) -> Self:
@@ -99,15 +166,18 @@ class ReleasedChunks:
     def close(self) -> None:
         """Forget what was fetched ahead, and end the threads."""
         self._pending.clear()
+        self._bundles.clear()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def get(self, digest: bytes) -> bytes:
         """Return the chunk with this digest, checked."""
         self._fetch_ahead()
-        future = self._pending.pop(digest, None)
-        if future is None:
-            return self._server.release_chunk(self._study, digest)
-        chunk = future.result()
+        bundle = self._pending.pop(digest, None)
+        if bundle is None:
+            return self._server.release_chunks(self._study, [digest])[0]
+        chunk = bundle.take(digest)
+        if not bundle:
+            self._bundles.remove(bundle)
         self._fetch_ahead()
         return chunk
 
@@ -120,13 +190,24 @@ class ReleasedChunks:
         raise _read_only("nothing can be deleted from")
 
     def _fetch_ahead(self) -> None:
+        while len(self._bundles) < WORKERS and (digests := self._next()):
+            future = self._pool.submit(self._server.release_chunks, self._study, digests)
+            bundle = _Bundle(digests, future)
+            self._bundles.append(bundle)
+            self._pending |= dict.fromkeys(digests, bundle)
+
+    def _next(self) -> list[bytes]:
+        """Return the digests of the next bundle, if there is anything more to fetch now."""
         # A chunk that is read twice is fetched twice: the second time when the first is read.
-        while self._upcoming and self._upcoming[0] not in self._pending:
-            if len(self._pending) == WINDOW:
-                return
-            digest = self._upcoming.popleft()
-            future = self._pool.submit(self._server.release_chunk, self._study, digest)
-            self._pending[digest] = future
+        found: dict[bytes, None] = {}
+        left = BUNDLE_BYTES - COUNT_BYTES
+        while self._upcoming and len(found) < MAX_ASKED:
+            digest = self._upcoming[0]
+            left -= self._sizes.get(digest, CHUNK_BYTES) + ENTRY_BYTES
+            if digest in self._pending or digest in found or (found and left < 0):
+                break
+            found[self._upcoming.popleft()] = None
+        return list(found)
 
 
 def _read_only(problem: str) -> StateError:

@@ -3,7 +3,7 @@
 import ipaddress
 import re
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -17,7 +17,6 @@ from veiltab.client.retry import Retry, TryAgainError
 from veiltab.errors import ConnectionFailedError, MalformedError, ParameterError
 from veiltab.wire.canonical import MAX_MESSAGE_BYTES
 
-MAX_CHUNK_BYTES = 2 * 2**20
 MAX_CONNECTIONS = 8
 _MAX_REFUSAL_BYTES = 2**16
 
@@ -38,13 +37,26 @@ Headers = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request before it is signed; ``limit`` bounds the answer."""
+    """A request before it is signed; ``limit`` bounds the answer.
+
+    A long body comes in pieces: ``more`` follows ``body``.
+    """
 
     method: str
     path: str
     body: bytes = b""
     content_type: str = JSON
     limit: int = MAX_MESSAGE_BYTES
+    more: Sequence[bytes] = ()
+
+    @property
+    def length(self) -> int:
+        """How many bytes the whole body has."""
+        return len(self.body) + sum(map(len, self.more))
+
+    def content(self) -> bytes | Iterator[bytes]:
+        """Return the whole body, for one try."""
+        return iter((self.body, *self.more)) if self.more else self.body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +112,7 @@ class Connection:
             request = self._client.build_request(
                 call.method,
                 self.url + call.path,
-                content=call.body,
+                content=call.content(),
                 headers=_plain_headers(call) | headers,
             )
             answer = self._client.send(request, stream=True)
@@ -199,7 +211,9 @@ def _plain_headers(call: Call) -> Headers:
         "Accept": "*/*",
         "Accept-Encoding": "identity",
     }
-    return headers | {"Content-Type": call.content_type} if call.body else headers
+    if not call.body:
+        return headers
+    return headers | {"Content-Type": call.content_type, "Content-Length": str(call.length)}
 
 
 @contextmanager
@@ -243,12 +257,13 @@ def _read(answer: httpx.Response, limit: int) -> bytes:
     """Read a body as it comes in, up to one byte more than it may have."""
     # Compressed answers were not asked for; a small one could grow without bounds if unpacked.
     answer.headers.pop("content-encoding", None)
-    parts = bytearray()
+    parts, left = [], limit + 1
     for part in answer.iter_bytes():
-        parts += part[: limit + 1 - len(parts)]
-        if len(parts) > limit:
+        parts.append(part[:left])
+        left -= len(parts[-1])
+        if not left:
             break
-    return bytes(parts)
+    return b"".join(parts)
 
 
 def _retry_after(text: str) -> float | None:

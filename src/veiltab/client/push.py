@@ -16,7 +16,7 @@ from veiltab.client.recode_file import Recode
 from veiltab.client.session import Session
 from veiltab.client.study_home import StudyHome
 from veiltab.core.plan import Plan
-from veiltab.errors import StateError
+from veiltab.errors import DigestError, StateError
 from veiltab.roles.agreements import plan_for, verify_agreement
 from veiltab.roles.curator.desk import Desk
 from veiltab.roles.curator.intake import Intake
@@ -272,11 +272,16 @@ def _send(
     sent = len(wanted) - len(missing)
     watcher.sending(sent, len(wanted))
 
-    def count(_: bytes) -> None:
+    def count(more: int) -> None:
         nonlocal sent
-        sent += 1
+        sent += more
         watcher.sending(sent, len(wanted))
 
-    chunks = ((digest, outgoing.get(digest)) for digest in missing)
-    session.server.send_chunks(study, chunks, count)
-    return session.server.upload(study, prepared.message)
+    # The server reads every chunk before it takes the upload, so that they need no check here.
+    session.server.send_chunks(study, ((d, outgoing.read(d)) for d in missing), count)
+    try:
+        return session.server.upload(study, prepared.message)
+    except DigestError:
+        for digest in wanted:
+            outgoing.get(digest)  # if it was our disk that has damaged a chunk, this says so
+        raise

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from veiltab.client.api import ReleasedChunks, reading_order
+from veiltab.client.api import ReleasedChunks, reading_order, released_sizes
 from veiltab.client.session import Session
 from veiltab.errors import MismatchError
 from veiltab.estimates import Estimate, Provenance
@@ -42,7 +42,8 @@ def estimate_study(
     access = open_study(session, study, files)
     wanted = granted_attributes(access, attributes)
     order = reading_order(access.contract, access.release, wanted)
-    with ReleasedChunks(session.server, study, order) as chunks:
+    sizes = released_sizes(access.contract, access.release)
+    with ReleasedChunks(session.server, study, order, sizes) as chunks:
         found = estimate(access, chunks, wanted)
     terms = access.contract
     origin = Provenance(study.hex(), terms.title, perturbed_by=terms.server.name)

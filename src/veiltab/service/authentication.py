@@ -1,8 +1,8 @@
 """Who has sent a request: RFC 9421 signatures, each good once and for a few minutes."""
 
-import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from starlette.concurrency import run_in_threadpool
@@ -11,11 +11,10 @@ from starlette.requests import ClientDisconnect, Request
 from veiltab.crypto import signing
 from veiltab.errors import (
     SignatureError,
-    TooLargeError,
     UnauthenticatedError,
 )
 from veiltab.service.context import Context
-from veiltab.service.limits import MAX_SENDERS, Buckets
+from veiltab.service.limits import MAX_SENDERS, Buckets, Places, too_large
 from veiltab.storage.records import Records
 from veiltab.wire.canonical import load
 from veiltab.wire.fields import TEXT, exact_fields
@@ -41,10 +40,19 @@ _STRANGER = "register with the server first; sign with the identity that you reg
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """A registered party, proved by its signature, and the body of its request."""
+    """A registered party, proved by its signature, and the body of its request in pieces.
+
+    ``digest`` is the SHA-256 of the body, which was signed.
+    """
 
     identity: PublicIdentity
-    body: bytes = field(repr=False)
+    pieces: Sequence[bytes] = field(repr=False)
+    digest: bytes
+
+    @property
+    def body(self) -> bytes:
+        """The whole body, for whoever cannot do with its pieces."""
+        return b"".join(self.pieces)
 
     @property
     def party(self) -> bytes:
@@ -71,16 +79,16 @@ class Gate:
         self._parties = Buckets(settings.rate, settings.burst, context.clock)
         self._strangers = Buckets(settings.stranger_rate, settings.stranger_burst, context.clock)
         self._known: dict[bytes, PublicIdentity] = {}
-        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._places = Places(LARGE_AT_ONCE)
 
     def stranger(self, request: Request) -> None:
         """Count a request of somebody unknown against its network address."""
         self._strangers.take(request.client.host if request.client else "")
 
-    def sender(self, most_bytes: int) -> Callable[[Request], Awaitable[Sender]]:
+    def sender(self, most_bytes: int) -> Callable[[Request], AsyncIterator[Sender]]:
         """Return the dependency of a route that takes signed requests of registered parties."""
 
-        async def check(request: Request) -> Sender:
+        async def check(request: Request) -> AsyncIterator[Sender]:
             try:
                 signature, parts = _parse(request)
                 identity = await self._registered(signature.party)
@@ -89,25 +97,26 @@ class Gate:
                 self.stranger(request)
                 raise
             self._parties.take(signature.party)
-            body = await self._body(request, most_bytes, parts.content_digest)
-            await run_in_threadpool(self._use, signature)
-            return Sender(identity, body)
+            async with self._place(signature.party, most_bytes):
+                pieces = await _body(request, most_bytes)
+                digest = parse_content_digest(parts.content_digest)
+                await run_in_threadpool(self._use, signature, pieces, digest)
+                yield Sender(identity, pieces, digest)
 
         return check
 
-    async def _body(self, request: Request, most: int, digest: str) -> bytes:
-        """Read the body; of those that may be large only a few at once, so that memory lasts."""
-        if most <= self._context.settings.chunk_bytes:
-            return await _body(request, most, digest)
-        async with self._large:
-            return await _body(request, most, digest)
+    def _place(self, party: bytes, most: int) -> AbstractAsyncContextManager[None]:
+        """Wait, if the body may be large, until there is room for it; until it is dealt with."""
+        large = most > self._context.settings.chunk_bytes
+        return self._places.take(party) if large else nullcontext()
 
     async def newcomer(self, request: Request) -> Newcomer:
         """Return who asks to be registered, by its own signature."""
         self.stranger(request)
         signature, parts = _parse(request)
-        body = await _body(request, self._context.settings.small_bytes, parts.content_digest)
-        identity, invitation = _registration(body)
+        pieces = await _body(request, self._context.settings.small_bytes)
+        _check_digest(pieces, parse_content_digest(parts.content_digest))
+        identity, invitation = _registration(b"".join(pieces))
         if identity.party_id != signature.party:
             raise UnauthenticatedError(
                 "the request is not signed by the identity that it registers",
@@ -155,7 +164,9 @@ class Gate:
                 "the request's signature is wrong", hint=_STRANGER
             ) from error
 
-    def _use(self, signature: RequestSignature) -> None:
+    def _use(self, signature: RequestSignature, pieces: Sequence[bytes], digest: bytes) -> None:
+        """Refuse a body that is not the one that was signed, or that has come before."""
+        _check_digest(pieces, digest)
         with self._context.database.transaction() as records:
             use_once(records, signature)
 
@@ -185,33 +196,34 @@ def _parse(request: Request) -> tuple[RequestSignature, SignedParts]:
     return parse_signature(header(SIGNATURE_INPUT_HEADER), header(SIGNATURE_HEADER)), parts
 
 
-async def _body(request: Request, most: int, digest: str) -> bytes:
-    """Read the body up to its limit, and check that it is the one that was signed."""
+async def _body(request: Request, most: int) -> list[bytes]:
+    """Read the body up to its limit, in the pieces in which it comes."""
     announced = request.headers.get("content-length", "0")
     if announced.isdecimal() and int(announced) > most:
-        raise _too_large(most)
-    body = bytearray()
+        raise too_large("the body", most)
+    pieces, size = [], 0
     try:
-        async for part in request.stream():
-            body += part
-            if len(body) > most:
-                raise _too_large(most)
+        async for piece in request.stream():
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                raise too_large("the body", most)
     except ClientDisconnect as error:  # nobody hears the answer, but it is no bug of the service
         raise UnauthenticatedError(
             "the body broke off", hint="send it again, with its Content-Digest"
         ) from error
-    if hashlib.sha256(body).digest() != parse_content_digest(digest):
+    return pieces
+
+
+def _check_digest(pieces: Sequence[bytes], digest: bytes) -> None:
+    """Refuse a body that is not the one that was signed."""
+    found = hashlib.sha256()
+    for piece in pieces:
+        found.update(piece)
+    if found.digest() != digest:
         raise UnauthenticatedError(
             "the body is not the one that was signed", hint="send it again, with its Content-Digest"
         )
-    return bytes(body)
-
-
-def _too_large(most: int) -> TooLargeError:
-    return TooLargeError(
-        f"the body has more than {most:,} bytes",
-        hint="split the table into chunks; ask the operator if a study really needs more",
-    )
 
 
 def _registration(body: bytes) -> tuple[PublicIdentity, str]:

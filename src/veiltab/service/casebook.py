@@ -1,7 +1,7 @@
 """One study's records within a transaction: what is loaded, what is written, and the audit log."""
 
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from veiltab.errors import NotFoundError
 from veiltab.roles.audit import next_entry
@@ -80,6 +80,7 @@ class Case:
             self.context.entropy,
             folders.received_all(self.study, curators),
             folders.released(self.study),
+            partial(folders.scratch, self.study),
         )
 
     def resume(self) -> ServerStudy:

@@ -6,11 +6,15 @@ from dataclasses import dataclass, field
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.signing import SigningKey
 from veiltab.errors import MismatchError
+from veiltab.service.limits import Memory
 from veiltab.service.metrics import Metrics
 from veiltab.service.settings import Settings
 from veiltab.storage.database import Database
 from veiltab.storage.folders import DataDirectory
 from veiltab.wire.identity import PublicIdentity
+
+ANSWER_BYTES = 64 * 2**20
+"""What released chunks may take in memory while they are sent; beyond it they are read twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,6 +32,7 @@ class Context:
     clock: Callable[[], float]
     settings: Settings = field(default_factory=Settings)
     metrics: Metrics = field(default_factory=Metrics)
+    answers: Memory = field(default_factory=lambda: Memory(ANSWER_BYTES), repr=False)
 
     def __post_init__(self) -> None:
         """Refuse a key that is not the identity's: everything it signs would be refused."""

@@ -1,18 +1,24 @@
-"""How often each sender may ask: a bucket of tokens that fills at a steady rate."""
+"""How often each sender may ask, and how many large bodies there may be at once."""
 
+import asyncio
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import asynccontextmanager
 from threading import Lock
+from weakref import WeakValueDictionary
 
-from veiltab.errors import RateLimitError
+from veiltab.errors import RateLimitError, TooLargeError
 
 MAX_SENDERS = 10_000
 """Buckets that are kept; the sender that was quiet for longest is forgotten first."""
 
 
 class Buckets:
-    """One bucket for each sender; safe for use by several threads."""
+    """Tokens that fill a bucket at a steady rate, one bucket for each sender.
+
+    Safe for use by several threads.
+    """
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float]) -> None:
         """Allow ``burst`` requests at once, and ``rate`` a second in the long run."""
@@ -35,3 +41,53 @@ class Buckets:
             raise RateLimitError(
                 "you are asking too often", hint=f"ask again in {seconds} s, and less often"
             )
+
+
+class Places:
+    """Room in memory for large bodies: for so many at once, and half of them of one sender.
+
+    Whoever sends slowly keeps its places for long, and cannot keep all of them.
+    """
+
+    def __init__(self, places: int) -> None:
+        """Start with every place free."""
+        self._own_places = max(1, places // 2)
+        self._all = asyncio.Semaphore(places)
+        self._own: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def take(self, sender: Hashable) -> AsyncIterator[None]:
+        """Wait for a place, and keep it for as long as the block runs."""
+        own = self._own.setdefault(sender, asyncio.Semaphore(self._own_places))
+        async with own, self._all:
+            yield
+
+
+class Memory:
+    """Bytes that answers may keep in memory together; safe for use by several threads."""
+
+    def __init__(self, size: int) -> None:
+        """Start with all of it free."""
+        self._free = size
+        self._lock = Lock()
+
+    def take(self, size: int) -> bool:
+        """Take so many bytes, if that many are free."""
+        with self._lock:
+            if size > self._free:
+                return False
+            self._free -= size
+            return True
+
+    def give_back(self, size: int) -> None:
+        """Let others have them."""
+        with self._lock:
+            self._free += size
+
+
+def too_large(what: str, most: int) -> TooLargeError:
+    """Return the error for something that has more bytes than it may have."""
+    return TooLargeError(
+        f"{what} has more than {most:,} bytes",
+        hint="split the table into chunks; ask the operator if a study really needs more",
+    )

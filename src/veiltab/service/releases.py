@@ -73,7 +73,7 @@ def _release(context: Context, study: bytes) -> str:
 
 
 def tidy(context: Context) -> None:
-    """Delete what a crash has left behind: ciphertext of studies whose life is over.
+    """Delete what a crash has left behind: scratch, and ciphertext of studies whose life is over.
 
     A study that the records do not know is left alone: they may be those of another server, or an
     old copy.

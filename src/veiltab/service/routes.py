@@ -1,14 +1,9 @@
 """The routes of the service; every one of them but those in ``PUBLIC`` takes signed requests."""
 
-from collections.abc import Callable
-from functools import wraps
-from inspect import iscoroutinefunction
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Response
-from fastapi.routing import APIRoute
-from pydantic import BaseModel
-from starlette.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
 
 from veiltab.service import parties, studies, views
 from veiltab.service.authentication import Gate, Newcomer, Sender
@@ -20,72 +15,35 @@ from veiltab.service.models import (
     Chunks,
     Grants,
     Nothing,
-    Problem,
     Registered,
     Server,
     Status,
     StudyList,
 )
-from veiltab.service.problems import MEDIA_TYPE
+from veiltab.service.routing import (
+    BYTES,
+    JSON,
+    PROBLEMS,
+    ThreadRoute,
+    body,
+    bytes_answer,
+    repeated,
+)
 from veiltab.service.settings import SOFTWARE_VERSION
 from veiltab.service.worker import Worker
+from veiltab.wire.agreement import DIGEST
+from veiltab.wire.bundles import MAX_ASKED
 from veiltab.wire.canonical import load
-from veiltab.wire.fields import TEXT, exact_fields
+from veiltab.wire.fields import TEXT, exact_fields, items
 from veiltab.wire.signed import VERSION
 
 PUBLIC = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/server"})
 """Routes that answer anybody; none of them says anything about a party or a study."""
 
-JSON = "application/json"
-BYTES = "application/octet-stream"
-
 _HEX = r"^[0-9a-f]{64}$"
 StudyId = Annotated[str, Path(pattern=_HEX, description="The study's id, in hexadecimal.")]
-Digest = Annotated[str, Path(pattern=_HEX, description="A chunk's SHA-256, in hexadecimal.")]
 
-Responses = dict[int | str, dict[str, Any]]
-
-_PROBLEM = {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}
-_PROBLEMS: Responses = {
-    "4XX": {
-        "description": "The request is refused, and nothing was changed.",
-        "content": _PROBLEM,
-    },
-    "5XX": {"description": "The service cannot answer now.", "content": _PROBLEM},
-}
-
-
-class _Route(APIRoute):
-    """A route whose work is done in a thread; its answer is written without waiting for another."""
-
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        work = endpoint if iscoroutinefunction(endpoint) else _in_thread(endpoint)
-        super().__init__(path, work, **options)
-
-
-def _in_thread(work: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(work)
-    async def run(**values: Any) -> Any:  # noqa: ANN401 - whatever the route answers
-        return await run_in_threadpool(work, **values)
-
-    return run
-
-
-def _repeated(model: type[BaseModel]) -> Responses:
-    """Describe the answer to a request that was made before and changes nothing any more."""
-    return {200: {"model": model, "description": "It was done before."}}
-
-
-def _body(description: str, media: str = JSON) -> dict[str, Any]:
-    """Describe a body, which the service reads by itself, as the protocol's spec says."""
-    schema = {"type": "object"} if media == JSON else {"type": "string", "format": "binary"}
-    content = {media: {"schema": schema}}
-    return {"requestBody": {"required": True, "description": description, "content": content}}
-
-
-def _bytes_answer(description: str, media: str = JSON) -> Responses:
-    schema = {"type": "object"} if media == JSON else {"type": "string", "format": "binary"}
-    return {200: {"description": description, "content": {media: {"schema": schema}}}, **_PROBLEMS}
+_ASKED = items(DIGEST, least=1, most=MAX_ASKED)
 
 
 def operator_routes(context: Context, worker: Worker, gate: Gate) -> APIRouter:
@@ -93,8 +51,8 @@ def operator_routes(context: Context, worker: Worker, gate: Gate) -> APIRouter:
     router = APIRouter(
         tags=["operator"],
         dependencies=[Depends(gate.stranger)],
-        responses=_PROBLEMS,
-        route_class=_Route,
+        responses=PROBLEMS,
+        route_class=ThreadRoute,
     )
 
     @router.get("/healthz", summary="The process runs")
@@ -126,14 +84,14 @@ def operator_routes(context: Context, worker: Worker, gate: Gate) -> APIRouter:
 
 def party_routes(context: Context, gate: Gate) -> APIRouter:
     """Return the one route for those who are not registered yet."""
-    router = APIRouter(tags=["parties"], responses=_PROBLEMS, route_class=_Route)
+    router = APIRouter(tags=["parties"], responses=PROBLEMS, route_class=ThreadRoute)
 
     @router.post(
         "/v1/parties",
         summary="Register with an invitation",
         status_code=201,
-        responses=_repeated(Registered),
-        openapi_extra=_body("identity and invitation, signed by that identity"),
+        responses=repeated(Registered),
+        openapi_extra=body("identity and invitation, signed by that identity"),
     )
     def register(
         response: Response, newcomer: Annotated[Newcomer, Depends(gate.newcomer)]
@@ -146,7 +104,7 @@ def party_routes(context: Context, gate: Gate) -> APIRouter:
 
 def study_routes(context: Context, gate: Gate, worker: Worker) -> APIRouter:
     """Return the routes by which curators agree on a study."""
-    router = APIRouter(tags=["studies"], responses=_PROBLEMS, route_class=_Route)
+    router = APIRouter(tags=["studies"], responses=PROBLEMS, route_class=ThreadRoute)
     limits = context.settings
     small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
     large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]
@@ -159,8 +117,8 @@ def study_routes(context: Context, gate: Gate, worker: Worker) -> APIRouter:
         "/v1/studies",
         summary="Propose a study",
         status_code=201,
-        responses=_repeated(Status),
-        openapi_extra=_body("a contract, signed by its proposer (spec 4)"),
+        responses=repeated(Status),
+        openapi_extra=body("a contract, signed by its proposer (spec 4)"),
     )
     def propose(response: Response, sender: large) -> Status:
         study, new = studies.propose(context, sender)
@@ -175,7 +133,7 @@ def study_routes(context: Context, gate: Gate, worker: Worker) -> APIRouter:
         "/v1/studies/{study}/contract",
         summary="The contract with its signatures so far",
         response_class=Response,
-        responses=_bytes_answer("a contract (spec 4)"),
+        responses=bytes_answer("a contract (spec 4)"),
     )
     def contract(study: StudyId, sender: small) -> Response:
         return Response(views.contract(context, sender, bytes.fromhex(study)), media_type=JSON)
@@ -183,7 +141,7 @@ def study_routes(context: Context, gate: Gate, worker: Worker) -> APIRouter:
     @router.post(
         "/v1/studies/{study}/signatures",
         summary="Sign the contract",
-        openapi_extra=_body("the contract, signed by a curator (spec 4)"),
+        openapi_extra=body("the contract, signed by a curator (spec 4)"),
     )
     def sign(study: StudyId, sender: large) -> Status:
         studies.sign(context, sender, bytes.fromhex(study))
@@ -192,7 +150,7 @@ def study_routes(context: Context, gate: Gate, worker: Worker) -> APIRouter:
     @router.post(
         "/v1/studies/{study}/abort",
         summary="End a study before its release",
-        openapi_extra=_body("the reason, a text"),
+        openapi_extra=body("the reason, a text"),
     )
     def abort(study: StudyId, sender: small) -> Status:
         found = exact_fields(load(sender.body), ("reason",), "")
@@ -213,14 +171,14 @@ def _add_curator_routes(router: APIRouter, context: Context, gate: Gate, worker:
     limits = context.settings
     small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
     large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]
-    chunk = Annotated[Sender, Depends(gate.sender(limits.chunk_bytes))]
+    bundle = Annotated[Sender, Depends(gate.sender(limits.bundle_bytes))]
 
     @router.post(
         "/v1/studies/{study}/secrets",
         summary="Pass the study's secret to another curator, sealed",
         status_code=201,
-        responses=_repeated(Nothing),
-        openapi_extra=_body("a sealed secret (spec 4.2)"),
+        responses=repeated(Nothing),
+        openapi_extra=body("a sealed secret (spec 4.2)"),
     )
     def send_secret(response: Response, study: StudyId, sender: small) -> Nothing:
         _created(response, new=studies.send_secret(context, sender, bytes.fromhex(study)))
@@ -230,7 +188,7 @@ def _add_curator_routes(router: APIRouter, context: Context, gate: Gate, worker:
         "/v1/studies/{study}/secret",
         summary="The study's secret, sealed to you",
         response_class=Response,
-        responses=_bytes_answer("a sealed secret (spec 4.2)"),
+        responses=bytes_answer("a sealed secret (spec 4.2)"),
     )
     def secret(study: StudyId, sender: small) -> Response:
         return Response(views.secret(context, sender, bytes.fromhex(study)), media_type=JSON)
@@ -239,8 +197,8 @@ def _add_curator_routes(router: APIRouter, context: Context, gate: Gate, worker:
         "/v1/studies/{study}/alignments",
         summary="Say how many respondents you hold, with a keyed digest",
         status_code=201,
-        responses=_repeated(Nothing),
-        openapi_extra=_body("an alignment (spec 5.1)"),
+        responses=repeated(Nothing),
+        openapi_extra=body("an alignment (spec 5.1)"),
     )
     def send_alignment(response: Response, study: StudyId, sender: small) -> Nothing:
         _created(response, new=studies.send_alignment(context, sender, bytes.fromhex(study)))
@@ -256,21 +214,20 @@ def _add_curator_routes(router: APIRouter, context: Context, gate: Gate, worker:
         return Chunks(chunks=views.chunks(context, sender, bytes.fromhex(study)))
 
     @router.put(
-        "/v1/studies/{study}/chunks/{digest}",
-        summary="Send a chunk",
+        "/v1/studies/{study}/chunks",
+        summary="Send chunks",
         status_code=201,
-        responses=_repeated(Nothing),
-        openapi_extra=_body("the chunk (spec 7)", BYTES),
+        responses=repeated(Nothing),
+        openapi_extra=body("a bundle of chunks (spec 7)", BYTES),
     )
-    def put_chunk(response: Response, study: StudyId, digest: Digest, sender: chunk) -> Nothing:
-        new = studies.put_chunk(context, sender, bytes.fromhex(study), bytes.fromhex(digest))
-        _created(response, new=new)
+    def put_chunks(response: Response, study: StudyId, sender: bundle) -> Nothing:
+        _created(response, new=studies.put_chunks(context, sender, bytes.fromhex(study)))
         return Nothing()
 
     @router.post(
         "/v1/studies/{study}/uploads",
         summary="Complete your upload",
-        openapi_extra=_body("an upload, whose chunks were sent before (spec 8)"),
+        openapi_extra=body("an upload, whose chunks were sent before (spec 8)"),
     )
     def upload(study: StudyId, sender: large) -> Status:
         studies.upload(context, sender, bytes.fromhex(study))
@@ -281,8 +238,8 @@ def _add_curator_routes(router: APIRouter, context: Context, gate: Gate, worker:
         "/v1/studies/{study}/grants",
         summary="Grant attributes to a researcher",
         status_code=201,
-        responses=_repeated(Nothing),
-        openapi_extra=_body("a grant; of one-time pads only its header (spec 11)"),
+        responses=repeated(Nothing),
+        openapi_extra=body("a grant; of one-time pads only its header (spec 11)"),
     )
     def send_grant(response: Response, study: StudyId, sender: large) -> Nothing:
         _created(response, new=studies.grant(context, sender, bytes.fromhex(study)))
@@ -296,20 +253,24 @@ def _add_researcher_routes(router: APIRouter, context: Context, gate: Gate) -> N
         "/v1/studies/{study}/release",
         summary="The release, without its chunks",
         response_class=Response,
-        responses=_bytes_answer("a release (spec 10)"),
+        responses=bytes_answer("a release (spec 10)"),
     )
     def release(study: StudyId, sender: small) -> Response:
         return Response(views.release(context, sender, bytes.fromhex(study)), media_type=JSON)
 
-    @router.get(
-        "/v1/studies/{study}/release/{digest}",
-        summary="A perturbed chunk that a grant of yours covers",
+    @router.post(
+        "/v1/studies/{study}/release/chunks",
+        summary="Perturbed chunks that grants of yours cover",
         response_class=Response,
-        responses=_bytes_answer("the chunk (spec 7)", BYTES),
+        responses=bytes_answer("a bundle of chunks (spec 7)", BYTES),
+        openapi_extra=body("the digests of the chunks"),
     )
-    def release_chunk(study: StudyId, digest: Digest, sender: small) -> Response:
-        found = views.release_chunk(context, sender, bytes.fromhex(study), bytes.fromhex(digest))
-        return Response(found, media_type=BYTES)
+    def release_chunks(study: StudyId, sender: small) -> Response:
+        asked = exact_fields(load(sender.body), ("chunks",), "")
+        digests = _ASKED.read(asked["chunks"], "chunks")
+        found = views.release_chunks(context, sender, bytes.fromhex(study), digests)
+        headers = {"Content-Length": str(found.length)}
+        return StreamingResponse(found.pieces, media_type=BYTES, headers=headers)
 
     @router.get("/v1/studies/{study}/grants", summary="Grants that you gave or were given")
     def grants(study: StudyId, sender: small) -> Grants:

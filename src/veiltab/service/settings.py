@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from importlib.metadata import version
 
+from veiltab.wire.bundles import BUNDLE_BYTES, CHUNK_BYTES
+
 SOFTWARE_VERSION = version("veiltab")
 KIB = 1024
 MIB = 1024 * KIB
@@ -17,7 +19,8 @@ class Settings:
     """
 
     message_bytes: int = 16 * MIB
-    chunk_bytes: int = MIB
+    bundle_bytes: int = BUNDLE_BYTES
+    chunk_bytes: int = CHUNK_BYTES
     small_bytes: int = 64 * KIB
     rate: float = 500.0
     burst: int = 2000

@@ -4,7 +4,7 @@ from typing import TypeVar
 
 from veiltab.core.entropy import random_bytes
 from veiltab.crypto.entropy import KEY_BYTES
-from veiltab.errors import MismatchError, SignatureError, StateError
+from veiltab.errors import DigestError, MismatchError, SignatureError, StateError
 from veiltab.roles.server.accept import check_upload
 from veiltab.roles.server.life import Event, State, advance, expect
 from veiltab.roles.server.study import ServerStudy
@@ -12,9 +12,12 @@ from veiltab.roles.signatures import verify, verify_some
 from veiltab.service.authentication import Sender
 from veiltab.service.casebook import GRANT, UPLOAD, Case
 from veiltab.service.context import Context
+from veiltab.service.limits import too_large
+from veiltab.storage.bundles import BundledChunks
 from veiltab.storage.records import CURATOR, RESEARCHER, Records, StudyRecord
 from veiltab.wire.alignment import Alignment
 from veiltab.wire.audit import AuditEntry
+from veiltab.wire.bundles import check_bundle
 from veiltab.wire.canonical import load
 from veiltab.wire.contract import Contract
 from veiltab.wire.grant import Grant, SignedGrant
@@ -101,18 +104,39 @@ def send_alignment(context: Context, sender: Sender, study: bytes) -> bool:
         return _keep(case, ALIGNMENT, sender, signed.digest)
 
 
-def put_chunk(context: Context, sender: Sender, study: bytes, digest: bytes) -> bool:
-    """Take a chunk; the same one again changes nothing, or mends what the disk has damaged."""
+def put_chunks(context: Context, sender: Sender, study: bytes) -> bool:
+    """Take a bundle of chunks; the same again changes nothing, or mends what the disk damaged.
+
+    What was signed is what is kept.  Whether each chunk has its digest is seen when it is read.
+    """
+    places = check_bundle(sender.pieces)
+    digests, sizes = [place.digest for place in places], [place.length for place in places]
+    if max(sizes) > context.settings.chunk_bytes:
+        raise too_large("a chunk", context.settings.chunk_bytes)
     with context.database.reading() as records:
-        _check_chunk(Case.of_curator(context, records, study, sender.party), sender, digest)
-    new = context.folders.received(study, sender.party).put_as(digest, sender.body)
-    context.metrics.received.inc(len(sender.body))
+        case = Case.of_curator(context, records, study, sender.party)
+        complete = _check_chunks(case, sender, digests)
+    store = context.folders.received(study, sender.party)
+    if complete and _intact(store, digests):
+        return False
+    new = store.put_bundle(sender.digest, sender.pieces)
+    context.metrics.received.inc(sum(sizes))
     with context.database.reading() as records:
         after = Case.of_curator(context, records, study, sender.party).state
     if after in (State.RELEASED, State.ABORTED):  # in the meantime: it must not stay behind
         context.folders.forget_received(study)
         expect(after, State.OPEN, State.UPLOADED)
     return new
+
+
+def _intact(store: BundledChunks, digests: list[bytes]) -> bool:
+    """Say whether nothing is to be mended: what is there need not be kept a second time."""
+    try:
+        for digest in digests:
+            store.get(digest)
+    except DigestError:
+        return False
+    return True
 
 
 def upload(context: Context, sender: Sender, study: bytes) -> None:
@@ -126,8 +150,7 @@ def upload(context: Context, sender: Sender, study: bytes) -> None:
             return
         contract = case.contract.body
         case.resume().has_upload(signed)  # refuses one that has no place here
-    # Every chunk is read here, which can take long: outside of any transaction.
-    check_upload(contract, signed, context.folders.received(study, sender.party))
+    _check_received(contract, signed, context.folders.received(study, sender.party))
     with context.database.transaction() as records:
         case = Case.of_curator(context, records, study, sender.party)
         taken = case.resume()
@@ -142,6 +165,18 @@ def upload(context: Context, sender: Sender, study: bytes) -> None:
         case.log("uploaded", sender.party, signed.digest)
         if complete:
             case.log("complete", context.identity.party_id)
+
+
+def _check_received(contract: Contract, signed: Signed[Upload], store: BundledChunks) -> None:
+    """Read every chunk, which can take long: outside of any transaction.
+
+    What is damaged is deleted, so that its curator sees that it is missing.
+    """
+    try:
+        check_upload(contract, signed, store)
+    except DigestError:
+        store.drop_damaged()
+        raise
 
 
 def _draw_key(context: Context, study: bytes) -> bytes:
@@ -249,16 +284,20 @@ def _keep(case: Case, kind: str, sender: Sender, digest: bytes, reference: bytes
     return new
 
 
-def _check_chunk(case: Case, sender: Sender, digest: bytes) -> None:
-    """Refuse a chunk that no upload can refer to any more, except to mend one that does."""
+def _check_chunks(case: Case, sender: Sender, digests: list[bytes]) -> bool:
+    """Refuse chunks that no upload can refer to any more, except to mend one that does.
+
+    Say whether the sender's upload is complete.
+    """
     expect(case.state, State.OPEN, State.UPLOADED)
     sent = case.records.message(case.study, UPLOAD, sender.party)
     if sent is None:
-        return
+        return False
     body = Upload.loads(sent.content).body
     columns = [column.chunks for column in body.columns] + [body.tokens or ()]
-    if not any(digest in chunks for chunks in columns):
+    if not {digest for chunks in columns for digest in chunks}.issuperset(digests):
         raise MismatchError(
             "your upload is complete, and has no such chunk",
             hint="an upload cannot be changed; abort the study and propose a new one",
         )
+    return True

@@ -1,5 +1,10 @@
 """What parties can see of a study, each no more than its role allows."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from threading import Lock
+
 from veiltab.errors import DamagedError, DigestError, NotFoundError, NotGrantedError, StateError
 from veiltab.roles.agreements import check_researcher
 from veiltab.roles.grants import verify_grant
@@ -8,15 +13,21 @@ from veiltab.roles.signatures import sign
 from veiltab.service.authentication import Sender
 from veiltab.service.casebook import GRANT, RELEASE, UPLOAD, Case
 from veiltab.service.context import Context
+from veiltab.service.limits import Memory, too_large
 from veiltab.service.models import AuditLog, CuratorStatus, Party, Status, StudyLine, StudyList
 from veiltab.service.studies import ALIGNMENT, SECRET
+from veiltab.storage.chunks import FolderChunks
 from veiltab.storage.records import CURATOR
 from veiltab.wire.alignment import Alignment
 from veiltab.wire.audit import AuditHead
+from veiltab.wire.bundles import COUNT_BYTES, ENTRY_BYTES, in_pieces, write_index
 from veiltab.wire.canonical import load
 from veiltab.wire.contract import Contract
 from veiltab.wire.grant import SignedGrant
 from veiltab.wire.release import Release
+
+_READING = Lock()
+"""Threads that read many small files at the same time only get in each other's way."""
 
 
 def studies(context: Context, sender: Sender) -> StudyList:
@@ -124,20 +135,68 @@ def release(context: Context, sender: Sender, study: bytes) -> bytes:
     return found.content
 
 
-def release_chunk(context: Context, sender: Sender, study: bytes, digest: bytes) -> bytes:
-    """Return a perturbed chunk that a grant of the sender's covers, and nothing else."""
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A bundle of released chunks: how long it is, and its pieces as they are read."""
+
+    length: int
+    pieces: Iterator[bytes]
+
+
+def release_chunks(
+    context: Context, sender: Sender, study: bytes, digests: Sequence[bytes]
+) -> Served:
+    """Return perturbed chunks that grants of the sender cover, all of them, and nothing else.
+
+    Each is checked here, before the answer begins, so that a damage can be told.
+    """
     with context.database.reading() as records:
-        case = Case.of(context, records, study, sender.party)
-        taken = case.resume()
+        Case.of(context, records, study, sender.party).resume().check_granted(
+            sender.party, digests, context.now
+        )
+    store = context.folders.released(study)
+    with _READING:
+        chunks = _check_whole(store, digests, context.settings.bundle_bytes)
+    index = write_index((digest, len(chunk)) for digest, chunk in zip(digests, chunks, strict=True))
+    size = sum(map(len, chunks))
+    context.metrics.served.inc(size)
+    parts = chain([index], _in_turn(context.answers, store, digests, chunks))
+    return Served(len(index) + size, in_pieces(parts))
+
+
+def _in_turn(
+    memory: Memory, store: FolderChunks, digests: Sequence[bytes], chunks: list[bytes]
+) -> Iterator[bytes]:
+    """Yield chunks as they are sent.
+
+    If there are too many slow readers, this one's chunks are not kept, and read once more.
+    """
+    size = sum(map(len, chunks))
+    if not memory.take(size):
+        chunks.clear()
+        yield from map(store.read, digests)
+        return
     try:
-        chunk = taken.serve(sender.party, digest, context.now)
+        yield from chunks
+    finally:  # also if nobody wants the rest any more
+        memory.give_back(size)
+
+
+def _check_whole(store: FolderChunks, digests: Sequence[bytes], most: int) -> list[bytes]:
+    """Return chunks that are as they were written, if an answer has room for them."""
+    found, left = [], most - COUNT_BYTES
+    try:
+        for digest in digests:
+            found.append(store.get(digest))
+            left -= ENTRY_BYTES + len(found[-1])
+            if left < 0:
+                raise too_large("the answer", most)
     except DigestError as error:
         raise DamagedError(
             "the server's disk has damaged this part of the release",
             hint="ask the operator to restore it from a copy; it never changes, so any copy does",
         ) from error
-    context.metrics.served.inc(len(chunk))
-    return chunk
+    return found
 
 
 def grants(context: Context, sender: Sender, study: bytes) -> list[object]:

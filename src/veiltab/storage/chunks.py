@@ -1,13 +1,16 @@
 """Chunks as files: each is named by its digest, and is there as a whole or not at all."""
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from veiltab.errors import DigestError
-from veiltab.roles.chunks import check_digest
+from veiltab.storage.bundles import damaged, missing
 from veiltab.storage.disk import (
+    broken,
     disk_errors,
     make_folder,
     remove_folder,
@@ -17,6 +20,9 @@ from veiltab.storage.disk import (
 )
 
 DIGEST_BYTES = hashlib.sha256().digest_size
+
+_AT_ONCE = 2**15
+"""Bytes of most chunks at most; of longer ones it is asked how long they are."""
 
 _NAME = re.compile(f"[0-9a-f]{{{2 * DIGEST_BYTES}}}")
 
@@ -30,7 +36,7 @@ class FolderChunks:
 
     def __init__(self, folder: Path, *, durable: bool = True) -> None:
         """Name the folder; nothing is created yet."""
-        self._folder = folder
+        self._folder, self._prefix = folder, f"{folder}/"
         self._durable = durable
 
     def __len__(self) -> int:
@@ -54,39 +60,26 @@ class FolderChunks:
     def put(self, chunk: bytes) -> bytes:
         """Keep a chunk and return its digest."""
         digest = hashlib.sha256(chunk).digest()
-        self._keep(digest, chunk)
+        self._keep(self._path(digest), chunk)
         return digest
-
-    def put_as(self, digest: bytes, chunk: bytes) -> bool:
-        """Keep a chunk that must have this digest; say whether it was new or mended a damage."""
-        check_digest(chunk, digest)
-        return self._keep(digest, chunk)
 
     def get(self, digest: bytes) -> bytes:
         """Return the chunk with this digest, checked, or raise :class:`DigestError`."""
-        chunk = self._read(digest) if len(digest) == DIGEST_BYTES else None
-        if chunk is None:
-            raise DigestError(
-                f"there is no chunk {digest.hex()}", hint="send it, or ask its sender for it again"
-            )
+        chunk = self.read(digest)
         if hashlib.sha256(chunk).digest() != digest:
-            raise DigestError(
-                f"the stored chunk {digest.hex()} is damaged",
-                hint="send it again, which mends it; the operator should look at the disk",
-            )
+            raise damaged(digest)
         return chunk
 
-    def drop_damaged(self) -> int:
-        """Delete the chunks that are not what their names say; return how many there were."""
-        dropped = 0
-        for digest in list(self.digests()):
-            try:
-                self.get(digest)
-            except DigestError:
-                with disk_errors("deleting a damaged chunk"):
-                    self._path(digest).unlink(missing_ok=True)
-                dropped += 1
-        return dropped
+    def read(self, digest: bytes) -> bytes:
+        """Return the chunk with this digest as it is on the disk, for those who check it anyway."""
+        if len(digest) != DIGEST_BYTES:
+            raise missing(digest)
+        try:  # without disk_errors: of small chunks there may be a hundred thousand
+            return _read_file(f"{self._prefix}{digest.hex()}")
+        except FileNotFoundError:
+            raise missing(digest) from None
+        except OSError as error:
+            raise broken("reading a chunk", error) from error
 
     def sync(self) -> None:
         """Wait until the names of all chunks are on the disk."""
@@ -104,34 +97,37 @@ class FolderChunks:
     def _path(self, digest: bytes) -> Path:
         return self._folder / digest.hex()
 
-    def _read(self, digest: bytes) -> bytes | None:
-        with disk_errors("reading a chunk"):
-            try:
-                return self._path(digest).read_bytes()
-            except FileNotFoundError:
-                return None
-
-    def _keep(self, digest: bytes, chunk: bytes) -> bool:
-        path = self._path(digest)
+    def _keep(self, path: Path, chunk: bytes) -> None:
         with disk_errors("writing a chunk"):
             make_folder(self._folder)
-            if _holds(path, chunk):
+            if not _holds(path, chunk):
+                write_private(path, chunk, durable=self._durable)
+            elif self._durable:
                 # Whoever wrote it may not have waited for the disk yet, but our caller relies on it
-                if self._durable:
-                    sync_file(path)
-                    sync_folder(self._folder)
-                return False
-            write_private(path, chunk, durable=self._durable)
-            return True
+                sync_file(path)
+                sync_folder(self._folder)
+
+
+class SearchedChunks(Protocol):
+    """Chunks that can be looked for before they are read."""
+
+    def has(self, digest: bytes) -> bool:
+        """Say whether there is a chunk with this digest, without reading it."""
+
+    def get(self, digest: bytes) -> bytes:
+        """Return the chunk with this digest, checked, or raise :class:`DigestError`."""
+
+    def clear(self) -> None:
+        """Delete every chunk."""
 
 
 class JoinedChunks:
     """One view of several folders: what is new goes to ``own``, and all of them are searched."""
 
-    def __init__(self, own: FolderChunks, others: Sequence[FolderChunks]) -> None:
+    def __init__(self, own: FolderChunks, others: Sequence[SearchedChunks]) -> None:
         """Take the folder to write to and the folders to read besides."""
         self._own = own
-        self._stores = (own, *others)
+        self._stores: tuple[SearchedChunks, ...] = (own, *others)
 
     def put(self, chunk: bytes) -> bytes:
         """Keep a chunk in the own folder and return its digest."""
@@ -154,6 +150,20 @@ class JoinedChunks:
         """Delete every chunk in all of the folders."""
         for store in self._stores:
             store.clear()
+
+
+def _read_file(path: str) -> bytes:
+    """Read a file in as few calls as possible: each lets another thread of the server go first."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        content = os.read(descriptor, _AT_ONCE)
+        if len(content) == _AT_ONCE:
+            size = os.fstat(descriptor).st_size
+            while len(content) < size and (more := os.read(descriptor, size - len(content))):
+                content += more
+        return content
+    finally:
+        os.close(descriptor)
 
 
 def _holds(path: Path, chunk: bytes) -> bool:

@@ -21,10 +21,15 @@ def disk_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UnavailableError(
-            f"the disk does not work: {doing} failed: {error.strerror or type(error).__name__}",
-            hint="the operator should look at the data directory: free space, rights, mounts",
-        ) from error
+        raise broken(doing, error) from error
+
+
+def broken(doing: str, error: OSError) -> UnavailableError:
+    """Return the error for what the operating system refuses, without a path."""
+    return UnavailableError(
+        f"the disk does not work: {doing} failed: {error.strerror or type(error).__name__}",
+        hint="the operator should look at the data directory: free space, rights, mounts",
+    )
 
 
 def make_folder(folder: Path) -> None:
@@ -55,13 +60,14 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_private(path: Path, content: bytes, *, durable: bool) -> None:
+def write_private(path: Path, *content: bytes, durable: bool) -> None:
     """Write a file of mode 0600 beside its place and move it there: whole or not at all."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
     try:
         with os.fdopen(descriptor, "wb", buffering=0) as file:
             os.fchmod(file.fileno(), FILE_MODE)  # whatever the umask took away
-            _write_all(file.fileno(), content)
+            for part in content:
+                _write_all(file.fileno(), part)
             if durable:
                 os.fsync(file.fileno())
         Path(temporary).replace(path)

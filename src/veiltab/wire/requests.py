@@ -80,9 +80,15 @@ class RequestSignature:
     signature: bytes
 
 
-def content_digest(body: bytes) -> str:
-    """Return the value of ``Content-Digest`` for a body; an empty one has a digest too."""
-    return f"sha-256=:{base64.b64encode(hashlib.sha256(body).digest()).decode()}:"
+def content_digest(*body: bytes) -> str:
+    """Return the value of ``Content-Digest`` for a body, in one part or in several.
+
+    An empty one has a digest too.
+    """
+    digest = hashlib.sha256()
+    for part in body:
+        digest.update(part)
+    return f"sha-256=:{base64.b64encode(digest.digest()).decode()}:"
 
 
 def parse_content_digest(text: str) -> bytes:

@@ -1,0 +1,248 @@
+"""Every kernel on its own, as a share of the speed of the cipher that feeds it.
+
+R is the speed of the AES-256-CTR keystream at one byte a record, in spans that stay in the
+processor's cache, on one thread.  So is everything else here, unless it says two threads.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import polars as pl
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from numpy.typing import NDArray
+
+from benchmarks.timing import Ratio, compared, median_of
+from veiltab.core import group
+from veiltab.core.cells import count_cells, mix
+from veiltab.core.channel import GammaDiagonal
+from veiltab.core.entropy import Entropy
+from veiltab.core.perturbation import NoiseSource
+from veiltab.core.plan import plan
+from veiltab.core.sampling import draw_sample
+from veiltab.crypto.entropy import CipherEntropy
+from veiltab.crypto.linkage import tokens
+from veiltab.crypto.pads import StreamPad
+from veiltab.roles.parallel import ordered_map
+from veiltab.roles.server.match import match_tokens
+from veiltab.wire.packing import SPAN_ROWS, chunk_slices, pack, span_slices, unpack
+
+RECORDS = 1 << 24
+SIZES = (4, 6)
+CELLS = 24
+JOINED = 10_000_000
+HASHED = 1_000_000
+
+Bytes = NDArray[np.uint8]
+
+
+def kernel_ratios() -> list[Ratio]:
+    """Measure all of them."""
+    return [*_streams(), *_threads(), *_packing(), *_sampling(), *_linkage()]
+
+
+class _Columns:
+    """A table of two attributes, and what encrypts, perturbs and decrypts it."""
+
+    def __init__(self, records: int) -> None:
+        generator = np.random.default_rng(1)
+        self.records = records
+        self.codes = [generator.integers(0, k, records).astype(np.uint8) for k in SIZES]
+        self.cells = mix(SIZES, self.codes)
+        self.pads = [StreamPad(bytes([k]) * 32, k) for k in SIZES]
+        self.out = np.empty(records, dtype=np.uint8)
+        self.noise = NoiseSource(channel())
+        self.entropy = CipherEntropy(bytes(32))
+
+    def keystream(self) -> None:
+        """Make one byte of keystream a record: R."""
+        stream = Cipher(AES256(bytes(32)), CTR(bytes(16))).encryptor()
+        zeros, span = memoryview(bytes(SPAN_ROWS)), np.empty(SPAN_ROWS, dtype=np.uint8)
+        for where in span_slices(self.records):
+            stream.update_into(zeros[: where.stop - where.start], span.data)
+
+    def copy(self) -> None:
+        """Copy one byte a record."""
+        np.copyto(self.out, self.cells)
+
+    def pad(self) -> None:
+        """Make the pads of an attribute."""
+        for where in span_slices(self.records):
+            self.pads[1].rows(where.start, where.stop - where.start)
+
+    def encrypt(self, threads: int = 1) -> None:
+        """Make the pads of an attribute and add them."""
+
+        def work(where: slice) -> None:
+            pad = self.pads[1].rows(where.start, where.stop - where.start)
+            group.add(self.codes[1][where], pad, SIZES[1], out=self.out[where])
+
+        _run(work, self.records, threads)
+
+    def perturb(self) -> None:
+        """Add exact noise to a column of cells."""
+        noise = np.empty(SPAN_ROWS, dtype=np.uint8)
+        for where in span_slices(self.records):
+            drawn = noise[: where.stop - where.start]
+            self.noise.draw(self.entropy, out=drawn)
+            group.add(self.cells[where], drawn, CELLS, out=self.out[where])
+
+    def perturb_plainly(self) -> None:
+        """Perturb as one would write it down with NumPy: fast, inexact, and predictable."""
+        generator = np.random.default_rng(1)
+        kept = generator.random(self.records) < float(channel().keep_probability)
+        np.where(kept, self.cells, generator.integers(CELLS, size=self.records))
+
+    def decrypt(self, threads: int = 1) -> None:
+        """Make the pads of two attributes, take them away, and count the joint cells."""
+
+        def work(where: slice) -> NDArray[np.int64]:
+            found = []
+            for column, pad, size in zip(self.codes, self.pads, SIZES, strict=True):
+                taken = pad.rows(where.start, where.stop - where.start)
+                found.append(group.subtract(column[where], taken, size, out=taken))
+            return count_cells(mix(SIZES, found), CELLS)
+
+        _run(work, self.records, threads)
+
+
+def _run(work: Callable[[slice], object], records: int, threads: int) -> None:
+    for _ in ordered_map(work, span_slices(records), threads):
+        pass
+
+
+def channel() -> GammaDiagonal:
+    """Return the channel of 24 cells with ε = 1, everybody sampled."""
+    people = 45_222
+    chosen = plan(population_size=people, domain_size=CELLS, epsilon=1.0, sample_size=people)
+    return chosen.channel
+
+
+def decrypt_seconds(records: int = RECORDS) -> float:
+    """Return the time to decrypt and count, next to the other libraries' histograms."""
+    return median_of({"decrypt": _Columns(records).decrypt})["decrypt"]
+
+
+def perturb_seconds(records: int = RECORDS) -> float:
+    """Return the time to perturb, next to the other libraries' randomised response."""
+    return median_of({"perturb": _Columns(records).perturb})["perturb"]
+
+
+def _streams() -> list[Ratio]:
+    table = _Columns(RECORDS)
+    goals = {
+        "pad, k = 6": (table.pad, 0.18),
+        "pad and encrypt, k = 6": (table.encrypt, 0.15),
+        "perturb, 24 cells": (table.perturb, 0.17),
+        "decrypt two attributes and count": (table.decrypt, 0.05),
+    }
+    works = {name: work for name, (work, _) in goals.items()}
+    found = median_of({"R": table.keystream, "memcpy": table.copy, **works})
+    cipher, copy = ("R", found["R"]), ("memcpy", found["memcpy"])
+    rows = [compared("AES-256-CTR keystream (R)", found["R"], copy, records=RECORDS)]
+    for name, (_, least) in goals.items():
+        rows.append(compared(name, found[name], cipher, least=least, records=RECORDS))
+        rows.append(compared(name, found[name], copy, records=RECORDS))
+    plain = "plain NumPy", median_of({"plain": table.perturb_plainly})["plain"]
+    perturbed = found["perturb, 24 cells"]
+    return [*rows, compared("perturb, 24 cells", perturbed, plain, least=12, records=RECORDS)]
+
+
+def _threads() -> list[Ratio]:
+    table = _Columns(RECORDS)
+    names = {"pad and encrypt": table.encrypt, "decrypt and count": table.decrypt}
+    rows = []
+    for name, work in names.items():
+        found = median_of({"one": partial(work, 1), "two": partial(work, 2)})
+        one = "one thread", found["one"]
+        rows.append(compared(f"{name}, two threads", found["two"], one, least=1.3, records=RECORDS))
+    return rows
+
+
+def _packing() -> list[Ratio]:
+    codes = _Columns(RECORDS).codes[1]
+    packed = [pack(codes[where], SIZES[1]) for where in chunk_slices(RECORDS)]
+    out = np.empty(RECORDS, dtype=np.uint8)
+
+    def pack_all() -> None:
+        for where in chunk_slices(RECORDS):
+            pack(codes[where], SIZES[1])
+
+    def unpack_all() -> None:
+        for chunk, where in zip(packed, chunk_slices(RECORDS), strict=True):
+            out[where] = unpack(chunk, SIZES[1], where.stop - where.start)
+
+    works = {"pack, k = 6": pack_all, "unpack, k = 6": unpack_all}
+    found = median_of({**works, "memcpy": lambda: np.copyto(out, codes)})
+    copy = "memcpy", found["memcpy"]
+    return [compared(name, found[name], copy, records=RECORDS) for name in works]
+
+
+def _sampling() -> list[Ratio]:
+    generator, entropy = np.random.default_rng(1), CipherEntropy(bytes(32))
+    rows = []
+    for size in (JOINED // 100, JOINED):
+        found = median_of(
+            {
+                "ours": partial(draw_sample, JOINED, size, entropy),
+                "choice": partial(generator.choice, JOINED, size, replace=False),
+            }
+        )
+        name = f"sample {size:,} of {JOINED:,}, in random order"
+        choice = "Generator.choice", found["choice"]
+        rows.append(compared(name, found["ours"], choice, least=10, records=size))
+    return rows
+
+
+def _linkage() -> list[Ratio]:
+    key, raw = bytes(32), _random_bytes(16 * JOINED)
+    ends = {width: np.arange(0, raw.size + 1, width) for width in (16, 25)}
+    few = [raw[16 * row : 16 * row + 16].tobytes() for row in range(HASHED)]
+    found = median_of(
+        {
+            "16": lambda: tokens(key, raw, ends[16]),
+            "25": lambda: tokens(key, raw, ends[25]),
+            "hmac": lambda: [hmac.digest(key, each, hashlib.sha256) for each in few],
+        }
+    )
+    rows = []
+    for width, least in ((16, 50), (25, None)):
+        count = ends[width].size - 1
+        one_by_one = "HMAC one by one", found["hmac"] * count / HASHED
+        name = f"tokens of {width}-byte ids"
+        rows.append(compared(name, found[str(width)], one_by_one, least=least, records=count))
+    return [*rows, _join(raw.reshape(-1, 16))]
+
+
+def _join(ours: Bytes) -> Ratio:
+    """Match 10 million respondents with 10 million, in another order."""
+    theirs = ours[np.random.default_rng(2).permutation(len(ours))]
+    left, right = (_as_frame(table, name) for table, name in ((ours, "ours"), (theirs, "theirs")))
+    found = median_of(
+        {
+            "match": lambda: match_tokens([ours, theirs]),
+            "polars": lambda: left.join(right, on="id", how="inner"),
+        }
+    )
+    name = f"join {len(ours):,} × {len(ours):,} by token"
+    polars = "polars join", found["polars"]
+    return compared(name, found["match"], polars, least=3, records=len(ours))
+
+
+def _as_frame(tokens: Bytes, name: str) -> pl.DataFrame:
+    """Return tokens as polars would hold them: texts of 16 characters, with row numbers."""
+    ids = pl.DataFrame(tokens.view(np.uint64), schema=["id", "rest"]).select(
+        pl.col("id").cast(pl.String).str.zfill(20).str.slice(4)
+    )
+    return ids.with_columns(pl.int_range(len(tokens)).alias(name))
+
+
+def _random_bytes(count: int) -> Bytes:
+    out = np.empty(count, dtype=np.uint8)
+    source: Entropy = CipherEntropy(bytes([7]) * 32)
+    source.fill(out)
+    return out

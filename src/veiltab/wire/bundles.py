@@ -1,0 +1,132 @@
+"""Many chunks in one body: an index of digests and lengths, and then the chunks (service 5.4).
+
+Nothing here compares a chunk with its digest: whoever reads the chunk does.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from veiltab.errors import MalformedError
+
+CHUNK_BYTES = 2**20
+"""The longest chunk that there can be: one of tokens."""
+
+BUNDLE_BYTES = 8 * 2**20
+"""The longest bundle that every server takes, and the longest that it answers with."""
+
+PIECE_BYTES = 2**18
+"""What of a bundle is dealt with at a time: with less, many small chunks would take long."""
+
+MAX_ASKED = 900
+"""Chunks in one question: their digests fit into a small body, and a bundle is full with them."""
+
+_COUNT = struct.Struct(">I")
+_ENTRY = struct.Struct(">32sI")
+COUNT_BYTES, ENTRY_BYTES = _COUNT.size, _ENTRY.size
+
+Named = tuple[bytes, bytes]
+"""A digest, and the chunk that has it."""
+
+
+class Place(NamedTuple):
+    """Where in a bundle a chunk is, and the digest that it should have."""
+
+    digest: bytes
+    start: int
+    length: int
+
+
+def bundle(chunks: Sequence[Named]) -> bytes:
+    """Return chunks as one body."""
+    index = write_index((digest, len(chunk)) for digest, chunk in chunks)
+    return b"".join([index, *(chunk for _, chunk in chunks)])
+
+
+def unbundle(body: bytes) -> list[tuple[bytes, memoryview]]:
+    """Return the digests and the chunks of a body, without copying the chunks."""
+    view = memoryview(body)
+    return [(p.digest, view[p.start : p.start + p.length]) for p in check_bundle([body])]
+
+
+def check_bundle(pieces: Sequence[bytes]) -> list[Place]:
+    """Return what is in a bundle that is at hand in pieces, if it has the form of one."""
+    beginning = b""
+    for piece in pieces:
+        beginning += piece
+        if len(beginning) >= max(COUNT_BYTES, index_bytes(beginning)):
+            break
+    places = read_index(beginning)
+    if not places or places[-1].start + places[-1].length != sum(map(len, pieces)):
+        raise MalformedError(
+            "the bundle has no chunks, or others than its index says",
+            hint="write the number of chunks, the digest and the length of each, and the chunks",
+        )
+    return places
+
+
+def write_index(entries: Iterable[tuple[bytes, int]]) -> bytes:
+    """Return how a bundle begins that has chunks of these digests and lengths."""
+    lines = [_ENTRY.pack(digest, length) for digest, length in entries]
+    return _COUNT.pack(len(lines)) + b"".join(lines)
+
+
+def read_index(body: bytes) -> list[Place]:
+    """Return what the index says that is in a bundle, of which the rest may be missing.
+
+    An index that is cut off says nothing.
+    """
+    size = index_bytes(body)
+    if len(body) < max(size, COUNT_BYTES):
+        return []
+    places, start = [], size
+    for digest, length in _ENTRY.iter_unpack(memoryview(body)[COUNT_BYTES:size]):
+        places.append(Place(digest, start, length))
+        start += length
+    return places
+
+
+def index_bytes(beginning: bytes) -> int:
+    """Return how long the index is of a bundle that begins like this."""
+    return COUNT_BYTES + ENTRY_BYTES * int.from_bytes(beginning[:COUNT_BYTES], "big")
+
+
+def bundled_bytes(lengths: Iterable[int]) -> int:
+    """Return how long the bundle is that has chunks of these lengths."""
+    return COUNT_BYTES + sum(ENTRY_BYTES + length for length in lengths)
+
+
+def filled(chunks: Iterable[Named], most: int) -> Iterator[list[Named]]:
+    """Divide chunks into bundles of at most so many bytes, reading no further than needed."""
+    found: list[Named] = []
+    size = COUNT_BYTES
+    for named in chunks:
+        added = ENTRY_BYTES + len(named[1])
+        if found and size + added > most:
+            yield found
+            found, size = [], COUNT_BYTES
+        found.append(named)
+        size += added
+    if found:
+        yield found
+
+
+def bundle_pieces(chunks: Iterable[Named]) -> Iterator[bytes]:
+    """Yield a bundle in pieces that are neither small nor much larger than a chunk."""
+    named = list(chunks)
+    index = write_index((digest, len(chunk)) for digest, chunk in named)
+    return in_pieces([index, *(chunk for _, chunk in named)])
+
+
+def in_pieces(parts: Iterable[bytes], least: int = PIECE_BYTES) -> Iterator[bytes]:
+    """Put parts together to pieces of at least so many bytes, except for the last."""
+    found: list[bytes] = []
+    size = 0
+    for part in parts:
+        found.append(part)
+        size += len(part)
+        if size >= least:
+            yield b"".join(found)
+            found, size = [], 0
+    if found:
+        yield b"".join(found)
