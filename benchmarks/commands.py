@@ -10,6 +10,11 @@ from benchmarks.timing import Ratio, median_seconds
 PLAN = ["plan", "--population", "45222", "--cells", "24", "--epsilon", "0.5"]
 
 
+def command_ratios() -> list[Ratio]:
+    """Measure all of them."""
+    return [time_plan(), time_plan_with_delta(), time_reproduce()]
+
+
 def run_veiltab(*arguments: str) -> None:
     """Run the command in a new process."""
     command = [sys.executable, "-m", "veiltab", *arguments]

@@ -1,12 +1,11 @@
 """Every kernel on its own, as a share of the speed of the cipher that feeds it.
 
 R is the speed of the AES-256-CTR keystream at one byte a record, in spans that stay in the
-processor's cache, on one thread.  So is everything else here, unless it says two threads.
+processor's cache, on one thread.  So is everything else here, unless it says how many threads.
 """
 
 import hashlib
 import hmac
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -27,9 +26,9 @@ from veiltab.core.sampling import draw_sample
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import tokens
 from veiltab.crypto.pads import StreamPad
-from veiltab.roles.parallel import ordered_map
+from veiltab.roles.parallel import available_threads
 from veiltab.roles.server.match import match_tokens
-from veiltab.wire.packing import SPAN_ROWS, chunk_slices, pack, span_slices, unpack
+from veiltab.wire.packing import CHUNK_ROWS, SPAN_ROWS, chunk_slices, pack, span_slices, unpack
 
 RECORDS = 1 << 24
 SIZES = (4, 6)
@@ -42,77 +41,70 @@ Bytes = NDArray[np.uint8]
 
 def kernel_ratios() -> list[Ratio]:
     """Measure all of them."""
-    return [*_streams(), *_threads(), *_packing(), *_sampling(), *_linkage()]
+    return [*_streams(), *_packing(), *_sampling(), *_linkage()]
 
 
 class _Columns:
-    """A table of two attributes, and what encrypts, perturbs and decrypts it."""
+    """A span of two attributes, and what encrypts, perturbs and decrypts it, again and again.
+
+    As in the roles: codes come unpacked into a span that is in the cache, and leave it packed.
+    """
 
     def __init__(self, records: int) -> None:
         generator = np.random.default_rng(1)
         self.records = records
-        self.codes = [generator.integers(0, k, records).astype(np.uint8) for k in SIZES]
+        self.codes = [generator.integers(0, k, SPAN_ROWS).astype(np.uint8) for k in SIZES]
         self.cells = mix(SIZES, self.codes)
         self.pads = [StreamPad(bytes([k]) * 32, k) for k in SIZES]
-        self.out = np.empty(records, dtype=np.uint8)
+        self.out = np.empty(SPAN_ROWS, dtype=np.uint8)
         self.noise = NoiseSource(channel())
         self.entropy = CipherEntropy(bytes(32))
 
     def keystream(self) -> None:
         """Make one byte of keystream a record: R."""
         stream = Cipher(AES256(bytes(32)), CTR(bytes(16))).encryptor()
-        zeros, span = memoryview(bytes(SPAN_ROWS)), np.empty(SPAN_ROWS, dtype=np.uint8)
-        for where in span_slices(self.records):
-            stream.update_into(zeros[: where.stop - where.start], span.data)
+        zeros = memoryview(bytes(SPAN_ROWS))
+        for _ in span_slices(self.records):
+            stream.update_into(zeros, self.out.data)
 
     def copy(self) -> None:
         """Copy one byte a record."""
-        np.copyto(self.out, self.cells)
+        for _ in span_slices(self.records):
+            np.copyto(self.out, self.cells)
 
     def pad(self) -> None:
         """Make the pads of an attribute."""
         for where in span_slices(self.records):
-            self.pads[1].rows(where.start, where.stop - where.start)
+            self.pads[1].rows(where.start, SPAN_ROWS)
 
-    def encrypt(self, threads: int = 1) -> None:
+    def encrypt(self) -> None:
         """Make the pads of an attribute and add them."""
-
-        def work(where: slice) -> None:
-            pad = self.pads[1].rows(where.start, where.stop - where.start)
-            group.add(self.codes[1][where], pad, SIZES[1], out=self.out[where])
-
-        _run(work, self.records, threads)
+        for where in span_slices(self.records):
+            pad = self.pads[1].rows(where.start, SPAN_ROWS)
+            group.add(self.codes[1], pad, SIZES[1], out=pad)
 
     def perturb(self) -> None:
         """Add exact noise to a column of cells."""
-        noise = np.empty(SPAN_ROWS, dtype=np.uint8)
-        for where in span_slices(self.records):
-            drawn = noise[: where.stop - where.start]
-            self.noise.draw(self.entropy, out=drawn)
-            group.add(self.cells[where], drawn, CELLS, out=self.out[where])
+        for _ in span_slices(self.records):
+            self.noise.draw(self.entropy, out=self.out)
+            group.add(self.cells, self.out, CELLS, out=self.out)
 
     def perturb_plainly(self) -> None:
         """Perturb as one would write it down with NumPy: fast, inexact, and predictable."""
-        generator = np.random.default_rng(1)
-        kept = generator.random(self.records) < float(channel().keep_probability)
-        np.where(kept, self.cells, generator.integers(CELLS, size=self.records))
+        generator, keep = np.random.default_rng(1), float(channel().keep_probability)
+        for _ in span_slices(self.records):
+            kept = generator.random(SPAN_ROWS) < keep
+            np.where(kept, self.cells, generator.integers(CELLS, size=SPAN_ROWS))
 
-    def decrypt(self, threads: int = 1) -> None:
+    def decrypt(self) -> None:
         """Make the pads of two attributes, take them away, and count the joint cells."""
-
-        def work(where: slice) -> NDArray[np.int64]:
+        counts = np.zeros(CELLS, dtype=np.int64)
+        for where in span_slices(self.records):
             found = []
             for column, pad, size in zip(self.codes, self.pads, SIZES, strict=True):
-                taken = pad.rows(where.start, where.stop - where.start)
-                found.append(group.subtract(column[where], taken, size, out=taken))
-            return count_cells(mix(SIZES, found), CELLS)
-
-        _run(work, self.records, threads)
-
-
-def _run(work: Callable[[slice], object], records: int, threads: int) -> None:
-    for _ in ordered_map(work, span_slices(records), threads):
-        pass
+                taken = pad.rows(where.start, SPAN_ROWS)
+                found.append(group.subtract(column, taken, size, out=taken))
+            counts += count_cells(mix(SIZES, found), CELLS)
 
 
 def channel() -> GammaDiagonal:
@@ -130,6 +122,12 @@ def decrypt_seconds(records: int = RECORDS) -> float:
 def perturb_seconds(records: int = RECORDS) -> float:
     """Return the time to perturb, next to the other libraries' randomised response."""
     return median_of({"perturb": _Columns(records).perturb})["perturb"]
+
+
+def tokens_seconds(records: int = RECORDS) -> float:
+    """Return the time to make tokens, next to the other libraries' hashes of ids."""
+    raw, ends = _random_bytes(16 * records), np.arange(0, 16 * records + 1, 16)
+    return median_of({"tokens": lambda: tokens(bytes(32), raw, ends)})["tokens"]
 
 
 def _streams() -> list[Ratio]:
@@ -152,34 +150,29 @@ def _streams() -> list[Ratio]:
     return [*rows, compared("perturb, 24 cells", perturbed, plain, least=12, records=RECORDS)]
 
 
-def _threads() -> list[Ratio]:
-    table = _Columns(RECORDS)
-    names = {"pad and encrypt": table.encrypt, "decrypt and count": table.decrypt}
-    rows = []
-    for name, work in names.items():
-        found = median_of({"one": partial(work, 1), "two": partial(work, 2)})
-        one = "one thread", found["one"]
-        rows.append(compared(f"{name}, two threads", found["two"], one, least=1.3, records=RECORDS))
-    return rows
-
-
 def _packing() -> list[Ratio]:
     codes = _Columns(RECORDS).codes[1]
-    packed = [pack(codes[where], SIZES[1]) for where in chunk_slices(RECORDS)]
-    out = np.empty(RECORDS, dtype=np.uint8)
+    packed = [pack(codes[where], SIZES[1]) for where in chunk_slices(SPAN_ROWS)]
+    out = np.empty_like(codes)
 
     def pack_all() -> None:
-        for where in chunk_slices(RECORDS):
-            pack(codes[where], SIZES[1])
+        for _ in span_slices(RECORDS):
+            for where in chunk_slices(SPAN_ROWS):
+                pack(codes[where], SIZES[1])
 
     def unpack_all() -> None:
-        for chunk, where in zip(packed, chunk_slices(RECORDS), strict=True):
-            out[where] = unpack(chunk, SIZES[1], where.stop - where.start)
+        for _ in span_slices(RECORDS):
+            for chunk, where in zip(packed, chunk_slices(SPAN_ROWS), strict=True):
+                out[where] = unpack(chunk, SIZES[1], CHUNK_ROWS)
+
+    def copy() -> None:
+        for _ in span_slices(RECORDS):
+            np.copyto(out, codes)
 
     works = {"pack, k = 6": pack_all, "unpack, k = 6": unpack_all}
-    found = median_of({**works, "memcpy": lambda: np.copyto(out, codes)})
-    copy = "memcpy", found["memcpy"]
-    return [compared(name, found[name], copy, records=RECORDS) for name in works]
+    found = median_of({**works, "memcpy": copy})
+    copied = "memcpy", found["memcpy"]
+    return [compared(name, found[name], copied, records=RECORDS) for name in works]
 
 
 def _sampling() -> list[Ratio]:
@@ -215,22 +208,27 @@ def _linkage() -> list[Ratio]:
         one_by_one = "HMAC one by one", found["hmac"] * count / HASHED
         name = f"tokens of {width}-byte ids"
         rows.append(compared(name, found[str(width)], one_by_one, least=least, records=count))
-    return [*rows, _join(raw.reshape(-1, 16))]
+    return [*rows, *_join(raw.reshape(-1, 16))]
 
 
-def _join(ours: Bytes) -> Ratio:
-    """Match 10 million respondents with 10 million, in another order."""
+def _join(ours: Bytes) -> list[Ratio]:
+    """Match 10 million respondents with 10 million, in another order; polars uses all cores."""
     theirs = ours[np.random.default_rng(2).permutation(len(ours))]
     left, right = (_as_frame(table, name) for table, name in ((ours, "ours"), (theirs, "theirs")))
+    cores = available_threads()
     found = median_of(
         {
-            "match": lambda: match_tokens([ours, theirs]),
+            "one": partial(match_tokens, [ours, theirs], threads=1),
+            "all": partial(match_tokens, [ours, theirs], threads=cores),
             "polars": lambda: left.join(right, on="id", how="inner"),
         }
     )
-    name = f"join {len(ours):,} × {len(ours):,} by token"
-    polars = "polars join", found["polars"]
-    return compared(name, found["match"], polars, least=3, records=len(ours))
+    name = f"join {len(ours):,} × {len(ours):,} by token, {cores} threads"
+    polars, one = ("polars join", found["polars"]), ("one thread", found["one"])
+    return [
+        compared(name, found["all"], polars, least=3, records=len(ours)),
+        compared(name, found["all"], one, least=1.3, records=len(ours)),
+    ]
 
 
 def _as_frame(tokens: Bytes, name: str) -> pl.DataFrame:

@@ -37,6 +37,17 @@ class Ratio:
         return self.records / self.seconds / 1e6
 
 
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number that is no speed: memory, bytes, or the growth of one of them."""
+
+    name: str
+    value: float
+    unit: str
+    goal: str = ""
+    met: bool = True
+
+
 def compared(
     name: str,
     seconds: float,

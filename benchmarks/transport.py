@@ -50,7 +50,7 @@ KINDS = {
     "2 categories, 8 KiB": packed_length(2, CHUNK_ROWS),
     "6 categories, 21 KiB": packed_length(6, CHUNK_ROWS),
 }
-UPLOAD_BYTES = 128 * 2**20
+UPLOAD_BYTES = 96 * 2**20
 DOWNLOAD_BYTES = 64 * 2**20
 LARGEST_SAMPLE = 2**40
 

@@ -59,7 +59,7 @@ def main() -> None:
             kept,
         ),
         measure(
-            "randomise",
+            "other",
             "GRR_Client, in a compiled loop of ours",
             IN_A_LOOP,
             lambda: loop(codes, CELLS, EPSILON),

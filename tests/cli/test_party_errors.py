@@ -163,7 +163,7 @@ def test_push_before_everybody_has_signed(scene: Scene) -> None:
     ("rows", "options", "words"),
     [
         (((1, "no"), (2, "maybe")), ("--id", "nr"), "'maybe'"),
-        (((1, "no"), (1, "yes")), ("--id", "nr"), "an id that occurs more than once"),
+        (((1, "no"), (1, "yes")), ("--id", "nr"), "share an id with another row"),
         (((1, "no"), (2, "yes")), ("--id", "number"), "number"),
         (((1, "no"), (2, "yes")), (), "0 id columns are named"),
         (((1, "no"), (2, "yes")), ("--id", "nr", "--id", "smoker"), "2 id columns are named"),

@@ -17,6 +17,7 @@ import pytest
 from tests.support.commands import assert_refused
 from tests.support.offices import SAID, Office, open_office, run, write_csv, write_study
 from tests.support.service import Running, make_context, running
+from veiltab.wire.bundles import unbundle
 
 PEOPLE = 120
 SMOKES = "Raucht er/sie, “heute”?"
@@ -256,9 +257,9 @@ def test_a_dry_run_sends_nothing(cast: Cast) -> None:
     assert found["budgets"] == cast.office.json("study", "show", study)["budgets"]
     cast.push(cast.hospital, study, "--no-wait")
     assert cast.push(cast.office, study)["state"] == "open"
-    sent = [path for path in (folder / "received").rglob("*") if path.is_file()]
-    assert len(sent) == found["chunks"]
-    assert sum(path.stat().st_size for path in sent) == found["bytes"]
+    files = [path for path in (folder / "received").rglob("*") if path.is_file()]
+    sent = [chunk for path in files for _, chunk in unbundle(path.read_bytes())]
+    assert (len(sent), sum(map(len, sent))) == (found["chunks"], found["bytes"])
 
 
 def test_a_dry_run_for_people(cast: Cast) -> None:

@@ -34,6 +34,7 @@ FRAMEWORK = {"method_not_allowed": 405, "bad_request": 400}
 NEVER_ANSWERED = {
     "AlignmentError": "ends the study while the release is made; nobody has asked for it",
     "AuditError": "is the clients': the server does not verify its own log",
+    "OutputError": "is a curator's, whose scratch folder cannot be written; the server's is told",
     "SchemaError": "becomes a MalformedError where a message is read",
 }
 """Errors in modules that the service uses, which no request is answered with."""

@@ -24,8 +24,8 @@ Cells = NDArray[np.unsignedinteger[Any]]
 def mix(sizes: Sequence[int], columns: Sequence[NDArray[np.integer[Any]]]) -> Cells:
     """Return the cell of each record, the first attribute most significant, in the least type."""
     narrow = np.min_scalar_type(math.prod(sizes) - 1)
-    cells = np.zeros(columns[0].size, dtype=narrow)
-    for size, column in zip(sizes, columns, strict=True):
+    cells = columns[0].astype(narrow)
+    for size, column in zip(sizes[1:], columns[1:], strict=True):
         factor = size & int(np.iinfo(narrow).max)  # 2^8 in a byte: what it multiplies is 0 then
         np.multiply(cells, narrow.type(factor), out=cells)
         np.add(cells, column, out=cells, dtype=narrow, casting="unsafe")

@@ -163,7 +163,7 @@ def _server(results: DemoResults, charts: Charts) -> Iterator[Html]:
     yield element(
         "p",
         f"After one curator had pushed, its part of the study lay on the server's disk:"
-        f" {len(server.received)} files of {sum(server.received):,} bytes. Below is the column"
+        f" {len(server.received)} chunks of {sum(server.received):,} bytes. Below is the column"
         f" “{column.attribute}” as it stands in the curator's table, and as the server has it. The"
         f" encrypted values are spread evenly (χ² test: p = {column.p_value:.2f}), whatever the"
         " table says.",
@@ -183,7 +183,8 @@ def _server(results: DemoResults, charts: Charts) -> Iterator[Html]:
     )
     yield element(
         "p",
-        f"After the release {len(server.received_later)} files of unperturbed ciphertext were left,"
+        f"After the release {len(server.received_later)} chunks of unperturbed ciphertext were"
+        " left,"
         f" and {len(server.released)} perturbed columns of {sum(server.released):,} bytes. They are"
         " still encrypted; only a researcher with the curators' grants can take that away, and"
         " finds the noise below it.",

@@ -54,6 +54,15 @@ class Holding:
     codes: Sequence[Codes]
     ids: IdMessages
 
+    @property
+    def partitions(self) -> int:
+        """Into how many parts it is sorted."""
+        return 1
+
+    def fill(self, intake: Intake) -> None:
+        """Add all rows."""
+        intake.add(self.ids, self.codes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
@@ -244,7 +253,8 @@ class Rehearsal:
 
 def take_in(agreement: Agreement, secret: bytes, holding: Holding) -> Intake:
     """Take in a whole holding in memory."""
-    intake = Intake(agreement, secret, Schema(holding.attributes), MemorySpool(), partitions=1)
-    intake.add(holding.ids, holding.codes)
+    schema, parts = Schema(holding.attributes), holding.partitions
+    intake = Intake(agreement, secret, schema, MemorySpool(), partitions=parts)
+    holding.fill(intake)
     intake.close()
     return intake

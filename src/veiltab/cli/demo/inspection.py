@@ -21,7 +21,7 @@ LONGEST_DELETION = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The files of a study at one time, by their sizes, and the ids of respondents anywhere."""
+    """The chunks of a study at one time, by their sizes, and the ids of respondents anywhere."""
 
     received: tuple[int, ...]
     released: tuple[int, ...]
@@ -29,10 +29,10 @@ class Look:
 
 
 def look(data: Path, study: str) -> Look:
-    """Look at a study's files, and search everything that the server has for ids."""
+    """Look at a study's chunks, and search everything that the server has for ids."""
     place = data / "studies" / study
     return Look(
-        tuple(path.stat().st_size for path in _files(place / "received")),
+        tuple(len(chunk) for chunk in _received(place)),
         tuple(path.stat().st_size for path in _files(place / "released")),
         sum(len(PERSON.findall(content)) for content in _contents(data)),
     )
@@ -60,10 +60,9 @@ def received_column(
 
     marginal = table.marginal([name])
     [attribute] = marginal.schema.attributes
-    length = packed_length(attribute.size, sample_size)  # a file's name is a digest, and no help
-    received = _files(data / "studies" / study / "received")
-    [path] = [path for path in received if path.stat().st_size == length]
-    codes = unpack(path.read_bytes(), attribute.size, sample_size)
+    length = packed_length(attribute.size, sample_size)  # a chunk's name is a digest, and no help
+    [packed] = [chunk for chunk in _received(data / "studies" / study) if len(chunk) == length]
+    codes = unpack(packed, attribute.size, sample_size)
     counts = np.bincount(codes, minlength=attribute.size).tolist()
     return Column(
         name,
@@ -81,6 +80,14 @@ def uniform_p_value(counts: Sequence[int]) -> float:
     expected = sum(counts) / len(counts)
     statistic = sum((count - expected) ** 2 for count in counts) / expected
     return float(chdtrc(len(counts) - 1, statistic))
+
+
+def _received(place: Path) -> Iterator[bytes]:
+    """Yield the chunks that curators have sent, which are many to a file."""
+    from veiltab.wire.bundles import unbundle
+
+    for path in _files(place / "received"):
+        yield from (bytes(chunk) for _, chunk in unbundle(path.read_bytes()))
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -15,17 +15,17 @@ RANGE_ROWS = 1 << 16
 Tokens = NDArray[np.uint8]
 
 
-def match_tokens(tables: Sequence[Tokens]) -> NDArray[np.int64]:
+def match_tokens(tables: Sequence[Tokens], threads: int | None = None) -> NDArray[np.int64]:
     """Return the row of each common respondent in each table: one row per respondent.
 
     They come in ascending order of their tokens.  Large tables are cut into ranges of tokens,
-    which are matched one by one.
+    which are matched by several threads, as many as there are processors by default.
     """
     ranges = 1 << (max(map(len, tables)) // RANGE_ROWS).bit_length()
     if ranges == 1:
         return _match(tables)
     bounds = np.arange(ranges, dtype=np.uint64) << np.uint64(65 - ranges.bit_length())
-    rows = list(ordered_map(lambda table: _cut(table, bounds), tables))
+    rows = list(ordered_map(lambda table: _cut(table, bounds), tables, threads))
 
     def match(number: int) -> NDArray[np.int64]:
         own = [each[number] for each in rows]
@@ -35,7 +35,7 @@ def match_tokens(tables: Sequence[Tokens]) -> NDArray[np.int64]:
             column[:] = np.take(each, column)
         return found
 
-    return np.concatenate(list(ordered_map(match, range(ranges))))
+    return np.concatenate(list(ordered_map(match, range(ranges), threads)))
 
 
 def _cut(table: Tokens, bounds: NDArray[np.uint64]) -> list[NDArray[np.int64]]:

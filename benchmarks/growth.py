@@ -1,0 +1,243 @@
+"""How time and memory grow with the number of respondents, in studies that are gone through whole.
+
+``python -m benchmarks.growth 1000000 curators`` goes through one study and prints a JSON object;
+``python -m benchmarks.growth`` prints every row, of the kernels too.  Each stage is a process of
+its own, whose memory is what the kernel says it had at most.
+"""
+
+import argparse
+import json
+import math
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from benchmarks.growth_kernels import kernel_growth
+from benchmarks.timing import Ratio
+from veiltab.wire.contract import Sampler
+
+REPEATS = {10**5: 5, 10**6: 5, 10**7: 3, 10**8: 1}
+"""How often each size is gone through; medians are reported."""
+
+REFERENCE_ROWS = 10**6
+LARGEST, LARGEST_OF_SERVER = 10**8, 10**7
+MOST_TIMES = 1.5
+MOST_MEBIBYTES = 1024
+
+STAGES = {
+    "prepare": ("prepare-0", "prepare-1"),
+    "accept": ("accept",),
+    "release": ("release",),
+    "estimate": ("estimate",),
+}
+"""What is reported, and the stages that are measured for it: the curators are two of a kind."""
+
+WORDS = {
+    "prepare": "prepare one curator's table",
+    "accept": "check two uploads",
+    "release": "release",
+    "estimate": "estimate",
+}
+SORTING: Mapping[Sampler, Sequence[str]] = {
+    "curators": ("prepare",),
+    "server": ("prepare", "release"),
+}
+
+ROW_BYTES: Mapping[Sampler, int] = {"curators": 40, "server": 140}
+"""Bytes of disk that a row takes when most is there: chunks, and the scratch files of a sort."""
+
+ROOM = 3
+"""Nothing is begun unless there is so many times the room for it."""
+
+
+class NoRoomError(Exception):
+    """The disk has too little room for a study of this size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What one stage of a study took."""
+
+    seconds: float
+    cpu_seconds: float
+    seconds_per_record: float
+    peak_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A study that was gone through; without stages, the note says why it was not."""
+
+    rows: int
+    sampler: Sampler
+    stages: dict[str, Stage]
+    counted: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The most memory that a stage had."""
+
+    name: str
+    value: float
+    goal: str = ""
+    met: bool = True
+    note: str = ""
+
+    unit = "MiB"
+
+
+def growth_ratios(largest: int = LARGEST, server_largest: int = LARGEST_OF_SERVER) -> list[Ratio]:
+    """Compare the time of each stage at each size with a multiple of its time at 10^6 rows."""
+    studies = [row for runs in _all_runs(largest, server_largest) for row in study_ratios(runs)]
+    return [*studies, *kernel_growth(largest)]
+
+
+def growth_peaks(largest: int = LARGEST, server_largest: int = LARGEST_OF_SERVER) -> list[Peak]:
+    """Return the most memory of each stage, from the same studies as the times."""
+    return [row for runs in _all_runs(largest, server_largest) for row in study_peaks(runs)]
+
+
+def study_ratios(runs: Sequence[Run]) -> Iterator[Ratio]:
+    """Compare studies of one kind; the largest that was gone through has a goal."""
+    there, note = _gone_through(runs)
+    reference = next((run for run in there if run.rows == REFERENCE_ROWS), None)
+    if reference is None:
+        return
+    for run in there:
+        if run is not reference:
+            largest = run is there[-1] and run.rows > reference.rows
+            for stage in run.stages:
+                row = _ratio(run, reference, stage, has_goal=largest)
+                yield replace(row, note=f"{row.note}; {note}") if largest and note else row
+
+
+def _ratio(run: Run, reference: Run, stage: str, *, has_goal: bool) -> Ratio:
+    """Compare a stage with so many times the same one of the reference."""
+    factor, took, known = run.rows / reference.rows, run.stages[stage], reference.stages[stage]
+    most, goal = MOST_TIMES, f"at most {MOST_TIMES:g} times"
+    if stage in SORTING[run.sampler]:
+        most *= math.log(run.rows) / math.log(reference.rows)
+        goal = f"at most {most:.3g} times, log n for sorting"
+    return Ratio(
+        name=_name(run, stage),
+        seconds=took.seconds,
+        reference=f"{factor:g} × {reference.rows:,}",
+        reference_seconds=factor * known.seconds,
+        goal=goal if has_goal else "",
+        met=not has_goal or took.seconds <= most * factor * known.seconds,
+        records=run.rows,
+        note=f"of the processors, {took.cpu_seconds / factor / known.cpu_seconds:.2f} times",
+    )
+
+
+def study_peaks(runs: Sequence[Run]) -> Iterator[Peak]:
+    """Return the memory of studies of one kind; the largest that was gone through has a goal."""
+    there, note = _gone_through(runs)
+    for run in there:
+        largest = run is there[-1]
+        for stage, took in run.stages.items():
+            yield Peak(
+                name=_name(run, stage),
+                value=took.peak_mib,
+                goal="below 1 GiB" if largest else "",
+                met=not largest or took.peak_mib < MOST_MEBIBYTES,
+                note=note if largest else "",
+            )
+
+
+@cache
+def _all_runs(largest: int, server_largest: int) -> tuple[tuple[Run, ...], ...]:
+    kinds: tuple[tuple[Sampler, int], ...] = (("curators", largest), ("server", server_largest))
+    return tuple(
+        tuple(run_study(rows, sampler, many) for rows, many in REPEATS.items() if rows <= most)
+        for sampler, most in kinds
+    )
+
+
+def _gone_through(runs: Sequence[Run]) -> tuple[list[Run], str]:
+    """Return the studies that there was room for, and why there are no others."""
+    return [run for run in runs if run.stages], "; ".join(run.note for run in runs if run.note)
+
+
+def _name(run: Run, stage: str) -> str:
+    return f"{WORDS[stage]}, {run.sampler} sample{'s' * (run.sampler == 'server')}, {run.rows:,}"
+
+
+def run_study(rows: int, sampler: Sampler, repeats: int = 1) -> Run:
+    """Go through a study so many times, and take medians; of memory, the most."""
+    try:
+        found = [go_through(rows, sampler) for _ in range(repeats)]
+    except NoRoomError as error:
+        return Run(rows, sampler, {}, note=str(error))
+    stages = {}
+    for name, parts in STAGES.items():
+        measured = [each[part] for each in found for part in parts]
+        seconds = statistics.median(float(took["seconds"]) for took in measured)
+        stages[name] = Stage(
+            seconds=seconds,
+            cpu_seconds=statistics.median(float(took["cpu_seconds"]) for took in measured),
+            seconds_per_record=seconds / rows,
+            peak_mib=max(float(took["peak_mib"]) for took in measured),
+        )
+    return Run(rows, sampler, stages, counted=int(found[0]["estimate"]["counted"]))
+
+
+def go_through(rows: int, sampler: Sampler) -> dict[str, dict[str, float]]:
+    """Go through a study once, a process for each stage; its files are gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="veiltab-growth-") as folder:
+        needed, free = ROOM * ROW_BYTES[sampler] * rows, shutil.disk_usage(folder).free
+        if free < needed:
+            raise NoRoomError(
+                f"{rows:,} rows were left out: they want {needed / 1e9:,.1f} GB of free disk, and"
+                f" there are {free / 1e9:,.1f}"
+            )
+        names = [part for parts in STAGES.values() for part in parts]
+        return {name: _run_stage(name, folder, str(rows), sampler) for name in names}
+
+
+def _run_stage(*arguments: str) -> dict[str, float]:
+    found = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-m", "benchmarks.growth_stages", *arguments],
+        check=True,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[1],
+    )
+    took: dict[str, float] = json.loads(found.stdout)
+    return took
+
+
+def main() -> int:
+    """Go through one study, or all of them; the exit code says whether every goal was met."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", type=int, nargs="?", help="go through one study of so many rows")
+    parser.add_argument("sampler", choices=("curators", "server"), nargs="?", default="curators")
+    parser.add_argument("--large", action="store_true", help="10^8 rows where the server samples")
+    chosen = parser.parse_args()
+    if chosen.rows is not None:
+        print(json.dumps(asdict(run_study(chosen.rows, chosen.sampler))))
+        return 0
+    sizes = (LARGEST, LARGEST if chosen.large else LARGEST_OF_SERVER)
+    rows: list[Ratio | Peak] = [*growth_ratios(*sizes), *growth_peaks(*sizes)]
+    for row in rows:
+        print(_line(row))
+    return 0 if all(row.met for row in rows) else 1
+
+
+def _line(row: Ratio | Peak) -> str:
+    goal = f"{row.goal}: {'yes' if row.met else 'NO'}" if row.goal else ""
+    if isinstance(row, Peak):
+        return f"{row.name:70} {row.value:9.1f} {row.unit}  {goal}  {row.note}"
+    found = f"{row.seconds:9.3f} s, {1 / row.ratio:5.2f} times {row.reference}"
+    return f"{row.name:70} {found}  {goal}  {row.note}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
