@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,16 +22,18 @@ from benchmarks.growth import growth_ratios
 from benchmarks.kernels import kernel_ratios
 from benchmarks.pipeline import pipeline_ratios
 from benchmarks.simulation import simulation_ratios
-from benchmarks.timing import Ratio
+from benchmarks.timing import Figure, Ratio
 from benchmarks.transport import transport_ratios
-from benchmarks.wire import wire_ratios
+from benchmarks.wire import wire_figures
 
 OUT = Path("build/bench.json")
-PARTS: dict[str, tuple[str, Callable[[], list[Ratio]]]] = {
+Rows = Sequence[Ratio | Figure]
+
+PARTS: dict[str, tuple[str, Callable[[], Rows]]] = {
     "kernels": ("kernels, one thread", kernel_ratios),
     "pipeline": ("the whole private pipeline against pooling the tables", pipeline_ratios),
     "growth": ("growth with the number of rows and cells, and memory", growth_ratios),
-    "wire": ("bytes on the wire and on the disk", wire_ratios),
+    "wire": ("bytes on the wire and on the disk", wire_figures),
     "transport": ("chunks through the service", transport_ratios),
     "peers": ("other libraries at the same work, one thread", peer_ratios),
     "simulation": ("simulations", simulation_ratios),
@@ -45,7 +47,7 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; or all")
     wanted = parser.parse_args().parts or list(PARTS)
     console = Console(width=170)
-    found: dict[str, list[Ratio]] = {}
+    found: dict[str, Rows] = {}
     for part in wanted:
         title, measure = PARTS[part]
         console.print(f"measuring {title}", style="dim")
@@ -57,7 +59,7 @@ def main() -> int:
     return 0 if all(ratio.met for rows in found.values() for ratio in rows) else 1
 
 
-def _table(found: dict[str, list[Ratio]]) -> Table:
+def _table(found: dict[str, Rows]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("what", "million records/s", "times the speed of", "", "goal", "met"):
         table.add_column(name, justify="right" if name.startswith(("million", "times")) else "left")
@@ -65,20 +67,29 @@ def _table(found: dict[str, list[Ratio]]) -> Table:
         table.add_row()
         table.add_row(f"[bold]{PARTS[part][0]}[/bold]")
         for row in rows:
-            rate = f"{row.rate:,.1f}" if row.records else ""
             met = ("yes" if row.met else "[red]NO[/red]") if row.goal else ""
-            table.add_row(row.name, rate, f"{row.ratio:.3g}", row.reference, row.goal, met)
+            table.add_row(row.name, *_numbers(row), row.goal, met)
     return table
 
 
-def _write(found: dict[str, list[Ratio]]) -> None:
+def _numbers(row: Ratio | Figure) -> tuple[str, str, str]:
+    if isinstance(row, Figure):
+        return "", f"{row.value:,.4g}", row.unit
+    return f"{row.rate:,.1f}" if row.records else "", f"{row.ratio:.3g}", row.reference
+
+
+def _write(found: dict[str, Rows]) -> None:
     """Keep what was measured; parts that were not measured this time stay as they were."""
     OUT.parent.mkdir(exist_ok=True)
     known = json.loads(OUT.read_text())["parts"] if OUT.exists() else {}
     for part, rows in found.items():
-        known[part] = [asdict(row) | {"ratio": row.ratio, "rate": row.rate} for row in rows]
+        known[part] = [asdict(row) | _derived(row) for row in rows]
     OUT.write_text(json.dumps({"machine": _machine(), "parts": known}, indent=2) + "\n")
     print(f"written to {OUT}")
+
+
+def _derived(row: Ratio | Figure) -> dict[str, float]:
+    return {} if isinstance(row, Figure) else {"ratio": row.ratio, "rate": row.rate}
 
 
 def _machine() -> dict[str, str | int]:

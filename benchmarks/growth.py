@@ -56,6 +56,10 @@ ROOM = 3
 """Nothing is begun unless there is so many times the room for it."""
 
 
+Stages = dict[str, dict[str, float]]
+"""What each process has printed."""
+
+
 class NoRoomError(Exception):
     """The disk has too little room for a study of this size."""
 
@@ -72,7 +76,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A study that was gone through; without stages, the note says why it was not."""
+    """A study that was gone through; without stages, the note says why it was not gone through."""
 
     rows: int
     sampler: Sampler
@@ -157,7 +161,7 @@ def study_peaks(runs: Sequence[Run]) -> Iterator[Peak]:
 def _all_runs(largest: int, server_largest: int) -> tuple[tuple[Run, ...], ...]:
     kinds: tuple[tuple[Sampler, int], ...] = (("curators", largest), ("server", server_largest))
     return tuple(
-        tuple(run_study(rows, sampler, many) for rows, many in REPEATS.items() if rows <= most)
+        run_studies({rows: many for rows, many in REPEATS.items() if rows <= most}, sampler)
         for sampler, most in kinds
     )
 
@@ -171,26 +175,45 @@ def _name(run: Run, stage: str) -> str:
     return f"{WORDS[stage]}, {run.sampler} sample{'s' * (run.sampler == 'server')}, {run.rows:,}"
 
 
-def run_study(rows: int, sampler: Sampler, repeats: int = 1) -> Run:
-    """Go through a study so many times, and take medians; of memory, the most."""
-    try:
-        found = [go_through(rows, sampler) for _ in range(repeats)]
-    except NoRoomError as error:
-        return Run(rows, sampler, {}, note=str(error))
+def run_studies(repeats: Mapping[int, int], sampler: Sampler) -> tuple[Run, ...]:
+    """Go through studies of several sizes, each so many times.
+
+    The sizes take turns, the rare ones in the middle: a machine that is busy for a while is then
+    busy for all of them.
+    """
+    turns = max(repeats.values())
+    found: dict[int, list[Stages]] = {rows: [] for rows in repeats}
+    notes = dict.fromkeys(repeats, "")
+    for turn in range(turns):
+        for rows, many in repeats.items():
+            first = (turns - many) // 2
+            if not first <= turn < first + many:
+                continue
+            try:
+                found[rows].append(go_through(rows, sampler))
+            except NoRoomError as error:
+                notes[rows] = str(error)
+    return tuple(_summary(rows, sampler, found[rows], notes[rows]) for rows in repeats)
+
+
+def _summary(rows: int, sampler: Sampler, found: Sequence[Stages], note: str) -> Run:
+    """Take medians of times, and the most memory."""
+    if not found:
+        return Run(rows, sampler, {}, note=note)
     stages = {}
     for name, parts in STAGES.items():
         measured = [each[part] for each in found for part in parts]
-        seconds = statistics.median(float(took["seconds"]) for took in measured)
+        seconds = statistics.median(took["seconds"] for took in measured)
         stages[name] = Stage(
             seconds=seconds,
-            cpu_seconds=statistics.median(float(took["cpu_seconds"]) for took in measured),
+            cpu_seconds=statistics.median(took["cpu_seconds"] for took in measured),
             seconds_per_record=seconds / rows,
-            peak_mib=max(float(took["peak_mib"]) for took in measured),
+            peak_mib=max(took["peak_mib"] for took in measured),
         )
-    return Run(rows, sampler, stages, counted=int(found[0]["estimate"]["counted"]))
+    return Run(rows, sampler, stages, int(found[0]["estimate"]["counted"]), note)
 
 
-def go_through(rows: int, sampler: Sampler) -> dict[str, dict[str, float]]:
+def go_through(rows: int, sampler: Sampler) -> Stages:
     """Go through a study once, a process for each stage; its files are gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="veiltab-growth-") as folder:
         needed, free = ROOM * ROW_BYTES[sampler] * rows, shutil.disk_usage(folder).free
@@ -222,7 +245,8 @@ def main() -> int:
     parser.add_argument("--large", action="store_true", help="10^8 rows where the server samples")
     chosen = parser.parse_args()
     if chosen.rows is not None:
-        print(json.dumps(asdict(run_study(chosen.rows, chosen.sampler))))
+        (run,) = run_studies({chosen.rows: 1}, chosen.sampler)
+        print(json.dumps(asdict(run)))
         return 0
     sizes = (LARGEST, LARGEST if chosen.large else LARGEST_OF_SERVER)
     rows: list[Ratio | Peak] = [*growth_ratios(*sizes), *growth_peaks(*sizes)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import growth
-from benchmarks.growth import MOST_MEBIBYTES, Run, Stage, run_study, study_peaks, study_ratios
+from benchmarks.growth import MOST_MEBIBYTES, Run, Stage, run_studies, study_peaks, study_ratios
 from benchmarks.growth_kernels import kernel_growth
 from benchmarks.growth_stages import check_counts
 from benchmarks.growth_table import Batches
@@ -52,7 +52,7 @@ def test_a_study_of_one_size(scratch: Path, sampler: Sampler) -> None:
 
 def test_no_study_is_begun_without_room(scratch: Path) -> None:
     """A study that no disk could hold is left out, and the note says why."""
-    run = run_study(10**15, "server")
+    (run,) = run_studies({10**15: 1}, "server")
     assert run.stages == {}
     assert "free disk" in run.note
     assert list(scratch.iterdir()) == []
@@ -61,7 +61,7 @@ def test_no_study_is_begun_without_room(scratch: Path) -> None:
 def test_a_failed_stage_leaves_nothing(scratch: Path) -> None:
     """Files go away also when a stage fails: here there is nobody to take in."""
     with pytest.raises(subprocess.CalledProcessError):
-        run_study(0, "curators")
+        run_studies({0: 1}, "curators")
     assert list(scratch.iterdir()) == []
 
 

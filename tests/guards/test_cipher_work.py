@@ -20,11 +20,12 @@ from veiltab.core.perturbation import NoiseSource
 from veiltab.core.plan import plan
 from veiltab.core.sampling import draw_sample
 from veiltab.crypto.entropy import CipherEntropy
-from veiltab.crypto.linkage import BATCH_ROWS, tokens
+from veiltab.crypto.linkage import tokens
 from veiltab.crypto.pads import StreamPad
 
 KEY = bytes(range(32))
 BLOCK = 16
+BATCH_ROWS = 1 << 14
 ROWS = 3 * SPAN
 
 # Bytes of keystream for a row, by the number of categories; and of a word, and the rows of a word.

@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 from tests.support.counting import Kernel, Work, check_span, check_work, exhaust, wrapped
 from veiltab.core.sampling import draw_sample
 from veiltab.crypto.entropy import CipherEntropy
-from veiltab.crypto.linkage import BATCH_ROWS, token_runs, token_words, tokens
-from veiltab.roles.server.match import RANGE_ROWS, match_tokens
-from veiltab.roles.sorting import BUFFER_ROWS, Sorter
+from veiltab.crypto.linkage import token_runs, token_words, tokens
+from veiltab.roles.server.match import match_tokens
+from veiltab.roles.sorting import Sorter
 from veiltab.roles.spool import MemorySpool
 
 KEY = bytes(range(32))
+BATCH_ROWS, RANGE_ROWS, BUFFER_ROWS = 1 << 14, 1 << 16, 1 << 18
+"""Rows that are to be worked on at once: messages, tokens of a range, records to sort."""
+
 SPLIT = "matching two tables"
 """Tables of a whole range are cut in two, and matched in one piece just below that."""
 

@@ -22,7 +22,7 @@ from veiltab.wire.packing import SPAN_ROWS
 SPANS = 1, 2, 4
 LIMITS = {
     "encrypting": Work(
-        moved=105.3, fresh=26.71, encrypted=2.001, hashed=16.33, encryptions=3, calls=160, steps=679
+        moved=105.3, fresh=26.71, encrypted=2.001, hashed=16.33, encryptions=3, calls=178, steps=719
     ),
     "perturbing": Work(
         moved=181.2,
@@ -30,8 +30,8 @@ LIMITS = {
         encrypted=2.006,
         hashed=0.8713,
         encryptions=9,
-        calls=347,
-        steps=1478,
+        calls=392,
+        steps=1589,
     ),
     "estimating": Work(
         moved=144.8,
@@ -40,8 +40,8 @@ LIMITS = {
         encrypted=3.001,
         hashed=0.575,
         encryptions=4,
-        calls=287,
-        steps=1274,
+        calls=314,
+        steps=1334,
     ),
     "estimating from positions": Work(
         moved=317.3,
@@ -50,8 +50,8 @@ LIMITS = {
         encrypted=16,
         hashed=6.2,
         encryptions=48,
-        calls=1012,
-        steps=2297,
+        calls=1021,
+        steps=2317,
     ),
     "taking in and shuffling": Work(
         moved=2178,

@@ -177,8 +177,8 @@ class Kernel:
 
 
 PER_SPAN = ("encryptions", "calls", "steps")
-MARGIN_PER_SPAN = 1.1
-"""The same for calls and lines, of which a loop over few rows takes many times as many."""
+MARGIN_PER_SPAN = 1.5
+"""The same for calls and lines: versions of Python differ, and shorter spans take twice as many."""
 
 STALE = 0.9
 """Below this part of its limit a kernel has improved, and its limit must follow."""
@@ -191,8 +191,8 @@ def check_work(kernel: Kernel, limit: Work) -> None:
     """Refuse more work for a record than the limit, and less, which makes the limit too loose."""
     kernel.work(kernel.span)  # whatever is made once in a process
     few, some, many = (kernel.work(number * kernel.span) for number in kernel.spans)
-    first = _between(kernel, few, some, 0)
-    last = _between(kernel, some, many, 1)
+    first = between(kernel, few, some, 0)
+    last = between(kernel, some, many, 1)
     assert _grown(last, first, kernel.margin) == [], (
         f"work grows faster than the rows: {first}, then {last}"
     )
@@ -200,7 +200,8 @@ def check_work(kernel: Kernel, limit: Work) -> None:
         f"work grows slower than the rows: {first}, then {last}"
     )
     assert _grown(last, limit, kernel.margin) == [], f"more work than {limit}: {last}"
-    tight = [n for n in NAMES if getattr(last, n) < STALE * getattr(limit, n) - 0.01]
+    own = [name for name in NAMES if name not in PER_SPAN]
+    tight = [n for n in own if getattr(last, n) < STALE * getattr(limit, n) - 0.01]
     assert tight == [], f"less work: write down the new limit {last} for {limit}"
 
 
@@ -212,7 +213,8 @@ def check_span(kernel: Kernel) -> None:
     assert whole.calls <= half.calls + FIXED
 
 
-def _between(kernel: Kernel, less: Work, more: Work, first: int) -> Work:
+def between(kernel: Kernel, less: Work, more: Work, first: int) -> Work:
+    """Return what a record, and a span, took of what lies between two numbers of spans."""
     spans = kernel.spans[first + 1] - kernel.spans[first]
     return (more - less).each(spans * kernel.span, spans)
 

@@ -22,6 +22,9 @@ SPAN_RECORDS = 1 << 18
 FEW_CELLS = 256
 """Up to this many cells the first 16 bits leave at most one draw in 256 undecided."""
 
+_BLOCK_RECORDS = 1 << 16
+"""Records that are mapped at a time: few enough for the processor's cache."""
+
 Noise = NDArray[np.unsignedinteger[Any]]
 
 
@@ -59,7 +62,7 @@ class NoiseSource:
         self._decided = cells * width + kept
         word: Any = np.dtype(f"<u{self._bits // 8}")
         self._words = np.empty(SPAN_RECORDS, dtype=word)
-        self._replaced = np.empty(SPAN_RECORDS, dtype=np.bool_)
+        self._replaced = np.empty(_BLOCK_RECORDS, dtype=np.bool_)
         # A word over the width is a cell, or as much as the number of cells and more if it keeps.
         # If a cell has not even one whole word, no first word stands for a cell.
         self._width, self._cells = word.type(max(width, 1)), cells if width else 0
@@ -72,16 +75,22 @@ class NoiseSource:
     def draw(self, entropy: Entropy, out: Noise) -> None:
         """Draw noise into ``out``, for at most 262,144 records."""
         words = self._words[: out.size]
-        entropy.fill(words.view(np.uint8))
         noise = out if out.dtype == self._quotient else np.empty(out.size, self._quotient)
-        np.floor_divide(words, self._width, out=noise, dtype=words.dtype, casting="unsafe")
-        replaced = np.less(noise, self._cells, out=self._replaced[: out.size])
-        np.multiply(noise, replaced.view(np.uint8), out=noise)
+        for start in range(0, out.size, _BLOCK_RECORDS):
+            block = slice(start, start + _BLOCK_RECORDS)
+            self._map(words[block], noise[block], entropy)
         if self._decided < 1 << self._bits:
             undecided = places_from(words, self._decided)
             noise[undecided] = self._complete(words[undecided], entropy)
         if noise is not out:
             out[:] = noise
+
+    def _map(self, words: Noise, noise: Noise, entropy: Entropy) -> None:
+        """Draw first words, and write down what they stand for as far as they decide."""
+        entropy.fill(words.view(np.uint8))
+        np.floor_divide(words, self._width, out=noise, dtype=words.dtype, casting="unsafe")
+        replaced = np.less(noise, self._cells, out=self._replaced[: noise.size])
+        np.multiply(noise, replaced.view(np.uint8), out=noise)
 
     def _complete(self, words: Noise, entropy: Entropy) -> NDArray[np.uint64]:
         """Complete undecided words to 64 bits, counted from the first that is undecided."""
