@@ -18,7 +18,7 @@ from rich.table import Table
 
 from benchmarks.against_peers import peer_ratios
 from benchmarks.commands import command_ratios
-from benchmarks.growth import growth_ratios
+from benchmarks.growth import growth_peaks, growth_ratios
 from benchmarks.kernels import kernel_ratios
 from benchmarks.pipeline import pipeline_ratios
 from benchmarks.simulation import simulation_ratios
@@ -29,10 +29,15 @@ from benchmarks.wire import wire_figures
 OUT = Path("build/bench.json")
 Rows = Sequence[Ratio | Figure]
 
+
+def _growth() -> Rows:
+    return [*growth_ratios(), *growth_peaks()]
+
+
 PARTS: dict[str, tuple[str, Callable[[], Rows]]] = {
     "kernels": ("kernels, one thread", kernel_ratios),
     "pipeline": ("the whole private pipeline against pooling the tables", pipeline_ratios),
-    "growth": ("growth with the number of rows and cells, and memory", growth_ratios),
+    "growth": ("growth with the number of rows and cells, and memory", _growth),
     "wire": ("bytes on the wire and on the disk", wire_figures),
     "transport": ("chunks through the service", transport_ratios),
     "peers": ("other libraries at the same work, one thread", peer_ratios),

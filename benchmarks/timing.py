@@ -46,6 +46,7 @@ class Figure:
     unit: str
     goal: str = ""
     met: bool = True
+    note: str = ""
 
 
 def compared(
@@ -68,17 +69,25 @@ def median_seconds(work: Callable[[], object], repeats: int) -> float:
     return median_of({"work": work}, repeats)["work"]
 
 
-def median_of(works: Works, repeats: int = REPEATS) -> dict[str, float]:
-    """Return the median time of each piece of work; they take turns, after a warm-up of each.
+def median_of(works: Works, repeats: int = REPEATS, turns: int = 1) -> dict[str, float]:
+    """Return the median time of each piece of work, done ``turns`` times, after a warm-up.
 
-    A machine that is slow for a while is then slow for all of them.
+    They take turns: a machine that is slow for a while is then slow for all of them.
     """
     for work in works.values():
         work()
     times: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeats):
+        for name, seconds in _in_turns(works, turns).items():
+            times[name].append(seconds)
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def _in_turns(works: Works, turns: int) -> dict[str, float]:
+    seconds = dict.fromkeys(works, 0.0)
+    for _ in range(turns):
         for name, work in works.items():
             start = time.perf_counter()
             work()
-            times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(each) for name, each in times.items()}
+            seconds[name] += time.perf_counter() - start
+    return seconds

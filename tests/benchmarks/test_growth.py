@@ -99,14 +99,30 @@ def test_counts_that_are_noise_are_refused() -> None:
 def test_goals_of_the_largest_study(seconds: float, *, met: bool) -> None:
     """A hundred times the rows may take 150 times as long; where it sorts, 200 times."""
     runs = [run_of(10**5, 1.0), run_of(10**6, 1.0), run_of(10**7, 99.0), run_of(10**8, seconds)]
-    rows = {row.name: row for row in study_ratios(runs)}
-    assert len(rows) == 3 * len(growth.STAGES)
+    found = [row for row in study_ratios(runs) if row.reference.endswith(" 1,000,000")]
+    rows = {row.name: row for row in found}
+    assert len(rows) == len(found) == 3 * len(growth.STAGES)
     assert [row.name for row in rows.values() if row.goal] == [
         name for name in rows if name.endswith("100,000,000")
     ]
     assert rows["release, curators sample, 100,000,000"].met is met
     assert rows["prepare one curator's table, curators sample, 100,000,000"].met
     assert rows["release, curators sample, 10,000,000"].met
+
+
+@pytest.mark.parametrize(("seconds", "met"), [(14.9, True), (15.1, False)])
+def test_the_largest_study_against_the_next(seconds: float, *, met: bool) -> None:
+    """What hides in the start of the small study shows against the next one to the largest."""
+    runs = [run_of(10**6, 1.0), run_of(10**7, 1.0), run_of(10**8, seconds)]
+    found = [row for row in study_ratios(runs) if row.reference == "10 × 10,000,000"]
+    assert len(found) == len(growth.STAGES)
+    assert [row.met for row in found if row.name.startswith("release")] == [met]
+
+
+def test_without_a_study_of_the_reference_size() -> None:
+    """Nothing is compared if there was no room for a million rows, or if it is all there is."""
+    assert list(study_ratios([run_of(10**5, 1.0)])) == []
+    assert list(study_ratios([run_of(10**6, 1.0)])) == []
 
 
 def test_memory_has_a_goal_and_a_note() -> None:

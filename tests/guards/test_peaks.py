@@ -25,12 +25,12 @@ PEAKS: dict[str, tuple[Callable[[int], object], float, float]] = {
     "one-time pads, k = 6": (kernels.one_time(6), 1, 14),
     "noise, 24 cells": (kernels.noise(24), 0, 3.4),
     "noise, 768 cells": (kernels.noise(768), 0, 6.5),
-    "adding, k = 6": (kernels.adding(6), 0, 0.26),
+    "adding, k = 6": (kernels.adding(6), 0, 1.01),
     "packing, k = 6": (kernels.packing_of(6), 0, 1.3),
     "unpacking, k = 6": (kernels.unpacking_of(6), 0, 0.61),
     "encrypting": (paths.encrypt, 0, 9.1),
     "perturbing": (paths.perturb, 0, 12.3),
-    "estimating": (paths.count_released, 0, 13.3),
+    "estimating": (paths.count_released, 0, 14.0),
     "estimating from positions": (paths.count_scattered, 0, 19.1),
 }
 

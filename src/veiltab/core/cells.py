@@ -59,13 +59,14 @@ def count_cells(cells: Cells, domain_size: int) -> NDArray[np.int64]:
     table of all their combinations still fits into the cache, and adding it up takes next to
     nothing.
     """
-    fold = 0 if domain_size > _PAIRED_CELLS else 1 if domain_size > _FOURFOLD_CELLS else 2
+    if domain_size > _PAIRED_CELLS:
+        return np.bincount(cells, minlength=domain_size)
+    fold = 1 if domain_size > _FOURFOLD_CELLS else 2
     body = cells.size - cells.size % (1 << fold)
     counts = np.bincount(cells[body:], minlength=domain_size)
     bins = np.zeros(domain_size ** (1 << fold), dtype=np.int64)
-    block = BLOCK_RECORDS if fold else max(body, 1)  # a long table is added up once
-    for start in range(0, body, block):
-        joined = cells[start : min(start + block, body)]
+    for start in range(0, body, BLOCK_RECORDS):
+        joined = cells[start : min(start + BLOCK_RECORDS, body)]
         for step in range(fold):
             joined = join_neighbours(joined, domain_size ** (1 << step))
         bins += np.bincount(joined, minlength=bins.size)

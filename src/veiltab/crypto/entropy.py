@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 KEY_BYTES = 32
-_ZEROS = bytes(1 << 16)
+_URANDOM_BYTES = 1 << 16
+_ZEROS = memoryview(bytes(1 << 19))  # long enough that a call costs nothing beside the cipher
 
 
 class SystemEntropy:
@@ -25,8 +26,8 @@ class SystemEntropy:
     def fill(self, out: NDArray[np.uint8]) -> None:
         """Overwrite ``out`` with fresh bytes of the operating system."""
         view = out.data.cast("B")
-        for start in range(0, len(view), len(_ZEROS)):
-            block = view[start : start + len(_ZEROS)]
+        for start in range(0, len(view), _URANDOM_BYTES):
+            block = view[start : start + _URANDOM_BYTES]
             block[:] = os.urandom(len(block))
 
 

@@ -98,7 +98,7 @@ class Story:
             f"Evenly spread, as random values are (χ² test: p = {self._of.column.p_value:.2f})."
             f"  Of the {self._of.table.population_size:,} ids, {found or 'none'} can be found in"
             " its files.",
-            f"After the release: {count(len(after.received), 'file')} of unperturbed ciphertext,"
+            f"After the release: {count(len(after.received), 'chunk')} of unperturbed ciphertext,"
             f" and {count(len(after.released), 'perturbed column')}, still encrypted.",
         )
 
@@ -106,7 +106,7 @@ class Story:
         of, column, received = self._of, self._of.column, self._of.before.received
         self._say(
             f"In its folder after {of.cast.registry.party.name}'s push to {of.terms[-1].title!r}:"
-            f" {count(len(received), 'file')}, {sum(received):,} bytes.  One is"
+            f" {count(len(received), 'chunk')}, {sum(received):,} bytes.  One is"
             f" {column.attribute!r}, encrypted:"
         )
         total, sent = sum(column.table), sum(column.received)
