@@ -56,6 +56,38 @@ def test_a_token_twice_in_one_table_is_refused(
         match_tokens([as_rows(each) for each in tables])
 
 
+def spread(rows: int, seed: int) -> NDArray[np.uint8]:
+    """Return different tokens as they are, all over their range."""
+    return np.random.default_rng(seed).integers(0, 256, (rows, 16)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("curators", [2, 3])
+def test_large_tables_are_matched_by_ranges(curators: int) -> None:
+    """More rows than a range has: the same as a dictionary, whatever the number of threads."""
+    everybody = spread(300_000, 1)
+    generator = np.random.default_rng(2)
+    tables = [
+        everybody[np.sort(generator.permutation(len(everybody))[:200_000])[::-1]]
+        for _ in range(curators)
+    ]
+    one, two = (match_tokens(tables, threads=threads) for threads in (1, 2))
+    assert one.tolist() == two.tolist()
+    common = set.intersection(*({row.tobytes() for row in table} for table in tables))
+    found = [table[rows] for table, rows in zip(tables, one.T, strict=True)]
+    assert len(one) == len(common)
+    assert all((each == found[0]).all() for each in found)
+    ordered = [row.tobytes() for row in found[0]]
+    assert ordered == sorted(common)
+
+
+def test_a_token_twice_in_a_large_table_is_refused() -> None:
+    """In whichever range it falls, and also if nobody else has it."""
+    tables = [spread(150_000, 3), spread(150_000, 4)]
+    tables[1][149_999] = tables[1][17]
+    with pytest.raises(MismatchError, match="same token twice"):
+        match_tokens(tables, threads=2)
+
+
 def curators(*ids: list[int]) -> Recorded:
     """Return curators who hold these respondents, one attribute each."""
     holdings = [holding({f"a{i}": 3}, own, seed=i) for i, own in enumerate(ids)]

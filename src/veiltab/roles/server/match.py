@@ -54,23 +54,24 @@ def _match(tables: Sequence[Tokens]) -> NDArray[np.int64]:
     """
     order, same = token_runs(np.concatenate(tables))
     first_rows = np.cumsum([0, *map(len, tables)])
-    _refuse_repeats(order, np.flatnonzero(same), first_rows)
+    equal = np.flatnonzero(same)
+    left, right = np.take(order, equal), np.take(order, equal + 1)
+    _refuse_repeats(left, right, first_rows)
+    if len(tables) == 2:  # noqa: PLR2004 - then every two equal neighbours are a respondent
+        return np.stack([left, right - first_rows[1]], axis=1)
     common = np.ones(max(order.size - len(tables) + 1, 0), dtype=np.bool_)
     for step in range(len(tables) - 1):
         common &= same[step : step + common.size]
     starts = np.flatnonzero(common)
-    rows = np.empty((starts.size, len(tables)), dtype=np.int64)
-    for number, first in enumerate(first_rows[:-1]):
-        np.subtract(np.take(order, starts + number), first, out=rows[:, number])
-    return rows
+    rows = [np.take(order, starts + number) - first for number, first in enumerate(first_rows[:-1])]
+    return np.stack(rows, axis=1)
 
 
 def _refuse_repeats(
-    order: NDArray[np.int64], equal: NDArray[np.intp], first_rows: NDArray[np.int64]
+    left: NDArray[np.int64], right: NDArray[np.int64], first_rows: NDArray[np.int64]
 ) -> None:
     """Refuse equal tokens of one curator: neighbours that no table's end lies between."""
-    left, right = np.take(order, equal), np.take(order, equal + 1)
-    apart = np.zeros(equal.size, dtype=np.bool_)
+    apart = np.zeros(left.size, dtype=np.bool_)
     for border in first_rows[1:-1]:
         apart |= (left < border) & (right >= border)
     if not apart.all():
