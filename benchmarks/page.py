@@ -46,9 +46,14 @@ def cells(row: dict[str, Any]) -> list[str]:
     """Return the six cells of a row."""
     met = ("yes" if row["met"] else "**no**") if row["goal"] else ""
     if "unit" in row:
-        return [row["name"], "", f"{row['value']:,.4g}", row["unit"], row["goal"], met]
-    rate = f"{row['rate']:,.3g}" if row["records"] else ""
-    return [row["name"], rate, f"{row['ratio']:.3g}", row["reference"], row["goal"], met]
+        return [row["name"], "", number(row["value"]), row["unit"], row["goal"], met]
+    rate = number(row["rate"]) if row["records"] else ""
+    return [row["name"], rate, number(row["ratio"]), row["reference"], row["goal"], met]
+
+
+def number(value: float) -> str:
+    """Write three digits, or as many as there are before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004
 
 
 def machine(found: dict[str, str | int]) -> str:
