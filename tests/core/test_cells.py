@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from veiltab.core import group
 from veiltab.core.cells import BLOCK_RECORDS, count_cells, mix, unmix
 
 SIZES = st.lists(st.sampled_from([1, 2, 3, 4, 7, 16, 255, 256, 257, 1000]), min_size=1, max_size=4)
@@ -35,6 +36,18 @@ def test_sizes_that_fill_a_byte(sizes: tuple[int, ...]) -> None:
     cells = np.arange(256)
     codes = unmix(sizes, cells)
     assert mix(sizes, codes).tolist() == cells.tolist()
+
+
+@pytest.mark.parametrize(
+    "sizes", [(24,), (4, 6), (1, 24), (6, 4, 1), (255,), (256,), (16, 16), (129, 3), (65_535, 2)]
+)
+def test_a_cell_beyond_the_last_is_the_first_one_again(sizes: tuple[int, ...]) -> None:
+    """The noise of a kept record may be N: whatever it is added to stays as it is."""
+    beyond = math.prod(sizes)
+    parts = unmix(sizes, np.full(3, beyond, dtype=np.min_scalar_type(beyond)))
+    for size, part in zip(sizes, parts, strict=True):
+        codes = np.array([0, size // 2, size - 1]).astype(part.dtype)
+        assert group.add(codes, part, size).tolist() == codes.tolist()
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 24, 255, 256, 257, 5000])

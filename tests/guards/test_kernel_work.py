@@ -47,10 +47,10 @@ LIMITS = {
         moved=31, gathered=1, slow=1, fresh=16, encrypted=4, encryptions=16, calls=5, steps=66
     ),
     "noise, 24 cells": Work(
-        moved=14.23, fresh=0.1125, encrypted=2.001, encryptions=9, calls=31, steps=89
+        moved=12.23, fresh=0.1125, encrypted=2.001, encryptions=5, calls=27, steps=73
     ),
     "noise, 768 cells": Work(
-        moved=30.31, fresh=0.1562, encrypted=4, encryptions=16, calls=31, steps=110
+        moved=24.31, fresh=0.1562, encrypted=4, encryptions=4, calls=27, steps=70
     ),
     "adding, k = 6": Work(moved=8, fresh=1, calls=12, steps=30),
     "adding, k = 200": Work(moved=25, fresh=4, calls=13, steps=31),

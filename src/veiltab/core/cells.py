@@ -33,7 +33,11 @@ def mix(sizes: Sequence[int], columns: Sequence[NDArray[np.integer[Any]]]) -> Ce
 
 
 def unmix(sizes: Sequence[int], cells: NDArray[np.integer[Any]]) -> "list[Codes]":
-    """Return the codes of each attribute, in the least type: the inverse of :func:`mix`."""
+    """Return the codes of each attribute, in the least type: the inverse of :func:`mix`.
+
+    Of a cell N, which is none and stands for cell 0 in the group of the cells, the codes are all 0
+    but for the first, which is k or 0: to add either is to add nothing.
+    """
     left = math.prod(sizes)
     rest: Cells = cells.astype(np.min_scalar_type(left - 1))
     codes = []

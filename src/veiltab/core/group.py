@@ -19,7 +19,7 @@ def add(left: Codes, right: Codes, size: int, out: Codes | None = None) -> Codes
     """Add two columns in Z_size; the result is ``out``, or new and of the first column's type.
 
     Where the sum is below k, the sum less k wraps around: the smaller of the two is right, and
-    no division is needed.
+    no division is needed.  The second column may have k itself, which is 0.
     """
     narrow, total = _total(left, size, out)
     for block in _blocks(left.size):

@@ -44,7 +44,8 @@ def draw_noise(channel: GammaDiagonal, count: int, entropy: Entropy) -> Noise:
     noise = np.empty(count, dtype=source.dtype)
     for start in range(0, count, SPAN_RECORDS):
         source.draw(entropy, out=noise[start : start + SPAN_RECORDS])
-    return noise
+    noise[noise == channel.domain_size] = 0
+    return noise.astype(np.min_scalar_type(channel.domain_size - 1), copy=False)
 
 
 class NoiseSource:
@@ -62,18 +63,23 @@ class NoiseSource:
         self._decided = cells * width + kept
         word: Any = np.dtype(f"<u{self._bits // 8}")
         self._words = np.empty(SPAN_RECORDS, dtype=word)
-        self._replaced = np.empty(_BLOCK_RECORDS, dtype=np.bool_)
         # A word over the width is a cell, or as much as the number of cells and more if it keeps.
         # If a cell has not even one whole word, no first word stands for a cell.
-        self._width, self._cells = word.type(max(width, 1)), cells if width else 0
-        largest = max(((1 << self._bits) - 1) // max(width, 1), cells - 1)
+        self._width = word.type(max(width, 1))
+        largest = max(((1 << self._bits) - 1) // max(width, 1), cells)
         self._quotient = np.min_scalar_type(largest)
+        # NumPy is ten times as fast with an array here as with one number.
+        self._most = np.full(_BLOCK_RECORDS, cells if width else 0, dtype=self._quotient)
         self._rest, self._kept_rest = np.uint64(rest), np.uint64(kept_rest)
         self._width_rest = np.uint64(max(width_rest, 1))
-        self.dtype = np.min_scalar_type(cells - 1)
+        self.dtype = np.min_scalar_type(cells)
 
     def draw(self, entropy: Entropy, out: Noise) -> None:
-        """Draw noise into ``out``, for at most 262,144 records."""
+        """Draw noise into ``out``, for at most 262,144 records: cells, or N for "kept".
+
+        Modulo N that is cell 0, which keeps a record too; so nobody needs to tell them apart, and
+        writing 0 instead would take one more pass.
+        """
         words = self._words[: out.size]
         noise = out if out.dtype == self._quotient else np.empty(out.size, self._quotient)
         for start in range(0, out.size, _BLOCK_RECORDS):
@@ -89,8 +95,7 @@ class NoiseSource:
         """Draw first words, and write down what they stand for as far as they decide."""
         entropy.fill(words.view(np.uint8))
         np.floor_divide(words, self._width, out=noise, dtype=words.dtype, casting="unsafe")
-        replaced = np.less(noise, self._cells, out=self._replaced[: noise.size])
-        np.multiply(noise, replaced.view(np.uint8), out=noise)
+        np.minimum(noise, self._most[: noise.size], out=noise)
 
     def _complete(self, words: Noise, entropy: Entropy) -> NDArray[np.uint64]:
         """Complete undecided words to 64 bits, counted from the first that is undecided."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from veiltab.core import group
+from veiltab.core.cells import unmix
 from veiltab.core.entropy import Entropy
 from veiltab.core.perturbation import NoiseSource
 from veiltab.core.plan import Plan
@@ -45,7 +46,7 @@ def perturb_and_sign(
     for where in span_slices(plan.sample_size):
         noise = np.empty(where.stop - where.start, dtype=source.dtype)
         source.draw(entropy, out=noise)
-        parts = contract.schema.codes(noise)
+        parts = unmix(contract.schema.sizes, noise)
         columns = zip(attributes, joined(where), parts, digests, strict=True)
         for attribute, encrypted, part, chunks in columns:
             group.add(encrypted, part, attribute.size, out=encrypted)
