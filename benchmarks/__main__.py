@@ -22,7 +22,7 @@ from benchmarks.growth import growth_peaks, growth_ratios
 from benchmarks.kernels import kernel_ratios
 from benchmarks.pipeline import pipeline_ratios
 from benchmarks.simulation import simulation_ratios
-from benchmarks.timing import Figure, Ratio
+from benchmarks.timing import Figure, Ratio, number
 from benchmarks.transport import transport_ratios
 from benchmarks.wire import wire_figures
 
@@ -51,7 +51,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; or all")
     wanted = parser.parse_args().parts or list(PARTS)
-    console = Console(width=170)
+    console = Console(width=200)
     found: dict[str, Rows] = {}
     for part in wanted:
         title, measure = PARTS[part]
@@ -79,8 +79,8 @@ def _table(found: dict[str, Rows]) -> Table:
 
 def _numbers(row: Ratio | Figure) -> tuple[str, str, str]:
     if isinstance(row, Figure):
-        return "", f"{row.value:,.4g}", row.unit
-    return f"{row.rate:,.1f}" if row.records else "", f"{row.ratio:.3g}", row.reference
+        return "", number(row.value), row.unit
+    return number(row.rate) if row.records else "", number(row.ratio), row.reference
 
 
 def _write(found: dict[str, Rows]) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.timing import Ratio, compared, median_of
 from veiltab.core import group
-from veiltab.core.cells import count_cells, mix
+from veiltab.core.cells import count_cells, mix, unmix
 from veiltab.core.perturbation import NoiseSource
 from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Codes, Schema
@@ -69,7 +69,7 @@ class _Columns:
         for where in span_slices(records):
             drawn = noise[: where.stop - where.start]
             self.noise.draw(self.entropy, out=drawn)
-            parts = self.schema.codes(drawn)
+            parts = unmix(self.schema.sizes, drawn)
             for codes, part, size in zip(self.codes, parts, self.schema.sizes, strict=True):
                 group.add(codes[: part.size], part, size, out=part)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.__main__ import OUT, PARTS
+from benchmarks.timing import number
 
 PAGE = Path("docs/explanation/performance.md")
 BEGIN, END = "<!-- measured: {} -->\n", "<!-- end of {} -->\n"
@@ -49,11 +50,6 @@ def cells(row: dict[str, Any]) -> list[str]:
         return [row["name"], "", number(row["value"]), row["unit"], row["goal"], met]
     rate = number(row["rate"]) if row["records"] else ""
     return [row["name"], rate, number(row["ratio"]), row["reference"], row["goal"], met]
-
-
-def number(value: float) -> str:
-    """Write three digits, or as many as there are before the point."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004
 
 
 def machine(found: dict[str, str | int]) -> str:

@@ -64,6 +64,11 @@ def compared(
     return Ratio(name, seconds, what, reference_seconds, goal, met, records)
 
 
+def number(value: float) -> str:
+    """Write three digits, or as many as there are before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004
+
+
 def median_seconds(work: Callable[[], object], repeats: int) -> float:
     """Return the median time of ``repeats`` runs of the work."""
     return median_of({"work": work}, repeats)["work"]
