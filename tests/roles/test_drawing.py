@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from tests.support.exhaustive import random_keys, ranks, words
 from tests.support.scripted import ScriptedEntropy
 from tests.support.studies import CountingEntropy, attribute
+from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import MismatchError, UnavailableError
 from veiltab.roles.chunks import MemoryChunks
-from veiltab.roles.columns import write_column, write_tokens
+from veiltab.roles.columns import write_rows, write_tokens
 from veiltab.roles.server import drawing
 from veiltab.roles.server.bench import memory_scratch
 from veiltab.roles.server.drawing import ROW, Table, partition_count, shuffled
@@ -36,10 +37,10 @@ def random_tokens(count: int, seed: int = 0) -> Tokens:
 def table_of(tokens: Tokens) -> Table:
     """Upload a table whose codes can be told from its tokens."""
     store, rows = MemoryChunks(), len(tokens)
-    codes = [tokens[:, 8] % 3, tokens[:, 9].astype(np.uint16) + 44]
+    codes: list[Codes] = [tokens[:, 8] % 3, tokens[:, 9].astype(np.uint16) + 44]
     columns = []
     for each, own in zip(ATTRIBUTES, codes, strict=True):
-        digests = write_column(each, rows, lambda _, where, own=own: own[where], store)  # type: ignore[misc]
+        digests = tuple(write_rows(own, each, store))
         columns.append(ColumnChunks(attribute=each.name, chunks=digests))
     upload = Upload(
         columns=tuple(columns),

@@ -15,7 +15,9 @@ Numbers = NDArray[np.unsignedinteger[Any]]
 
 def join_neighbours(values: Numbers, factor: int) -> Numbers:
     """Return low + factor·high for each two neighbours, in numbers of twice the width."""
-    pairs, wide, bits = _pairs(values)
+    bits = 8 * values.dtype.itemsize
+    pairs = values.view(f"<u{2 * values.dtype.itemsize}")
+    wide: Any = pairs.dtype.type
     high: Numbers = pairs >> wide(bits)
     high *= wide((1 << bits) - factor)
     np.subtract(pairs, high, out=high)
@@ -30,9 +32,3 @@ def split_neighbours(values: Numbers, factor: int) -> Numbers:
     high *= wide((1 << bits) - factor)
     values += high
     return values
-
-
-def _pairs(values: Numbers) -> tuple[Numbers, Any, int]:
-    width = values.dtype.itemsize
-    wide = np.dtype(f"<u{2 * width}")
-    return values.view(wide), wide.type, 8 * width

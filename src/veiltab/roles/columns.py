@@ -1,6 +1,6 @@
 """Columns as chunks: written one chunk at a time, and read back with every length checked."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +21,6 @@ from veiltab.wire.packing import (
 from veiltab.wire.upload import ColumnChunks
 
 Digests = tuple[bytes, ...]
-
-ChunkMaker = Callable[[int, slice], Codes]
-"""Given a chunk's number and its rows, returns its codes."""
-
-
-def write_column(attribute: Attribute, rows: int, make: ChunkMaker, store: ChunkStore) -> Digests:
-    """Pack and store a column chunk by chunk."""
-    return tuple(
-        store.put(pack(make(number, where), attribute.size))
-        for number, where in enumerate(chunk_slices(rows))
-    )
 
 
 def read_chunk(

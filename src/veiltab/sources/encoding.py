@@ -120,18 +120,18 @@ def _look_up(column: pl.Series, attribute: Attribute, entries: Mapping[str | Non
     index = {category: code for code, category in enumerate(attribute.categories)}
     _check_targets(entries.values(), attribute, index)
     table = index | {raw: index[name] for raw, name in entries.items() if raw is not None}
+    missing = index[entries[None]] if None in entries else 0
+    codes = np.array([*table.values(), missing], dtype=attribute.dtype)
     texts = value_texts(column)
     found = _look_up_few(texts, list(table)) if len(table) <= _FEW else None
     if found is not None:
-        return found if not entries else np.take(_values(table, attribute), found)
+        return np.take(codes, found) if entries else found
     positions = texts.cast(pl.Enum(list(table)), strict=False).to_physical()
     unknown = positions.is_null()
     if None in entries:
         unknown &= texts.is_not_null()
     if unknown.any():
         raise Unknown(texts, unknown)
-    missing = index[entries[None]] if None in entries else 0
-    codes = np.array([*table.values(), missing], dtype=attribute.dtype)
     return np.take(codes, positions.fill_null(len(table)).to_numpy())
 
 
@@ -147,10 +147,6 @@ def _look_up_few(texts: pl.Series, known: Sequence[str]) -> Codes | None:
         found += int(np.count_nonzero(equal))
         positions += equal.view(np.uint8) * np.uint8(position)
     return positions if found == len(texts) else None
-
-
-def _values(table: Mapping[str, int], attribute: Attribute) -> Codes:
-    return np.array(list(table.values()), dtype=attribute.dtype)
 
 
 def _bin(column: pl.Series, attribute: Attribute, bins: Bins) -> Codes:

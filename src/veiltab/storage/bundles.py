@@ -13,6 +13,7 @@ from pathlib import Path
 from veiltab.errors import DigestError
 from veiltab.storage.disk import (
     disk_errors,
+    holds,
     make_folder,
     remove_folder,
     sync_file,
@@ -60,7 +61,7 @@ class BundledChunks:
         path = self._folder / f"{name.hex()}.chunks"
         with disk_errors("writing chunks"):
             make_folder(self._folder)
-            new = not _holds(path, pieces)
+            new = not holds(path, *pieces)
             if new:
                 write_private(path, *pieces, durable=True)
             else:  # whoever wrote it may not have waited for the disk, but our caller relies on it
@@ -162,14 +163,3 @@ def damaged(digest: bytes) -> DigestError:
         f"the stored chunk {digest.hex()} is damaged",
         hint="send it again, which mends it; the operator should look at the disk",
     )
-
-
-def _holds(path: Path, pieces: Sequence[bytes]) -> bool:
-    """Compare with what is there; a file that cannot be read is as good as a damaged one."""
-    try:
-        if path.stat().st_size != sum(map(len, pieces)):
-            return False
-        with path.open("rb") as file:
-            return all(file.read(len(piece)) == piece for piece in pieces)
-    except OSError:
-        return False

@@ -12,6 +12,7 @@ from veiltab.storage.bundles import damaged, missing
 from veiltab.storage.disk import (
     broken,
     disk_errors,
+    holds,
     make_folder,
     remove_folder,
     sync_file,
@@ -100,7 +101,7 @@ class FolderChunks:
     def _keep(self, path: Path, chunk: bytes) -> None:
         with disk_errors("writing a chunk"):
             make_folder(self._folder)
-            if not _holds(path, chunk):
+            if not holds(path, chunk):
                 write_private(path, chunk, durable=self._durable)
             elif self._durable:
                 # Whoever wrote it may not have waited for the disk yet, but our caller relies on it
@@ -164,11 +165,3 @@ def _read_file(path: str) -> bytes:
         return content
     finally:
         os.close(descriptor)
-
-
-def _holds(path: Path, chunk: bytes) -> bool:
-    """Compare with what is there; a file that cannot be read is as good as a damaged one."""
-    try:
-        return path.stat().st_size == len(chunk) and path.read_bytes() == chunk
-    except OSError:
-        return False

@@ -78,6 +78,17 @@ def write_private(path: Path, *content: bytes, durable: bool) -> None:
         sync_folder(path.parent)
 
 
+def holds(path: Path, *content: bytes) -> bool:
+    """Compare with what is there; a file that cannot be read is as good as a damaged one."""
+    try:
+        if path.stat().st_size != sum(map(len, content)):
+            return False
+        with path.open("rb") as file:
+            return all(file.read(len(piece)) == piece for piece in content)
+    except OSError:
+        return False
+
+
 def set_aside(folder: Path, beside: Path) -> None:
     """Make a folder unreachable in one step: from now on it only waits for its removal."""
     with contextlib.suppress(FileNotFoundError):

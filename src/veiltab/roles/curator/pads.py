@@ -10,8 +10,9 @@ from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.derivation import SECRET_BYTES, UPLOAD_ID_BYTES, pad_key
 from veiltab.crypto.pads import StreamPad, one_time_pad
 from veiltab.roles.chunks import ChunkStore
-from veiltab.roles.columns import Digests, read_rows, write_column
+from veiltab.roles.columns import Digests, read_rows, write_rows
 from veiltab.roles.curator.desk import Desk
+from veiltab.wire.packing import chunk_slices
 
 ROWS_BYTES = 8
 
@@ -79,10 +80,11 @@ class OneTimePads:
         upload_id = random_bytes(UPLOAD_ID_BYTES, entropy)
 
         def draw(attribute: Attribute) -> Digests:
-            def chunk(_: int, where: slice) -> Codes:
-                return one_time_pad(attribute.size, where.stop - where.start, entropy)
-
-            return write_column(attribute, rows, chunk, store)
+            digests: list[bytes] = []
+            for where in chunk_slices(rows):
+                pad = one_time_pad(attribute.size, where.stop - where.start, entropy)
+                digests += write_rows(pad, attribute, store)
+            return tuple(digests)
 
         digests = tuple(draw(attribute) for attribute in attributes)
         return cls(upload_id, tuple(attributes), rows, digests, store)
