@@ -53,8 +53,7 @@ class _Columns:
         self.pads = [StreamPad(bytes([number]) * 32, k) for number, k in enumerate(sizes)]
         size, people = self.schema.domain_size, REFERENCE_RECORDS
         chosen = plan(population_size=people, domain_size=size, epsilon=EPSILON, sample_size=people)
-        self.noise = NoiseSource(chosen.channel)
-        self.entropy = CipherEntropy(bytes(32))
+        self.channel = chosen.channel
 
     def encrypt(self, records: int) -> None:
         """Make the pads of an attribute and add them."""
@@ -65,10 +64,11 @@ class _Columns:
 
     def perturb(self, records: int) -> None:
         """Draw noise, take it apart, and add to each attribute its part, as a release does."""
-        noise = np.empty(SPAN_ROWS, dtype=self.noise.dtype)
+        source = NoiseSource(self.channel, records, CipherEntropy(bytes(32)))
+        noise = np.empty(SPAN_ROWS, dtype=source.dtype)
         for where in span_slices(records):
             drawn = noise[: where.stop - where.start]
-            self.noise.draw(self.entropy, out=drawn)
+            source.draw(drawn)
             parts = unmix(self.schema.sizes, drawn)
             for codes, part, size in zip(self.codes, parts, self.schema.sizes, strict=True):
                 group.add(codes[: part.size], part, size, out=part)

@@ -39,6 +39,7 @@ SIZES = (4, 6)
 CELLS = 24
 JOINED = 10_000_000
 HASHED = 1_000_000
+_ENDLESS = 1 << 62
 
 Bytes = NDArray[np.uint8]
 
@@ -61,8 +62,7 @@ class _Columns:
         self.cells = mix(SIZES, self.codes)
         self.pads = [StreamPad(bytes([k]) * 32, k) for k in SIZES]
         self.out = np.empty(SPAN_ROWS, dtype=np.uint8)
-        self.noise = NoiseSource(channel())
-        self.entropy = CipherEntropy(bytes(32))
+        self.noise = NoiseSource(channel(), _ENDLESS, CipherEntropy(bytes(32)))
         self.stream = Cipher(AES256(bytes(32)), CTR(bytes(16))).encryptor()
         self.zeros = memoryview(bytes(SPAN_ROWS))
 
@@ -90,7 +90,7 @@ class _Columns:
     def perturb(self) -> None:
         """Add exact noise to a column of cells."""
         for _ in span_slices(self.records):
-            self.noise.draw(self.entropy, out=self.out)
+            self.noise.draw(self.out)
             group.add(self.cells, self.out, CELLS, out=self.out)
 
     def decrypt(self) -> None:

@@ -1,10 +1,11 @@
 """The sampler: its exact law, bit for bit the plain reference, and the order of its entropy.
 
-The first b bits of a draw are cells, then "kept", then undecided (see the module).  The layout is
-the server's own business; that every cell gets exactly its share of the 2⁶⁴ draws is not.
+What words stand for, and how rarely they are forgotten, is the server's own business (see the
+module); that every cell gets exactly its share of the 2⁶⁴ draws is not.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 from tests.support.scripted import ScriptedEntropy
 from tests.support.statistics import assert_fits
 from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
-from veiltab.core.perturbation import SPAN_RECORDS, Noise, NoiseSource, draw_noise, first_bits
+from veiltab.core.entropy import Entropy, random_words
+from veiltab.core.perturbation import STRETCH_RECORDS, Noise, NoiseSource, Words, draw_noise
+from veiltab.core.rare import RareEvents
 from veiltab.crypto.entropy import CipherEntropy
 
-SPAN = 262_144
+SPAN, STRETCH = 262_144, 524_288
 WIDTHS: list[tuple[int, int]] = [
     (cells, max(1, int(DRAW_RANGE * replaced) // cells))
     for cells in [1, 2, 3, 24, 255, 256, 257, 1000, 70_000, 2**31, 2**32 + 1, 2**33, 2**48]
@@ -29,7 +32,7 @@ WIDTHS: list[tuple[int, int]] = [
 WIDTHS += [(cells, (DRAW_RANGE - 1) // cells) for cells in (1, 2, 24, 255, 257, 2**48)]
 WIDTHS += [(cells, 1) for cells in (1, 2, 24, 256, 257, 2**40)]
 WIDTHS += [(1, 2**63), (2, 2**62), (24, 100 << 48), (256, 255 << 48), (300, 9 << 32)]
-"""The least that can be kept; the most; and what the first bits decide alone."""
+"""The least that can be kept; the most; and what short words decide alone."""
 
 WIDTHS += [(257, 2**32), (257, 2**32 - 1), (256, 2**48 + 1), (2**32, 2**31), (2**33, 2**30)]
 
@@ -44,72 +47,62 @@ def channel_keeping(cells: int, share: float) -> GammaDiagonal:
     return channel_of(cells, max(1, int(DRAW_RANGE * (1 - share)) // cells))
 
 
-class Layout:
-    """What first words stand for, in plain integers: the module's description, written down."""
-
-    def __init__(self, channel: GammaDiagonal) -> None:
-        """Split t and M into whole first words and the rest."""
-        self.bits = 16 if channel.domain_size <= 256 else 32
-        self.rest = 64 - self.bits
-        self._width, self._width_rest = divmod(channel.noise_width, 1 << self.rest)
-        kept, self._kept_rest = divmod(channel.keep_threshold, 1 << self.rest)
-        self.for_cells = channel.domain_size * self._width
-        self.decided = self.for_cells + kept
-
-    @property
-    def undecided(self) -> int:
-        """How many of the 2⁶⁴ draws the first bits do not decide."""
-        return (1 << 64) - (self.decided << self.rest)
-
-    def noise(self, word: int, rest: int) -> int:
-        """Return the noise of a first word and the other bits."""
-        if word < self.for_cells:
-            return word // self._width
-        if word < self.decided:
-            return 0
-        draw = ((word - self.decided) << self.rest) + rest
-        return 0 if draw < self._kept_rest else (draw - self._kept_rest) // self._width_rest
+def words_of(channel: GammaDiagonal) -> tuple[int, int, int]:
+    """Return b, a and j as the module describes them, in plain integers."""
+    cells, exact = channel.domain_size, channel.noise_width
+    for bits in (8, 16, 32, 64):
+        width = -(-exact * 2**bits // 2**64)
+        surplus = width * 2 ** (64 - bits) - exact
+        if not surplus:
+            return bits, width, 0
+        often = [j for j in range(1, 17) if surplus * 2**j < width * 2 ** (64 - bits)]
+        if cells * width <= 2**bits > width and often and often[-1] >= 7:
+            return bits, width, often[-1]
+    raise AssertionError("64 bits have no surplus")
 
 
-def reference_noise(channel: GammaDiagonal, count: int, script: bytes) -> Iterator[int]:
-    """Perturb record by record: a span's first bits, then 8 bytes for each undecided record."""
-    layout = Layout(channel)
-    position, step = 0, layout.bits // 8
-    for start in range(0, count, SPAN):
-        span = min(SPAN, count - start)
-        more = position + span * step
-        for at in range(position, more, step):
-            word, rest = int.from_bytes(script[at : at + step], "little"), 0
-            if word >= layout.decided:
-                rest = int.from_bytes(script[more : more + 8], "little") >> layout.bits
-                more += 8
-            yield layout.noise(word, rest)
-        position = more
+def reference_noise(channel: GammaDiagonal, count: int, entropy: Entropy) -> Iterator[int]:
+    """Perturb record by record: who is drawn again and how, and then a word for everybody."""
+    bits, width, halvings = words_of(channel)
+    cells = channel.domain_size
+    rest = (channel.noise_width << halvings) - (width << (64 - bits)) * (2**halvings - 1)
+    for start in range(0, count, STRETCH):
+        size = min(STRETCH, count - start)
+        places = RareEvents(halvings).places(size, entropy).tolist() if halvings else []
+        draws = random_words(len(places), 64, entropy).tolist()
+        again = dict(zip(places, draws, strict=True))
+        for place, word in enumerate(random_words(size, bits, entropy).tolist()):
+            if place in again:
+                beyond = again[place] - (2**64 - cells * rest)
+                yield beyond // rest if beyond >= 0 else 0
+            else:
+                yield word // width if word < cells * width else 0
 
 
-def noise_of(channel: GammaDiagonal, words: list[int], rests: list[int]) -> list[int]:
-    """Let the kernel see these first words, and these other bits for those undecided."""
-    layout = Layout(channel)
-    script = b"".join(word.to_bytes(layout.bits // 8, "little") for word in words)
-    used = [rest for word, rest in zip(words, rests, strict=True) if word >= layout.decided]
-    script += b"".join((rest << layout.bits).to_bytes(8, "little") for rest in used)
+def noise_of_words(channel: GammaDiagonal, words: Sequence[int]) -> list[int]:
+    """Let the kernel see these words, and draw nobody again."""
+    bits, _, halvings = words_of(channel)
+    nobody = bytes(8 * -(-len(words) // 4096) if halvings else 0)
+    script = nobody + b"".join(word.to_bytes(bits // 8, "little") for word in words)
     entropy = ScriptedEntropy(script)
     found: list[int] = draw_noise(channel, len(words), entropy).tolist()
     assert entropy.used == len(script)
     return found
 
 
-def firsts(channel: GammaDiagonal, targets: list[int], *, undecided: bool) -> list[int]:
-    """Find by bisection the first word, or the first undecided draw, of each target or more."""
-    layout = Layout(channel)
-    end = layout.undecided if undecided else layout.for_cells
+def noise_of_draws(channel: GammaDiagonal, draws: Sequence[int]) -> list[int]:
+    """Let the kernel see what is drawn again."""
+    source = NoiseSource(channel, 0, ScriptedEntropy(b""))
+    found: list[int] = source._redraw(np.array(draws, dtype=np.uint64)).tolist()
+    return found
+
+
+def firsts(noises: Callable[[Sequence[int]], list[int]], targets: list[int], end: int) -> list[int]:
+    """Find by bisection the first below ``end`` that stands for each target or more."""
     low, high = [0] * len(targets), [end] * len(targets)
     while any(a < b for a, b in zip(low, high, strict=True)):
         middle = [min((a + b) // 2, end - 1) for a, b in zip(low, high, strict=True)]
-        words = [layout.decided + (m >> layout.rest) for m in middle] if undecided else middle
-        rests = [m & ((1 << layout.rest) - 1) if undecided else 0 for m in middle]
-        found = noise_of(channel, words, rests)
-        for i, (noise, target) in enumerate(zip(found, targets, strict=True)):
+        for i, (noise, target) in enumerate(zip(noises(middle), targets, strict=True)):
             if low[i] < high[i]:
                 low[i], high[i] = (
                     (low[i], middle[i]) if noise >= target else (middle[i] + 1, high[i])
@@ -119,26 +112,25 @@ def firsts(channel: GammaDiagonal, targets: list[int], *, undecided: bool) -> li
 
 @pytest.mark.parametrize(("cells", "width"), WIDTHS)
 def test_every_cell_has_exactly_its_share_of_the_draws(cells: int, width: int) -> None:
-    """Of 2⁶⁴ draws, (N − b)·M give noise b or more: for all b, or many where there are too many.
+    """Noise b or more has a chance of (N − b)·M in 2⁶⁴: for all b, or many if there are too many.
 
-    Within the words for cells, and within the undecided draws, noise never falls, so that the
-    first of each is found by bisection; the words between them all keep.
+    Among the words for cells, and among the draws for those who are drawn again, noise never
+    falls, so that the first of each is found by bisection; the words after them all keep.
     """
     channel = channel_of(cells, width)
-    layout = Layout(channel)
+    bits, each, halvings = words_of(channel)
+    for_cells = cells * each
     targets = list(range(1, cells)) if cells <= 1000 else _some_targets(cells)
-    starts = zip(
-        firsts(channel, targets, undecided=False),
-        firsts(channel, targets, undecided=True),
-        targets,
-        strict=True,
-    )
-    for word, draw, target in starts:
-        draws = ((layout.for_cells - word) << layout.rest) + layout.undecided - draw
-        assert draws == (cells - target) * width
-    keeping = {layout.for_cells, (layout.for_cells + layout.decided) // 2, layout.decided - 1}
-    words = [word for word in keeping if layout.for_cells <= word < layout.decided]
-    assert noise_of(channel, words, [0] * len(words)) == [0] * len(words)
+    by_word = firsts(lambda words: noise_of_words(channel, words), targets, for_cells)
+    by_draw = firsts(lambda draws: noise_of_draws(channel, draws), targets, 2**64)
+    again = Fraction(1, 2**halvings) if halvings else Fraction(0)
+    for word, draw, target in zip(by_word, by_draw, targets, strict=True):
+        chance = (1 - again) * Fraction(for_cells - word, 2**bits)
+        chance += again * Fraction(2**64 - draw, 2**64)
+        assert chance == Fraction((cells - target) * width, 2**64)
+    keeping = {for_cells, (for_cells + 2**bits) // 2, 2**bits - 1}
+    words = [word for word in keeping if for_cells <= word < 2**bits]
+    assert noise_of_words(channel, words) == [0] * len(words)
     if cells > 1:
         change = channel.probability(released=1, cell=0)
         stay = channel.probability(released=0, cell=0)
@@ -146,59 +138,56 @@ def test_every_cell_has_exactly_its_share_of_the_draws(cells: int, width: int) -
         assert stay * DRAW_RANGE == DRAW_RANGE - (cells - 1) * width
 
 
-@pytest.mark.parametrize(("cells", "width"), [case for case in WIDTHS if case[0] <= 256])
-def test_every_first_word_of_16_bits(cells: int, width: int) -> None:
-    """All 65,536 at once, each undecided one with its lowest, highest and some other bits."""
+@pytest.mark.parametrize(("cells", "width"), WIDTHS)
+def test_every_short_word(cells: int, width: int) -> None:
+    """All of 8 or 16 bits at once, and of longer ones those at the ends of every region."""
     channel = channel_of(cells, width)
-    layout, words = Layout(channel), list(range(1 << 16))
-    for rest in (0, 2**48 - 1, 0x5A5A_5A5A_5A5A):
-        found = noise_of(channel, words, [rest] * len(words))
-        assert found == [layout.noise(word, rest) for word in words]
-    assert (1 << 16) - layout.decided <= cells
+    bits, each, _ = words_of(channel)
+    ends = {cell * each for cell in (0, 1, cells // 2, cells - 1, cells)} | {2**bits}
+    near = {end + step for end in ends for step in (-1, 0, 1)}
+    words = range(2**bits) if bits <= 16 else sorted(word for word in near if 0 <= word < 2**bits)
+    found = noise_of_words(channel, words)
+    assert found == [word // each if word < cells * each else 0 for word in words]
 
 
 @pytest.mark.parametrize(("cells", "width"), WIDTHS)
-def test_the_ends_of_every_region_are_exact(cells: int, width: int) -> None:
-    """First and last words of cells, of keeping and of the undecided, against the reference."""
+def test_words_are_short_and_rarely_forgotten(cells: int, width: int) -> None:
+    """As the description says; and what they leave is something for every cell."""
     channel = channel_of(cells, width)
-    layout = Layout(channel)
-    rest = (1 << layout.rest) - 1
-    ends = {0, layout.for_cells, layout.decided, 1 << layout.bits}
-    ends |= {cell * (width >> layout.rest) for cell in (1, cells // 2, cells - 1)}
-    near = {end + step for end in ends for step in (-1, 0, 1)}
-    words = sorted(word for word in near if 0 <= word < 1 << layout.bits)
-    for bits_left in (0, 1, rest // 3, rest):
-        found = noise_of(channel, words, [bits_left] * len(words))
-        assert found == [layout.noise(word, bits_left) for word in words]
-        assert max(found) < cells
+    words = Words.of(channel)
+    assert (words.bits, words.width, words.halvings) == words_of(channel)
+    assert words.halvings == 0 or 7 <= words.halvings <= 16
+    assert words.rest > 0
+    assert cells * words.rest <= 2**64
 
 
 @pytest.mark.parametrize(
     ("cells", "count"),
     [(cells, count) for cells in (2, 24, 256, 257, 70_000) for count in (0, 1, 7, 3001)]
-    + [(24, SPAN - 1), (24, SPAN), (257, SPAN), (256, SPAN + 1), (70_000, 2 * SPAN + 33)],
+    + [(3, STRETCH - 1), (24, STRETCH), (256, STRETCH + 1), (70_000, STRETCH + 33)],
 )
 def test_bit_exact_against_the_plain_reference(cells: int, count: int) -> None:
-    """Given the same bytes, kernel and plain loop agree on every record, over several spans."""
+    """Given the same bytes, kernel and plain loop agree on every record, over several stretches."""
     channel = channel_keeping(cells, 0.3)
-    raw = np.empty(count * 5 + 64, dtype=np.uint8)
-    CipherEntropy.from_seed(cells, "bit exact").fill(raw)
-    noise = draw_noise(channel, count, ScriptedEntropy(raw.tobytes()))
-    assert noise.tolist() == list(reference_noise(channel, count, raw.tobytes()))
+    ours, theirs = (CipherEntropy.from_seed(cells, "bit exact") for _ in range(2))
+    noise = draw_noise(channel, count, ours)
+    assert noise.tolist() == list(reference_noise(channel, count, theirs))
     assert noise.dtype == np.min_scalar_type(cells - 1)
+    assert random_words(4, 64, ours).tolist() == random_words(4, 64, theirs).tolist()
 
 
 @settings(max_examples=200, deadline=None)
 @given(
     cells=st.integers(1, 5000) | st.integers(1, 2**48),
     share=st.floats(0.001, 0.999),
-    script=st.binary(min_size=64, max_size=64),
+    count=st.integers(0, 600),
+    key=st.binary(min_size=32, max_size=32),
 )
-def test_bit_exact_on_arbitrary_entropy(cells: int, share: float, script: bytes) -> None:
+def test_bit_exact_on_arbitrary_entropy(cells: int, share: float, count: int, key: bytes) -> None:
     """Whatever the bytes and the channel, kernel and reference agree."""
     channel = channel_keeping(cells, share)
-    noise = draw_noise(channel, 5, ScriptedEntropy(script))
-    assert noise.tolist() == list(reference_noise(channel, 5, script))
+    noise = draw_noise(channel, count, CipherEntropy(key))
+    assert noise.tolist() == list(reference_noise(channel, count, CipherEntropy(key)))
 
 
 @pytest.mark.parametrize(("cells", "share"), [(2, 0.5), (24, 0.5), (24, 0.05), (300, 0.3)])
@@ -238,18 +227,22 @@ class Pieces:
             self._source.fill(out[start : start + self._piece])
 
 
-@pytest.mark.parametrize("cells", [24, 1000, 2**40])
+@pytest.mark.parametrize("cells", [3, 24, 1000, 2**40])
 def test_the_same_entropy_gives_the_same_noise(cells: int) -> None:
-    """However the bytes come, and whether the spans are asked for at once or one by one."""
-    channel, count = channel_keeping(cells, 0.4), SPAN + 999
+    """However the bytes come, and whether the records are asked for at once or in parts.
+
+    Blocks of words never cross the end of what is asked for, so parts are whole blocks.
+    """
+    channel, count = channel_keeping(cells, 0.4), STRETCH + SPAN + 999
     whole = draw_noise(channel, count, Pieces(1 << 30))
-    for piece in (997, 65_536):
+    for piece in (9973, 65_536):
         assert (draw_noise(channel, count, Pieces(piece)) == whole).all()
-    source, entropy = NoiseSource(channel), Pieces(4096)
-    spans: list[Noise] = [np.empty(size, dtype=source.dtype) for size in (SPAN, 999)]
-    for span in spans:
-        source.draw(entropy, out=span)
-    drawn = np.concatenate(spans)
+    source = NoiseSource(channel, count, Pieces(4096))
+    sizes = [SPAN] * (count // SPAN) + [count % SPAN]
+    parts: list[Noise] = [np.empty(size, dtype=source.dtype) for size in sizes]
+    for part in parts:
+        source.draw(part)
+    drawn = np.concatenate(parts)
     assert drawn.max() == cells or cells > 2**32, "kept records are not told apart from cell N"
     assert (drawn % cells == whole).all()
 
@@ -261,16 +254,21 @@ def test_perturbing_leaves_its_input_alone() -> None:
     assert cells.tolist() == list(range(24))
 
 
-def test_few_bytes_are_drawn_per_record() -> None:
-    """With few cells a record costs two bytes of entropy, and the rest only rarely."""
-    assert SPAN_RECORDS == SPAN
-    assert [first_bits(cells) for cells in (1, 256, 257)] == [16, 16, 32]
-    channel, count = channel_keeping(24, 0.5), 3 * SPAN
-    raw = np.empty(count * 4, dtype=np.uint8)
+@pytest.mark.parametrize(
+    ("cells", "share", "least", "most"),
+    [(2, 0.5, 1, 1.01), (24, 0.5, 2, 2.02), (256, 0.05, 2, 2.05), (5000, 0.5, 4, 4.01)],
+)
+def test_few_bytes_are_drawn_per_record(
+    cells: int, share: float, least: float, most: float
+) -> None:
+    """A record costs as many bytes of entropy as its word has, and more only rarely."""
+    assert STRETCH_RECORDS == STRETCH
+    count = 3 * SPAN
+    raw = np.empty(count * 8, dtype=np.uint8)
     CipherEntropy.from_seed(2, "bytes").fill(raw)
     entropy = ScriptedEntropy(raw.tobytes())
-    draw_noise(channel, count, entropy)
-    assert 2 * count < entropy.used < 2.02 * count
+    draw_noise(channel_keeping(cells, share), count, entropy)
+    assert least * count <= entropy.used < most * count
 
 
 def _some_targets(cells: int) -> list[int]:

@@ -1,13 +1,19 @@
 """The cipher behind the randomness is AES-256-CTR, checked against a published vector."""
 
 import os
+from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from tests.support.statistics import assert_fits
 from veiltab.core.entropy import random_bytes, random_words
-from veiltab.crypto.entropy import CipherEntropy, SystemEntropy
+from veiltab.crypto import entropy
+from veiltab.crypto.entropy import CipherEntropy, SystemEntropy, keystream
 
 
 def test_the_keystream_is_aes_256_in_counter_mode() -> None:
@@ -82,3 +88,41 @@ def _head(source: CipherEntropy) -> bytes:
     out = np.empty(32, dtype=np.uint8)
     source.fill(out)
     return out.tobytes()
+
+
+def test_it_is_the_counter_mode_keystream_to_the_byte() -> None:
+    """Galois/counter mode makes all but the first two blocks; nobody can see where it begins."""
+    key = bytes(range(32))
+    out = np.empty(3_000_001, dtype=np.uint8)
+    CipherEntropy(key).fill(out)
+    plain = Cipher(AES256(key), CTR(bytes(16))).encryptor().update(bytes(out.size))
+    assert out.tobytes() == plain
+
+
+def test_the_keystream_goes_on_after_2_to_the_32_blocks() -> None:
+    """Where the counter of one nonce ends, the next follows, as in counter mode with 128 bits."""
+    key = bytes(range(32))
+    pieces = list(islice(keystream(key), 6))
+    assert [size for _, size in pieces] == [32, 2**36 - 32] * 3
+    counter = 0
+    for cipher, size in pieces:
+        plain = Cipher(AES256(key), CTR(counter.to_bytes(16, "big"))).encryptor()
+        assert cipher.update(bytes(32)) == plain.update(bytes(32))
+        counter += size // 16
+
+
+def test_pieces_follow_each_other_within_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However a request lies over the ends of pieces, no byte is left out or used twice."""
+
+    def short(key: bytes) -> Iterator[tuple[CipherContext, int]]:
+        stream = Cipher(AES256(key), CTR(bytes(16))).encryptor()
+        return ((stream, size) for size in (5, 1, 100, 7, 10_000))
+
+    monkeypatch.setattr(entropy, "keystream", short)
+    source, parts = CipherEntropy(bytes(32)), []
+    for size in (3, 2, 1, 150, 0, 9_000):
+        part = np.empty(size, dtype=np.uint8)
+        source.fill(part)
+        parts.append(part.tobytes())
+    plain = Cipher(AES256(bytes(32)), CTR(bytes(16))).encryptor().update(bytes(9_156))
+    assert b"".join(parts) == plain

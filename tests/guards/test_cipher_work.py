@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from tests.support.counting import count
 from tests.support.kernel_runs import SPAN
 from tests.support.studies import CountingEntropy
-from veiltab.core.entropy import random_words
 from veiltab.core.perturbation import NoiseSource
 from veiltab.core.plan import plan
 from veiltab.core.sampling import draw_sample
@@ -32,8 +31,10 @@ ROWS = 3 * SPAN
 KEYSTREAM = {2: (1, 2, 2), 6: (1, 2, 2), 16: (1, 2, 2), 17: (2, 2, 1), 100: (2, 2, 1)} | {
     256: (2, 2, 1), 257: (4, 4, 1), 1000: (4, 4, 1), 65_535: (4, 4, 1),
 }  # fmt: skip
-# Bytes of entropy for a record, by the number of cells.
-NOISE = {2: 2, 24: 2, 256: 2, 257: 4, 768: 4, 1 << 20: 4}
+# Bytes of a record's word, and of how many records one is drawn again, by the number of cells.
+NOISE = {2: (1, 1 << 8), 24: (1, 1 << 7), 100: (2, 1 << 9), 256: (1, 1 << 7)} | {
+    257: (2, 1 << 8), 768: (4, 1 << 16), 1 << 20: (4, 1 << 16), 10**6: (8, 0),
+}  # fmt: skip
 # AES calls for each batch of messages, and blocks of a message, by its bytes.
 MESSAGES = {0: 1, 8: 1, 16: 1, 17: 2, 40: 3, 64: 4}
 SAMPLING = 8
@@ -86,15 +87,17 @@ def test_pads_of_rows_anywhere(size: int) -> None:
 
 @pytest.mark.parametrize("cells", NOISE)
 def test_noise(cells: int) -> None:
-    """A record takes two bytes or four, and eight more if they do not decide."""
-    people = 45_222
+    """A record takes its word; those that are drawn again take ten bytes more, a group eight."""
+    people, rows = 45_222, 4 * SPAN
     chosen = plan(population_size=people, domain_size=cells, epsilon=1.0, sample_size=people)
-    source, entropy = NoiseSource(chosen.channel), CountingEntropy(CipherEntropy(KEY))
-    source.draw(entropy, out=np.empty(SPAN, dtype=source.dtype))
-    words = random_words(SPAN, 8 * NOISE[cells], CipherEntropy(KEY))
-    undecided = int(np.count_nonzero(words > source._decided - 1))
-    assert entropy.used == NOISE[cells] * SPAN + 8 * undecided
-    assert undecided <= SPAN / 200  # one in 256 on average, at most
+    entropy = CountingEntropy(CipherEntropy(KEY))
+    source = NoiseSource(chosen.channel, rows, entropy)
+    for _ in range(4):
+        source.draw(np.empty(SPAN, dtype=source.dtype))
+    word, one_in = NOISE[cells]
+    again = rows / one_in if one_in else 0
+    most = 8 * rows / 4096 + 10 * (again + 6 * again**0.5) * 1.01 if again else 0
+    assert 0 <= entropy.used - word * rows <= most
 
 
 @pytest.mark.parametrize("length", MESSAGES)

@@ -25,13 +25,16 @@ LIMITS = {
         moved=105.3, fresh=26.71, encrypted=2.001, hashed=16.33, encryptions=3, calls=178, steps=719
     ),
     "perturbing": Work(
-        moved=181.2,
-        fresh=31.74,
-        encrypted=2.006,
+        moved=175,
+        gathered=0.002,
+        sorted=0.002,
+        slow=0.006,
+        fresh=32.61,
+        encrypted=2.021,
         hashed=0.8713,
-        encryptions=9,
-        calls=392,
-        steps=1589,
+        encryptions=6,
+        calls=357,
+        steps=1506,
     ),
     "estimating": Work(
         moved=144.8,

@@ -19,6 +19,7 @@ from tests.support.scripted import ScriptedEntropy
 from tests.support.studies import holding, messages_of, proposal, stored_contract, tokens_of
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.entropy import Entropy
+from veiltab.core.perturbation import Words
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import IdMessages, token_order
 from veiltab.crypto.linkage import tokens as cmac
@@ -88,9 +89,11 @@ def _find_key(order: Order, tokens: bytes) -> bytes:
 
 
 def noise_script(channel: GammaDiagonal, noise: Sequence[int]) -> bytes:
-    """Return 16-bit words that decide these noises on their own."""
-    width = channel.noise_width >> 48
-    return words([cell * width + width // 2 for cell in noise], 2)
+    """Return words that stand for these noises, after a draw of "nobody is drawn again"."""
+    short = Words.of(channel)
+    nobody = bytes(8 if short.halvings else 0)
+    each = [cell * short.width + short.width // 2 for cell in noise]
+    return nobody + words(each, short.bits // 8)
 
 
 class Tiny:

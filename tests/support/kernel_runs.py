@@ -55,10 +55,10 @@ def noise(cells: int) -> Callable[[int], object]:
     ).channel
 
     def run(rows: int) -> None:
-        source, entropy = NoiseSource(channel), CipherEntropy(bytes(32))
+        source = NoiseSource(channel, rows, CipherEntropy(bytes(32)))
         out = wrapped(np.empty(SPAN, dtype=source.dtype))
         for start in range(0, rows, SPAN):
-            source.draw(entropy, out=out[: rows - start])
+            source.draw(out[: rows - start])
 
     return run
 

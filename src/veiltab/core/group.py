@@ -10,7 +10,7 @@ from veiltab.core.entropy import Entropy, random_words
 from veiltab.core.memory import keep_freed_memory
 from veiltab.core.schema import Codes
 
-_BLOCK_ROWS = 1 << 18
+_BLOCK_ROWS = 1 << 17
 
 keep_freed_memory()  # whoever adds columns makes and frees arrays of their size
 

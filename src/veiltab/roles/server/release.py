@@ -42,10 +42,10 @@ def perturb_and_sign(
     """
     attributes = contract.schema.attributes
     digests: list[list[bytes]] = [[] for _ in attributes]
-    source = NoiseSource(plan.channel)
+    source = NoiseSource(plan.channel, plan.sample_size, entropy)
     for where in span_slices(plan.sample_size):
         noise = np.empty(where.stop - where.start, dtype=source.dtype)
-        source.draw(entropy, out=noise)
+        source.draw(noise)
         parts = unmix(contract.schema.sizes, noise)
         columns = zip(attributes, joined(where), parts, digests, strict=True)
         for attribute, encrypted, part, chunks in columns:
