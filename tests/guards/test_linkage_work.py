@@ -80,7 +80,7 @@ LIMITS = {
     ),
     "words of tokens": Work(moved=88, sorted=1, fresh=24, calls=4, steps=3),
     "order of tokens": Work(moved=139, sorted=1, fresh=34, calls=4, steps=3),
-    SPLIT: Work(moved=964, gathered=6.5, sorted=4, fresh=262.5, calls=141, steps=156),
+    SPLIT: Work(moved=583, gathered=2.5, sorted=4, fresh=181, calls=98, steps=102),
     "sorting": Work(moved=540.5, gathered=2, sorted=2, fresh=194.8, calls=135, steps=219),
     "sampling one in ten": Work(
         moved=261.2, gathered=4.226, sorted=1.1, fresh=116.6, encrypted=8.8, encryptions=9, steps=26

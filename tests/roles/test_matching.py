@@ -80,6 +80,30 @@ def test_large_tables_are_matched_by_ranges(curators: int) -> None:
     assert ordered == sorted(common)
 
 
+@pytest.mark.parametrize("alike", [1, 7, 15])
+@pytest.mark.parametrize("curators", [1, 2, 3])
+def test_large_tables_with_tokens_that_begin_alike(curators: int, alike: int) -> None:
+    """Some have the first bits of another one, in their own table and in others', and no more."""
+    generator = np.random.default_rng(alike)
+    everybody = spread(100_000, 5)
+    for copy in range(1, 4):
+        others = everybody[copy * 1000 : copy * 1000 + 900]
+        others[:, :alike], others[:, 15] = everybody[:900, :alike], everybody[:900, 15] + copy
+    tables = [everybody[generator.permutation(len(everybody))[:90_000]] for _ in range(curators)]
+    found = match_tokens(tables, threads=2)
+    rows = [{row.tobytes(): number for number, row in enumerate(table)} for table in tables]
+    common = sorted(set.intersection(*map(set, rows)))
+    assert len(common) > 50_000
+    assert found.tolist() == [[own[token] for own in rows] for token in common]
+
+
+def test_tables_that_only_begin_alike_have_nobody_in_common() -> None:
+    """Equal first halves of all tokens are not equal tokens."""
+    ours, theirs = spread(100_000, 6), spread(100_000, 7)
+    theirs[:, :12] = ours[:, :12]
+    assert match_tokens([ours, theirs]).shape == (0, 2)
+
+
 def test_a_token_twice_in_a_large_table_is_refused() -> None:
     """In whichever range it falls, and also if nobody else has it."""
     tables = [spread(150_000, 3), spread(150_000, 4)]

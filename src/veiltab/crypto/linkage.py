@@ -68,15 +68,19 @@ def token_order(tokens: NDArray[np.uint8]) -> NDArray[np.int64]:
     return token_runs(tokens)[0]
 
 
-def token_words(tokens: NDArray[np.uint8]) -> tuple[NDArray[np.uint64], np.uint64]:
-    """Return a 64-bit word for each token, in ascending order, and the mask of their rows.
+def token_words(
+    tokens: NDArray[np.uint8], first: int = 0, low_bits: int | None = None
+) -> tuple[NDArray[np.uint64], np.uint64]:
+    """Return a 64-bit word for each token, in ascending order, and the mask of their numbers.
 
-    A word is the token's first bits, as many as leave room for the number of its row: NumPy sorts
-    words ten times as fast as it finds the order of anything.
+    A word is the token's first bits and the number of its row, counted from ``first`` on, in
+    ``low_bits`` bits or as few as the rows need: NumPy sorts words ten times as fast as it finds
+    the order of anything.
     """
     pairs = _pairs(tokens)
-    mask = np.uint64((1 << max(len(pairs) - 1, 0).bit_length()) - 1)
-    words = np.arange(len(pairs), dtype=np.uint64)
+    bits = max(len(pairs) - 1, 0).bit_length() if low_bits is None else low_bits
+    mask = np.uint64((1 << bits) - 1)
+    words = np.arange(first, first + len(pairs), dtype=np.uint64)
     for start in range(0, len(pairs), BATCH_ROWS):
         part = slice(start, start + BATCH_ROWS)
         words[part] |= pairs[part, 0].astype(np.uint64) & ~mask
