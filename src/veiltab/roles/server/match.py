@@ -93,8 +93,8 @@ class _Matching:
         )
         same = np.ones(len(rows), dtype=np.bool_)
         for other in others:
-            other ^= first
-            same &= (other[:, 0] | other[:, 1]) == 0
+            differ = np.bitwise_xor(other, first, out=other)
+            same &= (differ[:, 0] | differ[:, 1]) == 0
         return same
 
     def _settle(self, words: Words) -> Rows:
@@ -102,8 +102,8 @@ class _Matching:
         numbers = (words & self._low) >> np.uint64(self._row_bits)
         rows = (words & self._row).view(np.int64)
         own = [rows[numbers == number] for number in range(len(self._tables))]
-        parts = [np.take(table, each, axis=0) for table, each in zip(self._tables, own, strict=True)]
-        found = _match_whole(parts)
+        pairs = zip(self._tables, own, strict=True)
+        found = _match_whole([np.take(table, each, axis=0) for table, each in pairs])
         for column, each in zip(found.T, own, strict=True):
             column[:] = np.take(each, column)
         return found
