@@ -6,9 +6,7 @@ clients are the real ones: what a push and an estimate use.
 
 import hashlib
 import json
-import os
 import secrets
-import shutil
 import statistics
 import subprocess
 import sys
@@ -93,12 +91,14 @@ class _Stage:
         self.curator.propose(sign(contract, self.curator.identity.signing))
         return contract
 
-    def release(self, digests: Sequence[bytes], chunks: Path) -> bytes:
+    def release(self, digests: Sequence[bytes], chunks: FolderChunks) -> bytes:
         """Put chunks where those of a release are, with a grant; return the study."""
         contract = self.propose()
         study = contract.study_id
-        place = self.context.folders.path / "studies" / study.hex() / "released"
-        shutil.copytree(chunks, place, copy_function=os.link)
+        released = self.context.folders.released(study)
+        for digest in digests:
+            released.put(chunks.read(digest))
+        released.sync()
         me, other = self.curator.identity.party_id, self.researcher.identity.party_id
         release = Release(
             accounting="pure-1",
@@ -145,8 +145,7 @@ def _compare(stage: _Stage, name: str, size: int) -> Iterator[Ratio]:
 
 
 def _uploads(stage: _Stage, size: int) -> tuple[Callable[[], None], Callable[[], None]]:
-    digests, folder, source = _write_chunks(stage.folder, size, UPLOAD_BYTES)
-    store = FolderChunks(folder)
+    digests, store, source = _write_chunks(stage.folder, size, UPLOAD_BYTES)
     studies = [stage.propose().study_id for _ in range(REPEATS + 1)]
 
     def ours() -> None:
@@ -160,8 +159,8 @@ def _uploads(stage: _Stage, size: int) -> tuple[Callable[[], None], Callable[[],
 
 
 def _downloads(stage: _Stage, size: int) -> tuple[Callable[[], None], Callable[[], None]]:
-    digests, folder, source = _write_chunks(stage.folder, size, DOWNLOAD_BYTES)
-    study, sizes = stage.release(digests, folder), dict.fromkeys(digests, size)
+    digests, store, source = _write_chunks(stage.folder, size, DOWNLOAD_BYTES)
+    study, sizes = stage.release(digests, store), dict.fromkeys(digests, size)
     plain_copy.upload(stage.plain, source, source.name)
 
     def ours() -> None:
@@ -175,7 +174,7 @@ def _downloads(stage: _Stage, size: int) -> tuple[Callable[[], None], Callable[[
     return ours, plain
 
 
-def _write_chunks(folder: Path, size: int, total: int) -> tuple[list[bytes], Path, Path]:
+def _write_chunks(folder: Path, size: int, total: int) -> tuple[list[bytes], FolderChunks, Path]:
     """Write chunks, a file each, and the same bytes as one file."""
     name, digests = secrets.token_hex(4), []
     chunks, whole = folder / name, folder / f"{name}.whole"
@@ -186,7 +185,7 @@ def _write_chunks(folder: Path, size: int, total: int) -> tuple[list[bytes], Pat
             digests.append(hashlib.sha256(chunk).digest())
             (chunks / digests[-1].hex()).write_bytes(chunk)
             file.write(chunk)
-    return digests, chunks, whole
+    return digests, FolderChunks(chunks), whole
 
 
 def _ratio(name: str, ours: Callable[[], None], plain: Callable[[], None]) -> Ratio:

@@ -20,6 +20,7 @@ from veiltab.roles.server.bench import Bench
 from veiltab.roles.server.life import State
 from veiltab.roles.server.study import ServerStudy
 from veiltab.simulation.protocol import Terms
+from veiltab.storage import bundles
 from veiltab.storage.chunks import FolderChunks
 from veiltab.storage.spool import FolderSpool
 
@@ -30,10 +31,11 @@ ROW_BYTES = 2
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make buffers and parts of tables small, and one thread: several hold more at times."""
+    """Make buffers, parts and bundles small, and one thread: several hold more at times."""
     monkeypatch.setenv("VEILTAB_THREADS", "1")
     monkeypatch.setattr(sorting, "BUFFER_ROWS", 1 << 14)
     monkeypatch.setattr(drawing, "PART_BYTES", 1 << 19)
+    monkeypatch.setattr(bundles, "BUNDLE_BYTES", 1 << 19)
 
 
 def everybody(rows: int) -> Terms:
@@ -61,7 +63,7 @@ def release_peak(rows: int, folder: Path) -> int:
     rehearsal = pair(rows)
     staged = stage(rehearsal, everybody(rows))
     uploads = [each.message for each in prepare(rehearsal, staged)]
-    received, released = on_disk(folder / "received"), on_disk(folder / "released")
+    received, released = on_disk(folder / "received"), bundles.BundledChunks(folder / "released")
     for chunk in staged.outcome.received._chunks.values():
         received.put(chunk)
     bench = Bench(

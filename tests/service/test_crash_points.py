@@ -36,11 +36,12 @@ def kill_releases(path: Path, sampler: Sampler, trials: int, seed: int) -> dict[
 
 
 def check(found: dict[str, int]) -> None:
-    """Nothing other than the one release was ever visible, and nothing unperturbed is left."""
+    """Nothing other than the one release was ever visible, and nothing else is left."""
     assert found["wrong"] == 0
     assert found["left"] == 0
     assert found["killed"] >= 0.9 * found["trials"]
     assert found["lines"] > 10_000
+    assert found["bundles"] > 1
 
 
 @pytest.mark.parametrize("sampler", ["curators", "server"])

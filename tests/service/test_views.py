@@ -1,6 +1,7 @@
 """What each party can see of a study, and what nobody ever can: data that is not perturbed."""
 
 import base64
+import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from veiltab.client.session import Session
 from veiltab.service import views
 from veiltab.service.context import Context
 from veiltab.service.releases import Kept
+from veiltab.wire.bundles import unbundle
 
 READS = sorted(route for route in NAMED | CURATORS | RELEASED if route[0] == "GET")
 CHUNKS = ("POST", "/v1/studies/{study}/release/chunks")
@@ -198,12 +200,14 @@ def test_what_is_left_on_the_disk(watched: Watched, tmp_path: Path) -> None:
     release = study.curators[0].server.release(study.study).body
     columns = [column.chunks for column in release.columns]
     columns += [upload.positions or () for upload in release.uploads]
-    expected = {digest.hex() for chunks in columns for digest in chunks}
+    expected = {digest for chunks in columns for digest in chunks}
     end = time.monotonic() + 10  # it is deleted right after the release can be seen
-    while time.monotonic() < end and len([*folder.rglob("*")]) > len(expected) + 1:
+    while time.monotonic() < end and [each.name for each in folder.iterdir()] != ["released"]:
         time.sleep(0.02)
-    assert {path.name for path in folder.rglob("*") if path.is_file()} == expected
-    assert expected.isdisjoint({digest.hex() for digest in watched.unperturbed()})
+    [bundle] = [path for path in folder.rglob("*") if path.is_file()]
+    found = {hashlib.sha256(chunk).digest() for _, chunk in unbundle(bundle.read_bytes())}
+    assert (bundle.parent.name, found) == ("released", expected)
+    assert expected.isdisjoint(watched.unperturbed())
 
 
 def test_a_status_says_this_and_no_more(watched: Watched) -> None:

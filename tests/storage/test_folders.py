@@ -1,6 +1,7 @@
 """The data directory: what is where, who may open it, and how studies are forgotten."""
 
 import errno
+import hashlib
 import os
 import stat
 import subprocess
@@ -15,6 +16,7 @@ from veiltab.storage.folders import DataDirectory
 
 STUDY, OTHER = b"\x01" * 32, b"\x02" * 32
 ALICE, BOB = b"a" * 32, b"b" * 32
+JOINED = b"joined"
 
 
 @pytest.fixture
@@ -25,10 +27,14 @@ def data(tmp_path: Path) -> DataDirectory:
 
 def fill(data: DataDirectory, study: bytes = STUDY) -> None:
     """Put a chunk in every folder of a study."""
-    data.received(study, ALICE).put(b"from Alice")
-    data.received(study, BOB).put(b"from Bob")
-    data.joined(study).put(b"joined")
-    data.released(study).put(b"released")
+    data.joined(study).put(JOINED)
+    for store, chunk in (
+        (data.received(study, ALICE), b"from Alice"),
+        (data.received(study, BOB), b"from Bob"),
+        (data.released(study), b"released"),
+    ):
+        store.put(chunk)
+        store.sync()
 
 
 def files(data: DataDirectory) -> list[str]:
@@ -52,7 +58,6 @@ def test_the_directory_is_private(tmp_path: Path) -> None:
 def test_an_existing_directory_is_used_again(data: DataDirectory) -> None:
     """What is in it stays."""
     fill(data)
-    assert DataDirectory(data.path).released(STUDY).digests() is not None
     assert len(DataDirectory(data.path).released(STUDY)) == 1
 
 
@@ -104,9 +109,10 @@ def test_all_received_chunks_are_seen_together(data: DataDirectory) -> None:
     """And what is put there goes to the joined chunks; what is released is not seen."""
     fill(data)
     together = data.received_all(STUDY, [ALICE, BOB])
-    for store in (data.received(STUDY, ALICE), data.received(STUDY, BOB), data.joined(STUDY)):
+    for store in (data.received(STUDY, ALICE), data.received(STUDY, BOB)):
         [digest] = store.digests()
         assert together.get(digest) == store.get(digest)
+    assert together.get(hashlib.sha256(JOINED).digest()) == JOINED
     assert data.joined(STUDY).has(together.put(b"new"))
     [released] = data.released(STUDY).digests()
     with pytest.raises(DigestError):
@@ -157,7 +163,8 @@ def test_an_interrupted_deletion_is_finished(
             patch.setattr(Path, "unlink", _broken_disk)
             with pytest.raises(UnavailableError):
                 getattr(data, method)(STUDY)
-        assert len(data.received(STUDY, ALICE)) == len(data.joined(STUDY)) == 0
+        assert len(data.received(STUDY, ALICE)) == 0
+        assert not data.joined(STUDY).has(hashlib.sha256(JOINED).digest())
         assert any(".deleted-" in path for path in files(data))
         finish(STUDY)
         assert not any(".deleted-" in path for path in files(data))
@@ -170,6 +177,26 @@ def test_a_sweep_leaves_studies_alone(data: DataDirectory) -> None:
     before = files(data)
     data.sweep()
     assert files(data) == before
+
+
+def test_a_sweep_removes_a_release_that_was_being_written(
+    data: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that was killed neither moves its file nor removes it; nothing else goes."""
+    fill(data)
+    before = files(data)
+    released = data.released(STUDY)
+    released.put(b"more")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", _broken_disk)
+        patch.setattr(Path, "unlink", _broken_disk)
+        with pytest.raises(UnavailableError):
+            released.sync()
+    assert len(files(data)) == len(before) + 1
+    assert len(data.released(STUDY)) == 1
+    data.sweep()
+    assert files(data) == before
+    assert len(data.released(STUDY)) == 1
 
 
 @pytest.mark.parametrize("method", ["forget_received", "forget_study", "sweep"])

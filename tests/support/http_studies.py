@@ -146,8 +146,10 @@ class HttpStudy:
                 made = prepare_table(desk, signed, intake, MemorySpool())
             session.home.study(self.study).save_prepared(made)
             self.prepared.append(made)
-            outgoing = FolderChunks(session.home.study(self.study).outgoing)
-            self._made.append({digest: outgoing.get(digest) for digest in outgoing.digests()})
+            outgoing = session.home.study(self.study).outgoing
+            self._made.append(
+                {bytes.fromhex(path.name): path.read_bytes() for path in outgoing.iterdir()}
+            )
 
     def _one_uploaded(self) -> None:
         self.upload(0)

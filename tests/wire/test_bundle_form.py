@@ -64,6 +64,8 @@ def test_an_index_can_be_read_alone(chunks: list[Named]) -> None:
     found = [(p.digest, body[p.start : p.start + p.length]) for p in places]
     assert found == chunks
     assert read_index(body[: 3 + 36 * len(chunks)]) == []
+    wanted = {digest for digest, _ in chunks[::2]}
+    assert read_index(body, wanted) == [place for place in places if place.digest in wanted]
 
 
 @given(parts=st.lists(st.binary(max_size=20), max_size=8), least=st.integers(1, 60))

@@ -56,11 +56,12 @@ def release_study(context: Context, study: bytes) -> str:
 
 
 def _release(context: Context, study: bytes) -> str:
+    released = context.folders.released(study)
     with context.database.reading() as records:
         case = Case.find(context, records, study)
         if case.state is not State.UPLOADED:
             return "done"
-        taken = _resume(case)
+        taken = _resume(case, released)
     try:
         with context.metrics.release_seconds.time():
             release = taken.release()
@@ -68,7 +69,7 @@ def _release(context: Context, study: bytes) -> str:
         return _damaged(context, study, error)
     except (AlignmentError, InputError, MismatchError) as error:
         return _abort(context, study, taken, error)
-    context.folders.released(study).sync()
+    released.sync()
     return _commit(context, study, taken, release)
 
 
@@ -98,7 +99,7 @@ def _forget_aborted(context: Context, study: bytes) -> None:
         context.folders.forget_study(study)
 
 
-def _resume(case: Case) -> ServerStudy:
+def _resume(case: Case, released: ChunkStore) -> ServerStudy:
     """Take the study up with the randomness that was fixed when its uploads were complete."""
     key = case.record.noise_key
     if key is None:
@@ -106,8 +107,10 @@ def _resume(case: Case) -> ServerStudy:
             "the study is complete and has no noise key",
             hint="restore the database from a copy; the study cannot be released without it",
         )
-    taken = case.resume()
-    bench = replace(case.bench(), entropy=CipherEntropy(key), received=Kept(case.bench().received))
+    taken, bench = case.resume(), case.bench()
+    bench = replace(
+        bench, entropy=CipherEntropy(key), received=Kept(bench.received), released=released
+    )
     return ServerStudy.resume(bench, taken.contract, taken.state, taken.uploads.values())
 
 

@@ -1,6 +1,7 @@
 """What parties can see of a study, each no more than its role allows."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from threading import Lock
@@ -16,18 +17,18 @@ from veiltab.service.context import Context
 from veiltab.service.limits import Memory, too_large
 from veiltab.service.models import AuditLog, CuratorStatus, Party, Status, StudyLine, StudyList
 from veiltab.service.studies import ALIGNMENT, SECRET
-from veiltab.storage.chunks import FolderChunks
+from veiltab.storage.bundles import BundledChunks, Copy
 from veiltab.storage.records import CURATOR
 from veiltab.wire.alignment import Alignment
 from veiltab.wire.audit import AuditHead
-from veiltab.wire.bundles import COUNT_BYTES, ENTRY_BYTES, in_pieces, write_index
+from veiltab.wire.bundles import bundled_bytes, in_pieces, write_index
 from veiltab.wire.canonical import load
 from veiltab.wire.contract import Contract
 from veiltab.wire.grant import SignedGrant
 from veiltab.wire.release import Release
 
 _READING = Lock()
-"""Threads that read many small files at the same time only get in each other's way."""
+"""Threads that hash many small chunks at the same time only get in each other's way."""
 
 
 def studies(context: Context, sender: Sender) -> StudyList:
@@ -155,48 +156,56 @@ def release_chunks(
             sender.party, digests, context.now
         )
     store = context.folders.released(study)
-    with _READING:
-        chunks = _check_whole(store, digests, context.settings.bundle_bytes)
+    with _damage_told(), _READING:
+        found = _find(store, digests, context.settings.bundle_bytes)
+        chunks = store.read(found)
     index = write_index((digest, len(chunk)) for digest, chunk in zip(digests, chunks, strict=True))
     size = sum(map(len, chunks))
     context.metrics.served.inc(size)
-    parts = chain([index], _in_turn(context.answers, store, digests, chunks))
+    parts: Iterator[bytes | memoryview] = chain(
+        [index], _in_turn(context.answers, store, found, chunks)
+    )
     return Served(len(index) + size, in_pieces(parts))
 
 
-def _in_turn(
-    memory: Memory, store: FolderChunks, digests: Sequence[bytes], chunks: list[bytes]
-) -> Iterator[bytes]:
-    """Yield chunks as they are sent.
+def _find(store: BundledChunks, digests: Sequence[bytes], most: int) -> list[Copy]:
+    """Return where chunks are, if an answer has room for them."""
+    found = store.find(digests)
+    if bundled_bytes(place.length for _, place in found) > most:
+        raise too_large("the answer", most)
+    return found
 
-    If there are too many slow readers, this one's chunks are not kept, and read once more.
-    """
-    size = sum(map(len, chunks))
-    if not memory.take(size):
-        chunks.clear()
-        yield from map(store.read, digests)
-        return
+
+@contextmanager
+def _damage_told() -> Iterator[None]:
+    """Tell a researcher, who cannot send the chunk again, who can help."""
     try:
-        yield from chunks
-    finally:  # also if nobody wants the rest any more
-        memory.give_back(size)
-
-
-def _check_whole(store: FolderChunks, digests: Sequence[bytes], most: int) -> list[bytes]:
-    """Return chunks that are as they were written, if an answer has room for them."""
-    found, left = [], most - COUNT_BYTES
-    try:
-        for digest in digests:
-            found.append(store.get(digest))
-            left -= ENTRY_BYTES + len(found[-1])
-            if left < 0:
-                raise too_large("the answer", most)
+        yield
     except DigestError as error:
         raise DamagedError(
             "the server's disk has damaged this part of the release",
             hint="ask the operator to restore it from a copy; it never changes, so any copy does",
         ) from error
-    return found
+
+
+def _in_turn(
+    memory: Memory, store: BundledChunks, found: Sequence[Copy], chunks: list[memoryview]
+) -> Iterator[memoryview]:
+    """Yield chunks as they are sent.
+
+    If there are too many slow readers, this one's chunks are not kept, and read and checked once
+    more, one at a time.
+    """
+    size = sum(map(len, chunks))
+    if not memory.take(size):
+        chunks.clear()
+        for copy in found:
+            yield from store.read([copy])
+        return
+    try:
+        yield from chunks
+    finally:  # also if nobody wants the rest any more
+        memory.give_back(size)
 
 
 def grants(context: Context, sender: Sender, study: bytes) -> list[object]:

@@ -2,8 +2,7 @@
 
 import hashlib
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -25,8 +24,6 @@ DIGEST_BYTES = hashlib.sha256().digest_size
 _AT_ONCE = 2**15
 """Bytes of most chunks at most; of longer ones it is asked how long they are."""
 
-_NAME = re.compile(f"[0-9a-f]{{{2 * DIGEST_BYTES}}}")
-
 
 class FolderChunks:
     """Chunks in one folder, which is made when the first of them comes.
@@ -39,19 +36,6 @@ class FolderChunks:
         """Name the folder; nothing is created yet."""
         self._folder, self._prefix = folder, f"{folder}/"
         self._durable = durable
-
-    def __len__(self) -> int:
-        """Return how many chunks there are."""
-        return sum(1 for _ in self.digests())
-
-    def digests(self) -> Iterator[bytes]:
-        """Yield the digests of all chunks in ascending order, without reading the chunks."""
-        with disk_errors("listing chunks"):
-            try:
-                names = sorted(entry.name for entry in self._folder.iterdir())
-            except FileNotFoundError:
-                names = []
-        yield from (bytes.fromhex(name) for name in names if _NAME.fullmatch(name))
 
     def has(self, digest: bytes) -> bool:
         """Say whether there is a chunk with this digest, without reading it."""
@@ -81,12 +65,6 @@ class FolderChunks:
             raise missing(digest) from None
         except OSError as error:
             raise broken("reading a chunk", error) from error
-
-    def sync(self) -> None:
-        """Wait until the names of all chunks are on the disk."""
-        with disk_errors("waiting for the disk"):
-            if self._folder.is_dir():
-                sync_folder(self._folder)
 
     def clear(self) -> None:
         """Delete every chunk and the folder; after an interruption, call it again."""

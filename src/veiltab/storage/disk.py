@@ -14,6 +14,9 @@ FOLDER_MODE = 0o700
 DELETED = ".deleted-"
 """How the name of a folder begins that is being removed; nothing looks into such a folder."""
 
+UNFINISHED = ".unfinished-"
+"""How the name of a file begins that is being written; nothing reads such a file."""
+
 
 @contextlib.contextmanager
 def disk_errors(doing: str) -> Iterator[None]:
@@ -62,7 +65,7 @@ def sync_file(path: Path) -> None:
 
 def write_private(path: Path, *content: bytes, durable: bool) -> None:
     """Write a file of mode 0600 beside its place and move it there: whole or not at all."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)
     try:
         with os.fdopen(descriptor, "wb", buffering=0) as file:
             os.fchmod(file.fileno(), FILE_MODE)  # whatever the umask took away
@@ -102,6 +105,14 @@ def sweep(folder: Path) -> None:
             if entry.name.startswith(DELETED):
                 remove_folder(entry)
         sync_folder(folder)
+
+
+def drop_unfinished(folder: Path) -> None:
+    """Remove the files whose writers were stopped before the end; nobody may be writing now."""
+    with contextlib.suppress(FileNotFoundError):
+        for entry in list(folder.iterdir()):
+            if entry.name.startswith(UNFINISHED):
+                entry.unlink(missing_ok=True)
 
 
 def remove_folder(folder: Path) -> None:

@@ -14,7 +14,14 @@ from sqlalchemy import URL
 from veiltab.errors import ParameterError, StateError
 from veiltab.storage.bundles import BundledChunks
 from veiltab.storage.chunks import FolderChunks, JoinedChunks
-from veiltab.storage.disk import disk_errors, make_folder, set_aside, sweep, sync_folder
+from veiltab.storage.disk import (
+    disk_errors,
+    drop_unfinished,
+    make_folder,
+    set_aside,
+    sweep,
+    sync_folder,
+)
 from veiltab.storage.spool import FolderSpool
 
 ID_BYTES = 32
@@ -22,6 +29,7 @@ ID_BYTES = 32
 
 _ID = re.compile(f"[0-9a-f]{{{2 * ID_BYTES}}}")
 _SCRATCH = "scratch"
+_RELEASED = "released"
 _PROBE = ".writable"
 _LOCK = ".lock"
 _UNSAFE_MODE = stat.S_IRWXG | stat.S_IRWXO
@@ -77,9 +85,9 @@ class DataDirectory:
         errors = partial(disk_errors, "sorting a study's rows")
         return FolderSpool(self._study(study) / _SCRATCH, name, errors)
 
-    def released(self, study: bytes) -> FolderChunks:
+    def released(self, study: bytes) -> BundledChunks:
         """Return the perturbed chunks of a study."""
-        return FolderChunks(self._study(study) / "released")
+        return BundledChunks(self._study(study) / _RELEASED)
 
     def studies(self) -> Iterator[bytes]:
         """Yield the ids of the studies that have chunks here, in ascending order."""
@@ -115,11 +123,13 @@ class DataDirectory:
     def sweep(self) -> None:
         """Finish deletions that were interrupted, in all studies, while none is being released.
 
-        A release that was interrupted begins anew, and needs nothing of its scratch space.
+        A release that was interrupted begins anew, and needs nothing of its scratch space, nor
+        the bundle that it was writing.
         """
         for study in self.studies():
             with disk_errors("finishing a deletion"):
                 set_aside(self._study(study) / _SCRATCH, self._study(study))
+                drop_unfinished(self._study(study) / _RELEASED)
                 sweep(self._study(study))
         with disk_errors("finishing a deletion"):
             sweep(self._studies)

@@ -4,7 +4,7 @@ Nothing here compares a chunk with its digest: whoever reads the chunk does.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from veiltab.errors import MalformedError
@@ -71,17 +71,18 @@ def write_index(entries: Iterable[tuple[bytes, int]]) -> bytes:
     return _COUNT.pack(len(lines)) + b"".join(lines)
 
 
-def read_index(body: bytes) -> list[Place]:
+def read_index(body: bytes, wanted: Container[bytes] | None = None) -> list[Place]:
     """Return what the index says that is in a bundle, of which the rest may be missing.
 
-    An index that is cut off says nothing.
+    With ``wanted``, only chunks with these digests.  An index that is cut off says nothing.
     """
     size = index_bytes(body)
     if len(body) < max(size, COUNT_BYTES):
         return []
     places, start = [], size
     for digest, length in _ENTRY.iter_unpack(memoryview(body)[COUNT_BYTES:size]):
-        places.append(Place(digest, start, length))
+        if wanted is None or digest in wanted:
+            places.append(Place(digest, start, length))
         start += length
     return places
 
@@ -118,9 +119,9 @@ def bundle_pieces(chunks: Iterable[Named]) -> Iterator[bytes]:
     return in_pieces([index, *(chunk for _, chunk in named)])
 
 
-def in_pieces(parts: Iterable[bytes], least: int = PIECE_BYTES) -> Iterator[bytes]:
+def in_pieces(parts: Iterable[bytes | memoryview], least: int = PIECE_BYTES) -> Iterator[bytes]:
     """Put parts together to pieces of at least so many bytes, except for the last."""
-    found: list[bytes] = []
+    found: list[bytes | memoryview] = []
     size = 0
     for part in parts:
         found.append(part)

@@ -32,8 +32,8 @@ def look(data: Path, study: str) -> Look:
     """Look at a study's chunks, and search everything that the server has for ids."""
     place = data / "studies" / study
     return Look(
-        tuple(len(chunk) for chunk in _received(place)),
-        tuple(path.stat().st_size for path in _files(place / "released")),
+        tuple(len(chunk) for chunk in _chunks(place / "received")),
+        tuple(len(chunk) for chunk in _chunks(place / "released")),
         sum(len(PERSON.findall(content)) for content in _contents(data)),
     )
 
@@ -61,7 +61,8 @@ def received_column(
     marginal = table.marginal([name])
     [attribute] = marginal.schema.attributes
     length = packed_length(attribute.size, sample_size)  # a chunk's name is a digest, and no help
-    [packed] = [chunk for chunk in _received(data / "studies" / study) if len(chunk) == length]
+    received = _chunks(data / "studies" / study / "received")
+    [packed] = [chunk for chunk in received if len(chunk) == length]
     codes = unpack(packed, attribute.size, sample_size)
     counts = np.bincount(codes, minlength=attribute.size).tolist()
     return Column(
@@ -82,11 +83,11 @@ def uniform_p_value(counts: Sequence[int]) -> float:
     return float(chdtrc(len(counts) - 1, statistic))
 
 
-def _received(place: Path) -> Iterator[bytes]:
-    """Yield the chunks that curators have sent, which are many to a file."""
+def _chunks(folder: Path) -> Iterator[bytes]:
+    """Yield the chunks in a folder and those below it, which are many to a file."""
     from veiltab.wire.bundles import unbundle
 
-    for path in _files(place / "received"):
+    for path in _files(folder):
         yield from (bytes(chunk) for _, chunk in unbundle(path.read_bytes()))
 
 
