@@ -27,6 +27,7 @@ from veiltab.roles.curator.study import (
     sign_vault,
     unsigned,
 )
+from veiltab.roles.parallel import ordered_map
 from veiltab.roles.researcher.access import Access, open_access
 from veiltab.roles.server.bench import Bench
 from veiltab.roles.server.study import ServerStudy
@@ -226,10 +227,9 @@ class Rehearsal:
         for identity in others:
             message = share_secret(agreement, first, secret, identity.party_id)
             secrets.append(receive_secret(agreement, identity, message))
-        return [
-            take_in(agreement, own, holding)
-            for own, holding in zip(secrets, self.holdings, strict=True)
-        ]
+        # On machines of their own they would not wait for each other either.
+        parties = zip(secrets, self.holdings, strict=True)
+        return list(ordered_map(lambda party: take_in(agreement, *party), parties))
 
     def _prepare(self, outcome: Outcome, intakes: Sequence[Intake]) -> list[Prepared[Upload]]:
         signed = outcome.contract
