@@ -117,7 +117,7 @@ def token_maker(length: int, batches: int) -> Callable[[], object]:
     return lambda: tokens(KEY, data, offsets)
 
 
-@pytest.mark.parametrize(("population", "sample"), [(100_000, 100_000), (100_000, 20_000)])
+@pytest.mark.parametrize(("population", "sample"), [(100_000, 100_000), (100_000, 30_000)])
 def test_sampling_many(population: int, sample: int) -> None:
     """Where many are sampled, everybody gets a key of eight bytes."""
     entropy = CountingEntropy(CipherEntropy(KEY))
@@ -125,9 +125,9 @@ def test_sampling_many(population: int, sample: int) -> None:
     assert entropy.used == SAMPLING * population
 
 
-@pytest.mark.parametrize("one_in", [8, 100, 10_000])
+@pytest.mark.parametrize("one_in", [8, 100, 5_000])
 def test_sampling_few(one_in: int) -> None:
-    """Where few are sampled, each takes eight bytes, and so do those that come twice."""
+    """Where few are sampled, each takes four bytes, and so do those that come twice."""
     entropy, sample = CountingEntropy(CipherEntropy(KEY)), 50_000
     draw_sample(one_in * sample, sample, entropy)
-    assert entropy.used <= SAMPLING * (sample * (1 + 1 / one_in) * 1.01 + 100)
+    assert entropy.used <= SAMPLING / 2 * (sample * (1 + 1 / one_in) * 1.01 + 100)

@@ -4,12 +4,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core.entropy import Entropy, random_words
+from veiltab.core.memory import keep_freed_memory
 from veiltab.core.parameters import check_population_size, check_sample_size
+from veiltab.core.rejection import places_from
+
+Positions = NDArray[np.uint64]
 
 _WORD_BITS = 64
-_SPARE_DRAWS = 64
-_FEW = 8
-"""Up to one in so many, positions are drawn one by one; else everybody gets a key."""
+_SHORT_BITS = 32
+_ONE_IN = 4
+"""Up to so large a part, positions are drawn one by one; else everybody gets a key."""
+
+_BLOCK_ROWS = 1 << 15
+"""Keys that are made at a time: few enough for the processor's cache."""
+
+keep_freed_memory()  # arrays as long as the sample are made and freed
 
 
 def draw_sample(population_size: int, sample_size: int, entropy: Entropy) -> NDArray[np.int64]:
@@ -20,45 +29,72 @@ def draw_sample(population_size: int, sample_size: int, entropy: Entropy) -> NDA
     """
     check_population_size(population_size)
     check_sample_size(sample_size, population_size)
-    if sample_size <= population_size // _FEW:
-        return _draw_some(population_size, sample_size, entropy)
+    if sample_size <= population_size // _ONE_IN:
+        return _draw_some(population_size, sample_size, entropy).view(np.int64)
     return _order_all(population_size, entropy)[:sample_size]
 
 
-def _draw_some(population_size: int, sample_size: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Draw positions one after the other, and pass over those that were drawn before."""
-    drawn = np.empty(0, dtype=np.uint64)
+def _draw_some(population_size: int, sample_size: int, entropy: Entropy) -> Positions:
+    """Draw positions, and again in place of those that were drawn before, until all differ.
+
+    Nothing is asked of a position but whether it equals another one, so renaming all respondents
+    would rename the sample, and every ordered sample is as likely as any other.
+    """
+    sample = fresh = _draw_positions(population_size, sample_size, entropy)
+    earlier: list[Positions] = []
+    holes = None
     while True:
-        more = sample_size - drawn.size
-        # As many as are needed on average if all so far were different, and a few more.
-        wanted = more + more * sample_size // population_size + _SPARE_DRAWS
-        drawn = np.concatenate([drawn, _draw_positions(population_size, wanted, entropy)])
-        drawn = drawn[_first_places(drawn, population_size)]
-        if drawn.size >= sample_size:
-            return drawn[:sample_size].astype(np.int64)
+        values, places = _in_order(fresh, population_size)
+        repeated = np.append(False, values[1:] == values[:-1])
+        for others in earlier:
+            repeated |= _among(others, values)
+        again = np.sort(places[repeated])
+        if not again.size:
+            return sample
+        earlier.append(values)
+        holes = again if holes is None else holes[again]
+        fresh = _draw_positions(population_size, holes.size, entropy)
+        sample[holes] = fresh
 
 
-def _draw_positions(population_size: int, count: int, entropy: Entropy) -> NDArray[np.uint64]:
-    """Draw positions by rejection of 64-bit words; at most ``count``, and nearly always all."""
-    words = random_words(count, _WORD_BITS, entropy)
-    width = (1 << _WORD_BITS) // population_size
-    limit = width * population_size
-    accepted = words if limit == 1 << _WORD_BITS else words[words < np.uint64(limit)]
-    return accepted // np.uint64(width) if population_size > 1 else np.zeros_like(accepted)
+def _draw_positions(population_size: int, count: int, entropy: Entropy) -> Positions:
+    """Draw positions, which may repeat, by rejection of words, short ones if they reject few."""
+    bits = _SHORT_BITS if population_size <= 1 << (_SHORT_BITS - 4) else _WORD_BITS
+    width = (1 << bits) // population_size
+    words = random_words(count, bits, entropy)
+    if width * population_size < 1 << bits:
+        refused = places_from(words, width * population_size)
+        while refused.size:
+            words[refused] = more = random_words(refused.size, bits, entropy)
+            refused = refused[places_from(more, width * population_size)]
+    if population_size == 1:
+        return np.zeros(count, dtype=np.uint64)
+    return (words // words.dtype.type(width)).astype(np.uint64, copy=False)
 
 
-def _first_places(values: NDArray[np.uint64], limit: int) -> NDArray[np.bool_]:
-    """Say of each value, all below ``limit``, whether it occurs for the first time."""
+def _in_order(values: Positions, limit: int) -> tuple[Positions, NDArray[np.int64]]:
+    """Return values below ``limit`` in ascending order, and their places; of equals, as they are.
+
+    A value shares a word with its place: sorting is several times as fast as finding the order.
+    """
     bits = (values.size - 1).bit_length()
-    first = np.zeros(values.size, dtype=np.bool_)
     if limit << bits > 1 << _WORD_BITS:
-        first[np.unique(values, return_index=True)[1]] = True
-        return first
-    words = values << np.uint64(bits) | np.arange(values.size, dtype=np.uint64)
-    words.sort()  # which is several times as fast as finding the order
-    new = np.append(True, (words[1:] ^ words[:-1]) >> np.uint64(bits) != 0)
-    first[words[new] & np.uint64((1 << bits) - 1)] = True
-    return first
+        order = np.argsort(values, kind="stable")
+        return values[order], order
+    words = values << np.uint64(bits)
+    words |= np.arange(values.size, dtype=np.uint64)
+    words.sort()
+    places = (words & np.uint64((1 << bits) - 1)).view(np.int64)
+    words >>= np.uint64(bits)
+    return words, places
+
+
+def _among(others: Positions, values: Positions) -> NDArray[np.bool_]:
+    """Say of each value whether it is among others, which are in ascending order."""
+    at = np.searchsorted(others, values)
+    at[at == others.size] = 0
+    found: NDArray[np.bool_] = others[at] == values
+    return found
 
 
 def _order_all(population_size: int, entropy: Entropy) -> NDArray[np.int64]:
@@ -68,12 +104,17 @@ def _order_all(population_size: int, entropy: Entropy) -> NDArray[np.int64]:
     """
     bits = (population_size - 1).bit_length()
     mask = np.uint64((1 << bits) - 1)
-    words = random_words(population_size, _WORD_BITS, entropy)
-    words &= ~mask
-    words |= np.arange(population_size, dtype=np.uint64)
+    words = np.arange(population_size, dtype=np.uint64)
+    for start in range(0, population_size, _BLOCK_ROWS):
+        block = words[start : start + _BLOCK_ROWS]
+        block |= random_words(block.size, _WORD_BITS, entropy) & ~mask
     words.sort()
-    tied = (words[1:] ^ words[:-1]) <= mask
-    order = (words & mask).view(np.int64)
+    tied = np.empty(max(population_size - 1, 0), dtype=np.bool_)
+    for start in range(0, tied.size, _BLOCK_ROWS):
+        block = words[start : start + _BLOCK_ROWS + 1]
+        np.less_equal(block[1:] ^ block[:-1], mask, out=tied[start : start + _BLOCK_ROWS])
+    words &= mask
+    order = words.view(np.int64)
     if tied.any():
         _settle(order, tied, entropy)
     return order
