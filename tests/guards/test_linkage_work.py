@@ -116,9 +116,9 @@ def test_sampling_some() -> None:
     size = 1 << 18
     work = count(lambda: draw_sample(8 * size, size, CipherEntropy(bytes(32))))
     found = work.each(size, 1)
-    assert 1 <= found.sorted < 1.1
+    assert 1 <= found.sorted < 1.2
     assert 4 <= found.encrypted < 4.4
-    assert found.moved < 170
+    assert found.moved < 200
     assert found.fresh < 50
     assert found.gathered < 0.3
     assert max(work.calls, work.steps) < 400
