@@ -59,8 +59,9 @@ def main() -> int:
         start = time.perf_counter()
         found[part] = measure()
         console.print(f"  took {time.perf_counter() - start:.0f} s", style="dim")
+        _write(found)  # a part that breaks later loses nothing of this one
     console.print(_table(found))
-    _write(found)
+    print(f"written to {OUT}")
     return 0 if all(ratio.met for rows in found.values() for ratio in rows) else 1
 
 
@@ -90,7 +91,6 @@ def _write(found: dict[str, Rows]) -> None:
     for part, rows in found.items():
         known[part] = [asdict(row) | _derived(row) for row in rows]
     OUT.write_text(json.dumps({"machine": _machine(), "parts": known}, indent=2) + "\n")
-    print(f"written to {OUT}")
 
 
 def _derived(row: Ratio | Figure) -> dict[str, float]:

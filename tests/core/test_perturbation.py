@@ -1,10 +1,10 @@
 """The sampler: its exact law, bit for bit the plain reference, and the order of its entropy.
 
-What words stand for, and how rarely they are forgotten, is the server's own business (see the
-module); that every cell gets exactly its share of the 2⁶⁴ draws is not.
+What words stand for, and who is spared, is the server's own business (see the module); that every
+cell gets exactly its share of the 2⁶⁴ draws is not.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -20,8 +20,9 @@ from veiltab.core.entropy import Entropy, random_words
 from veiltab.core.perturbation import STRETCH_RECORDS, Noise, NoiseSource, Words, draw_noise
 from veiltab.core.rare import RareEvents
 from veiltab.crypto.entropy import CipherEntropy
+from veiltab.errors import ParameterError
 
-SPAN, STRETCH = 262_144, 524_288
+SPAN, STRETCH = 262_144, 1_048_576
 WIDTHS: list[tuple[int, int]] = [
     (cells, max(1, int(DRAW_RANGE * replaced) // cells))
     for cells in [1, 2, 3, 24, 255, 256, 257, 1000, 70_000, 2**31, 2**32 + 1, 2**33, 2**48]
@@ -47,42 +48,32 @@ def channel_keeping(cells: int, share: float) -> GammaDiagonal:
     return channel_of(cells, max(1, int(DRAW_RANGE * (1 - share)) // cells))
 
 
-def words_of(channel: GammaDiagonal) -> tuple[int, int, int]:
-    """Return b, a and j as the module describes them, in plain integers."""
+def words_of(channel: GammaDiagonal) -> tuple[int, int, Fraction]:
+    """Return b, a and the chance to be spared, as the module describes them."""
     cells, exact = channel.domain_size, channel.noise_width
     for bits in (8, 16, 32, 64):
         width = -(-exact * 2**bits // 2**64)
-        surplus = width * 2 ** (64 - bits) - exact
-        if not surplus:
-            return bits, width, 0
-        often = [j for j in range(1, 17) if surplus * 2**j < width * 2 ** (64 - bits)]
-        if cells * width <= 2**bits > width and often and often[-1] >= 7:
-            return bits, width, often[-1]
-    raise AssertionError("64 bits have no surplus")
+        spared = 1 - Fraction(exact * 2**bits, width * 2**64)
+        if cells * width <= 2**bits > width and 128 * spared <= 1:
+            return bits, width, spared
+    raise AssertionError("with 64 bits nobody is spared")
 
 
 def reference_noise(channel: GammaDiagonal, count: int, entropy: Entropy) -> Iterator[int]:
-    """Perturb record by record: who is drawn again and how, and then a word for everybody."""
-    bits, width, halvings = words_of(channel)
-    cells = channel.domain_size
-    rest = (channel.noise_width << halvings) - (width << (64 - bits)) * (2**halvings - 1)
+    """Perturb record by record: who is spared, and then a word for everybody."""
+    bits, width, spared = words_of(channel)
     for start in range(0, count, STRETCH):
         size = min(STRETCH, count - start)
-        places = RareEvents(halvings).places(size, entropy).tolist() if halvings else []
-        draws = random_words(len(places), 64, entropy).tolist()
-        again = dict(zip(places, draws, strict=True))
+        kept = set(RareEvents(spared).places(size, entropy).tolist()) if spared else set()
         for place, word in enumerate(random_words(size, bits, entropy).tolist()):
-            if place in again:
-                beyond = again[place] - (2**64 - cells * rest)
-                yield beyond // rest if beyond >= 0 else 0
-            else:
-                yield word // width if word < cells * width else 0
+            replaced = word < channel.domain_size * width and place not in kept
+            yield word // width if replaced else 0
 
 
 def noise_of_words(channel: GammaDiagonal, words: Sequence[int]) -> list[int]:
-    """Let the kernel see these words, and draw nobody again."""
-    bits, _, halvings = words_of(channel)
-    nobody = bytes(8 * -(-len(words) // 4096) if halvings else 0)
+    """Let the kernel see these words, and spare nobody."""
+    bits, _, spared = words_of(channel)
+    nobody = bytes(8 * -(-len(words) // 4096) if spared else 0)
     script = nobody + b"".join(word.to_bytes(bits // 8, "little") for word in words)
     entropy = ScriptedEntropy(script)
     found: list[int] = draw_noise(channel, len(words), entropy).tolist()
@@ -90,19 +81,13 @@ def noise_of_words(channel: GammaDiagonal, words: Sequence[int]) -> list[int]:
     return found
 
 
-def noise_of_draws(channel: GammaDiagonal, draws: Sequence[int]) -> list[int]:
-    """Let the kernel see what is drawn again."""
-    source = NoiseSource(channel, 0, ScriptedEntropy(b""))
-    found: list[int] = source._redraw(np.array(draws, dtype=np.uint64)).tolist()
-    return found
-
-
-def firsts(noises: Callable[[Sequence[int]], list[int]], targets: list[int], end: int) -> list[int]:
-    """Find by bisection the first below ``end`` that stands for each target or more."""
+def first_words(channel: GammaDiagonal, targets: list[int], end: int) -> list[int]:
+    """Find by bisection the first word below ``end`` that stands for each target or more."""
     low, high = [0] * len(targets), [end] * len(targets)
     while any(a < b for a, b in zip(low, high, strict=True)):
         middle = [min((a + b) // 2, end - 1) for a, b in zip(low, high, strict=True)]
-        for i, (noise, target) in enumerate(zip(noises(middle), targets, strict=True)):
+        found = noise_of_words(channel, middle)
+        for i, (noise, target) in enumerate(zip(found, targets, strict=True)):
             if low[i] < high[i]:
                 low[i], high[i] = (
                     (low[i], middle[i]) if noise >= target else (middle[i] + 1, high[i])
@@ -114,19 +99,15 @@ def firsts(noises: Callable[[Sequence[int]], list[int]], targets: list[int], end
 def test_every_cell_has_exactly_its_share_of_the_draws(cells: int, width: int) -> None:
     """Noise b or more has a chance of (N − b)·M in 2⁶⁴: for all b, or many if there are too many.
 
-    Among the words for cells, and among the draws for those who are drawn again, noise never
-    falls, so that the first of each is found by bisection; the words after them all keep.
+    Among the words for cells noise never falls, so that the first of each cell is found by
+    bisection; the words after them all keep, and so does everybody who is spared.
     """
     channel = channel_of(cells, width)
-    bits, each, halvings = words_of(channel)
+    bits, each, spared = words_of(channel)
     for_cells = cells * each
     targets = list(range(1, cells)) if cells <= 1000 else _some_targets(cells)
-    by_word = firsts(lambda words: noise_of_words(channel, words), targets, for_cells)
-    by_draw = firsts(lambda draws: noise_of_draws(channel, draws), targets, 2**64)
-    again = Fraction(1, 2**halvings) if halvings else Fraction(0)
-    for word, draw, target in zip(by_word, by_draw, targets, strict=True):
-        chance = (1 - again) * Fraction(for_cells - word, 2**bits)
-        chance += again * Fraction(2**64 - draw, 2**64)
+    for word, target in zip(first_words(channel, targets, for_cells), targets, strict=True):
+        chance = (1 - spared) * Fraction(for_cells - word, 2**bits)
         assert chance == Fraction((cells - target) * width, 2**64)
     keeping = {for_cells, (for_cells + 2**bits) // 2, 2**bits - 1}
     words = [word for word in keeping if for_cells <= word < 2**bits]
@@ -145,20 +126,26 @@ def test_every_short_word(cells: int, width: int) -> None:
     bits, each, _ = words_of(channel)
     ends = {cell * each for cell in (0, 1, cells // 2, cells - 1, cells)} | {2**bits}
     near = {end + step for end in ends for step in (-1, 0, 1)}
-    words = range(2**bits) if bits <= 16 else sorted(word for word in near if 0 <= word < 2**bits)
+    words = range(2**bits) if bits <= 16 else sorted(w for w in near if 0 <= w < 2**bits)
     found = noise_of_words(channel, words)
     assert found == [word // each if word < cells * each else 0 for word in words]
 
 
 @pytest.mark.parametrize(("cells", "width"), WIDTHS)
-def test_words_are_short_and_rarely_forgotten(cells: int, width: int) -> None:
-    """As the description says; and what they leave is something for every cell."""
-    channel = channel_of(cells, width)
-    words = Words.of(channel)
-    assert (words.bits, words.width, words.halvings) == words_of(channel)
-    assert words.halvings == 0 or 7 <= words.halvings <= 16
-    assert words.rest > 0
-    assert cells * words.rest <= 2**64
+def test_words_are_short_and_few_are_spared(cells: int, width: int) -> None:
+    """As the description says; and with words of 64 bits nobody is."""
+    words = Words.of(channel_of(cells, width))
+    assert (words.bits, words.width, words.spared) == words_of(channel_of(cells, width))
+    assert 0 <= words.spared <= Fraction(1, 128)
+    assert words.bits < 64 or not words.spared
+
+
+def test_more_noise_than_there_are_records_is_refused() -> None:
+    """A release that draws on would repeat nothing, but it has counted wrong."""
+    source = NoiseSource(channel_keeping(24, 0.5), 10, CipherEntropy.from_seed(1, "ten"))
+    source.draw(np.empty(7, dtype=source.dtype))
+    with pytest.raises(ParameterError, match="noise of all records"):
+        source.draw(np.empty(4, dtype=source.dtype))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,8 @@
-"""Rare events: exactly binomial in each group, uniform inside it, and independent of each other."""
+"""Rare events: exactly binomial in each group, uniform inside it, and independent of each other.
+
+A set of k records of a group has the chance P(k hits)/C(4096, k), which is that of independent
+events: so an exact number and a uniform set are all there is to check.
+"""
 
 from fractions import Fraction
 from math import comb
@@ -13,19 +17,23 @@ from veiltab.core.rare import RareEvents
 from veiltab.crypto.entropy import CipherEntropy
 
 GROUP = 4096
-HALVINGS = [1, 2, 7, 11, 16]
+CHANCES = [Fraction(1, 2), Fraction(1, 128), Fraction(1, 65_536), Fraction(3, 1009)]
+CHANCES += [1 - Fraction(717_254_941_234_567_891, 10 << 56)]
+"""The last is one as a channel has it."""
+
+RARE = CHANCES[1]
 
 
-def chance_of_at_most(hits: int, halvings: int) -> Fraction:
-    """Return P(X ≤ hits) for X ~ Bin(4096, 2⁻ʲ), as one would write it down."""
-    chance = Fraction(1, 2**halvings)
-    terms = (comb(GROUP, k) * chance**k * (1 - chance) ** (GROUP - k) for k in range(hits + 1))
-    return sum(terms, Fraction(0))
+def chance_of_at_most(hits: int, chance: Fraction) -> Fraction:
+    """Return P(X ≤ hits) for X ~ Bin(4096, chance), as one would write it down."""
+    hit, whole = chance.as_integer_ratio()
+    terms = (comb(GROUP, k) * hit**k * (whole - hit) ** (GROUP - k) for k in range(hits + 1))
+    return Fraction(sum(terms), whole**GROUP)
 
 
-def first_bits(chance: Fraction) -> int:
-    """Return the first 64 bits of a number below 1."""
-    return chance.numerator * 2**64 // chance.denominator
+def first_bits(chance: Fraction, bits: int = 64) -> int:
+    """Return the first bits of a number below 1."""
+    return (chance.numerator << bits) // chance.denominator
 
 
 def scripted(draws: list[int], more: bytes = b"") -> ScriptedEntropy:
@@ -38,40 +46,57 @@ def inside(places: list[int]) -> bytes:
     return b"".join(place.to_bytes(2, "little") for place in places)
 
 
-@pytest.mark.parametrize("halvings", [7, 11, 16])
-def test_the_number_of_hits_is_exactly_binomial(halvings: int) -> None:
-    """On both sides of the first chances, and where 64 bits do not decide, all bits do."""
-    events, more = RareEvents(halvings), halvings * GROUP - 64
+@pytest.mark.parametrize("chance", CHANCES[1:])
+def test_the_number_of_hits_is_exactly_binomial(chance: Fraction) -> None:
+    """On both sides of the first sums; where 64 bits do not decide, as many as it takes."""
+    events = RareEvents(chance)
     for hits in range(6):
-        chance = chance_of_at_most(hits, halvings)
-        edge = first_bits(chance)
-        rest = int(chance * 2 ** (64 + more)) - (edge << more)
-        assert edge << more | rest == chance * 2 ** (64 + more), "the chances have that many bits"
+        total = chance_of_at_most(hits, chance)
+        edge, more = first_bits(total), first_bits(total, 192)
         assert events._hits(1, scripted([edge - 1])).tolist() == [hits]
         assert events._hits(1, scripted([edge + 1])).tolist() == [hits + 1]
-        for below, found in ((1, hits), (0, hits + 1)):
-            tied = scripted([edge], (rest - below).to_bytes(more // 8, "little"))
-            assert events._hits(1, tied).tolist() == [found]
-            assert tied.used == 8 + more // 8
+        below = (more >> 64) - 1 & (1 << 64) - 1
+        above = (more >> 64) + 1 & (1 << 64) - 1
+        for draw, found in ((below, hits), (above, hits + 1)):
+            assert events._hits(1, scripted([edge, draw])).tolist() == [found]
+        for last, found in ((more - 1, hits), (more + 1, hits + 1)):
+            draws = [edge, more >> 64 & (1 << 64) - 1, last & (1 << 64) - 1]
+            entropy = scripted(draws)
+            assert events._hits(1, entropy).tolist() == [found]
+            assert entropy.used == 3 * 8
 
 
-@pytest.mark.parametrize("halvings", HALVINGS)
-def test_the_largest_and_the_smallest_draw(halvings: int) -> None:
-    """The first draw of all is nobody, the last is everybody, and neither is decided early."""
-    events, more = RareEvents(halvings), (halvings * GROUP - 64) // 8
-    assert events._hits(1, scripted([0], bytes(more))).tolist() == [0]
-    last = scripted([2**64 - 1], b"\xff" * more)
-    assert events._hits(1, last).tolist() == [GROUP]
-    assert last.used == 8 + more
+def test_a_draw_that_equals_a_sum_is_above_it() -> None:
+    """A sum with 4096 bits is met exactly by as many bits, and missed by one less."""
+    events = RareEvents(Fraction(1, 2))
+    total = chance_of_at_most(2048, Fraction(1, 2)) * 2**GROUP
+    assert total.denominator == 1
+    for draw, found in ((int(total) - 1, 2048), (int(total), 2049)):
+        words = [draw >> GROUP - 64 * (i + 1) & (1 << 64) - 1 for i in range(GROUP // 64)]
+        entropy = scripted(words, bytes(8))  # that all were drawn shows only with the next word
+        assert events._hits(1, entropy).tolist() == [found]
+        assert entropy.used == GROUP // 8
 
 
-def test_chances_end_with_certainty() -> None:
-    """The exact chances of a group add up to 1, and never fall."""
-    chances = list(rare._chances(2))
-    assert len(chances) == GROUP + 1
-    assert chances[-1] == 2 ** (2 * GROUP)
-    assert chances == sorted(chances)
-    assert Fraction(chances[1000], 2 ** (2 * GROUP)) == chance_of_at_most(1000, 2)
+@pytest.mark.parametrize("chance", CHANCES)
+def test_the_largest_and_the_smallest_draws(chance: Fraction) -> None:
+    """The lowest draws are nobody; the highest 64 bits are decided by the next ones."""
+    events = RareEvents(chance)
+    assert events._hits(1, scripted([0] * 65)).tolist() == [0]
+    entropy = scripted([2**64 - 1, 0])
+    [most] = events._hits(1, entropy).tolist()
+    assert entropy.used == 2 * 8
+    draw = 1 - Fraction(1, 2**64)
+    assert chance_of_at_most(most - 1, chance) <= draw < chance_of_at_most(most, chance)
+
+
+def test_sums_end_with_certainty() -> None:
+    """The exact sums of a group never fall, and end at 1."""
+    sums = list(rare._sums(Fraction(3, 1009)))
+    assert len(sums) == GROUP + 1
+    assert sums[-1] == 1009**GROUP
+    assert sums == sorted(sums)
+    assert Fraction(sums[7], 1009**GROUP) == chance_of_at_most(7, Fraction(3, 1009))
 
 
 def test_every_record_of_a_group_has_as_many_words() -> None:
@@ -81,9 +106,9 @@ def test_every_record_of_a_group_has_as_many_words() -> None:
     assert (np.bincount(found) == np.full(GROUP, 16)).all()
 
 
-def draws_for(hits: list[int], halvings: int) -> list[int]:
+def draws_for(hits: list[int], chance: Fraction) -> list[int]:
     """Return draws which make so many hits in each group."""
-    return [(first_bits(chance_of_at_most(each, halvings)) - 1) if each else 0 for each in hits]
+    return [first_bits(chance_of_at_most(each, chance)) - 1 if each else 0 for each in hits]
 
 
 def test_records_that_were_hit_already_are_drawn_again() -> None:
@@ -92,9 +117,9 @@ def test_records_that_were_hit_already_are_drawn_again() -> None:
     again = [9, 8, 3]  # for the 5, and for the 7 and the 8 of the third group
     once_more = [6, 9]  # since 9 and 8 are there
     entropy = scripted(
-        draws_for([3, 1, 4, 0], 11), inside([*first, *second, *third, *again, *once_more])
+        draws_for([3, 1, 4, 0], RARE), inside([*first, *second, *third, *again, *once_more])
     )
-    places = RareEvents(11).places(4 * GROUP, entropy)
+    places = RareEvents(RARE).places(4 * GROUP, entropy)
     assert places.tolist() == [5, 6, 9, GROUP + 7, *(2 * GROUP + each for each in (3, 7, 8, 9))]
     assert entropy.used == 4 * 8 + 2 * 13
 
@@ -103,23 +128,22 @@ def test_records_that_were_hit_already_are_drawn_again() -> None:
 def test_the_last_group_may_be_cut_short(count: int) -> None:
     """Hits beyond the last record are dropped, which changes nothing for the others."""
     groups = -(-count // GROUP)
-    entropy = scripted(draws_for([2] * groups, 7), inside([0, 99] * groups))
-    places = RareEvents(7).places(count, entropy)
+    entropy = scripted(draws_for([2] * groups, RARE), inside([0, 99] * groups))
+    places = RareEvents(RARE).places(count, entropy)
     whole = [group * GROUP + place for group in range(groups) for place in (0, 99)]
     assert places.tolist() == [place for place in whole if place < count]
     assert places.dtype == np.intp
 
 
-@pytest.mark.parametrize("halvings", HALVINGS)
-def test_hits_are_spread_as_independent_events(halvings: int) -> None:
+@pytest.mark.parametrize("chance", CHANCES)
+def test_hits_are_spread_as_independent_events(chance: Fraction) -> None:
     """Chi-square of how many hits fall into blocks that cut across groups; 1e-9 false alarms."""
-    block, blocks = 1 << min(halvings, 10), 4000
-    places = RareEvents(halvings).places(
-        block * blocks, CipherEntropy.from_seed(halvings, "rare events")
+    block, blocks = min(int(2 / chance), 1000), 4000
+    places = RareEvents(chance).places(
+        block * blocks, CipherEntropy.from_seed(chance.denominator, "rare events")
     )
     assert (np.diff(places) > 0).all()
     hits = np.bincount(np.bincount(places // block, minlength=blocks))
-    chance = Fraction(1, 2**halvings)
     law = [
         float(comb(block, k) * chance**k * (1 - chance) ** (block - k))
         for k in range(min(block, hits.size) + 1)
@@ -131,7 +155,7 @@ def test_hits_are_spread_as_independent_events(halvings: int) -> None:
 
 def test_hits_are_uniform_over_the_records() -> None:
     """Chi-square of where in a group the hits are, and of how far they lie apart; 1e-9 each."""
-    places = RareEvents(7).places(1 << 24, CipherEntropy.from_seed(3, "where"))
+    places = RareEvents(Fraction(1, 128)).places(1 << 24, CipherEntropy.from_seed(3, "where"))
     assert_fits(np.bincount(places % GROUP // 16, minlength=256), np.full(256, 1 / 256))
     gaps = np.minimum(np.diff(places), 600) - 1
     law = (127 / 128) ** np.arange(599) / 128

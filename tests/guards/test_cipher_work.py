@@ -31,10 +31,8 @@ ROWS = 3 * SPAN
 KEYSTREAM = {2: (1, 2, 2), 6: (1, 2, 2), 16: (1, 2, 2), 17: (2, 2, 1), 100: (2, 2, 1)} | {
     256: (2, 2, 1), 257: (4, 4, 1), 1000: (4, 4, 1), 65_535: (4, 4, 1),
 }  # fmt: skip
-# Bytes of a record's word, and of how many records one is drawn again, by the number of cells.
-NOISE = {2: (1, 1 << 8), 24: (1, 1 << 7), 100: (2, 1 << 9), 256: (1, 1 << 7)} | {
-    257: (2, 1 << 8), 768: (4, 1 << 16), 1 << 20: (4, 1 << 16), 10**6: (8, 0),
-}  # fmt: skip
+# Bytes of a record's word, by the number of cells.
+NOISE = {2: 1, 24: 1, 100: 2, 256: 1, 257: 2, 768: 4, 10**6: 8, 1 << 20: 4}
 # AES calls for each batch of messages, and blocks of a message, by its bytes.
 MESSAGES = {0: 1, 8: 1, 16: 1, 17: 2, 40: 3, 64: 4}
 SAMPLING = 8
@@ -87,17 +85,14 @@ def test_pads_of_rows_anywhere(size: int) -> None:
 
 @pytest.mark.parametrize("cells", NOISE)
 def test_noise(cells: int) -> None:
-    """A record takes its word; those that are drawn again take ten bytes more, a group eight."""
+    """A record takes its word; one in 128 at most is spared and takes two bytes, a group eight."""
     people, rows = 45_222, 4 * SPAN
     chosen = plan(population_size=people, domain_size=cells, epsilon=1.0, sample_size=people)
     entropy = CountingEntropy(CipherEntropy(KEY))
     source = NoiseSource(chosen.channel, rows, entropy)
     for _ in range(4):
         source.draw(np.empty(SPAN, dtype=source.dtype))
-    word, one_in = NOISE[cells]
-    again = rows / one_in if one_in else 0
-    most = 8 * rows / 4096 + 10 * (again + 6 * again**0.5) * 1.01 if again else 0
-    assert 0 <= entropy.used - word * rows <= most
+    assert 0 <= entropy.used - NOISE[cells] * rows <= (8 / 4096 + 2 / 128) * rows
 
 
 @pytest.mark.parametrize("length", MESSAGES)

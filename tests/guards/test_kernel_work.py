@@ -47,18 +47,18 @@ LIMITS = {
         moved=31, gathered=1, slow=1, fresh=16, encrypted=4, encryptions=16, calls=5, steps=66
     ),
     "noise, 24 cells": Work(
-        moved=6.648,
-        gathered=0.019,
-        sorted=0.019,
+        moved=5.713,
+        gathered=0.009,
+        sorted=0.009,
         slow=0.023,
-        fresh=0.616,
-        encrypted=1.079,
-        encryptions=5,
-        calls=22,
-        steps=82,
+        fresh=0.195,
+        encrypted=1.011,
+        encryptions=3,
+        calls=12,
+        steps=56,
     ),
     "noise, 768 cells": Work(
-        moved=20.01, fresh=2.005, encrypted=4.002, encryptions=10, calls=34, steps=160
+        moved=20.01, fresh=2.004, encrypted=4.002, encryptions=9, calls=30, steps=142
     ),
     "adding, k = 6": Work(moved=8, fresh=1, calls=12, steps=30),
     "adding, k = 200": Work(moved=25, fresh=4, calls=13, steps=31),
@@ -88,8 +88,8 @@ KERNELS = {
     "pads anywhere, k = 6": Kernel(scattered(6), SCATTERED_ROWS),
     "pads anywhere, k = 300": Kernel(scattered(300), SCATTERED_ROWS),
     "one-time pads, k = 6": Kernel(one_time(6), SPAN),
-    "noise, 24 cells": Kernel(noise(24), SPAN, margin=1.1),
-    "noise, 768 cells": Kernel(noise(768), SPAN),
+    "noise, 24 cells": Kernel(noise(24), SPAN, (4, 8, 16), margin=1.2),
+    "noise, 768 cells": Kernel(noise(768), SPAN, (4, 8, 16)),
     "adding, k = 6": Kernel(adding(6), SPAN),
     "adding, k = 200": Kernel(adding(200), SPAN),
     "adding, k = 300": Kernel(adding(300), SPAN),

@@ -25,16 +25,14 @@ LIMITS = {
         moved=105.3, fresh=26.71, encrypted=2.001, hashed=16.33, encryptions=3, calls=178, steps=719
     ),
     "perturbing": Work(
-        moved=175,
-        gathered=0.002,
-        sorted=0.002,
-        slow=0.006,
-        fresh=32.61,
-        encrypted=2.021,
+        moved=174.8,
+        slow=0.008,
+        fresh=32.51,
+        encrypted=2.004,
         hashed=0.8713,
-        encryptions=6,
-        calls=357,
-        steps=1506,
+        encryptions=4,
+        calls=345,
+        steps=1470,
     ),
     "estimating": Work(
         moved=144.8,

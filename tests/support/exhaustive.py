@@ -89,9 +89,9 @@ def _find_key(order: Order, tokens: bytes) -> bytes:
 
 
 def noise_script(channel: GammaDiagonal, noise: Sequence[int]) -> bytes:
-    """Return words that stand for these noises, after a draw of "nobody is drawn again"."""
+    """Return words that stand for these noises, after a draw of "nobody is spared"."""
     short = Words.of(channel)
-    nobody = bytes(8 if short.halvings else 0)
+    nobody = bytes(8 if short.spared else 0)
     each = [cell * short.width + short.width // 2 for cell in noise]
     return nobody + words(each, short.bits // 8)
 

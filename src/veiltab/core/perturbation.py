@@ -2,32 +2,34 @@
 
 Of 2⁶⁴ draws, t keep a record and M stand for each of the N cells that may be added to it, so that
 t + N·M = 2⁶⁴.  Adding cell 0 and keeping are the same noise.  A short word of b bits is nearly
-enough: of the 2^b words, a = ⌈M/2^(64−b)⌉ stand for each cell, which is a little too many, and the
-others keep.  So with a chance of 2⁻ʲ a record forgets its word and is drawn again, with 64 bits,
-from exactly what the words leave of t and M: τ draws keep then, and β stand for each cell, with
+enough: of the 2^b words, a = ⌈M/2^(64−b)⌉ stand for each cell, and the others keep.  With
+A = a·2^(64−b) that is a little too much for each cell, A instead of M.  So a few records are
+spared: with a chance of 1 − M/A a record is kept whatever its word says, and then
 
-    (1 − 2⁻ʲ)·a/2^b + 2⁻ʲ·β/2⁶⁴ = M/2⁶⁴        τ + N·β = 2⁶⁴
+    (M/A) · a/2^b = M/2⁶⁴
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
-from veiltab.core.entropy import Entropy, random_words
+from veiltab.core.entropy import Entropy
 from veiltab.core.rare import RareEvents
+from veiltab.errors import ParameterError
 
-STRETCH_RECORDS = 1 << 19
-"""Of so many records it is drawn at once who is drawn again: they are few, and calls cost time."""
+STRETCH_RECORDS = 1 << 20
+"""Of so many records it is drawn at once who is spared: they are few, and calls cost time."""
 
 _BLOCK_BYTES = 1 << 17
 """Words that are mapped at a time: few enough for the processor's cache."""
 
 _WORD_BITS = (8, 16, 32, 64)
-_RARELY, _MOST_RARELY = 7, 16
-"""Drawing one record in 2⁷ again costs less than longer words for all; one in 2¹⁶, nothing."""
+_FEW = Fraction(1, 128)
+"""Sparing one record in so many costs less than longer words for all."""
 
 Noise = NDArray[np.unsignedinteger[Any]]
 
@@ -46,40 +48,30 @@ def draw_noise(channel: GammaDiagonal, count: int, entropy: Entropy) -> Noise:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """How short words stand for noise: b, a, and j; and β, what they leave of M for each cell."""
+    """How short words stand for noise: b, a, and the chance that a record is spared."""
 
     bits: int
     width: int
-    halvings: int
-    rest: int
+    spared: Fraction
 
     @classmethod
     def of(cls, channel: GammaDiagonal) -> "Words":
-        """Take the shortest words that leave little to be drawn again."""
-        return next(filter(None, (cls._with(channel, bits) for bits in _WORD_BITS)))
-
-    @classmethod
-    def _with(cls, channel: GammaDiagonal, bits: int) -> "Words | None":
-        """Take words of so many bits; with 64, every draw is a word, and none is drawn again."""
-        exact, word = channel.noise_width, DRAW_RANGE >> bits
-        width = -(-exact // word)
-        covered = width * word
-        if covered == exact:
-            return cls(bits, width, halvings=0, rest=exact)
-        # As rarely as leaves something to every cell: 2ʲ·(covered − M) < covered.
-        halvings = min(((covered - 1) // (covered - exact)).bit_length() - 1, _MOST_RARELY)
-        fits = channel.domain_size * covered <= DRAW_RANGE and covered < DRAW_RANGE
-        if not fits or halvings < _RARELY:
-            return None
-        return cls(bits, width, halvings, rest=covered - ((covered - exact) << halvings))
+        """Take the shortest words that fit, and spare few; with 64 bits, a is M and none is."""
+        for bits in _WORD_BITS:
+            word = DRAW_RANGE >> bits
+            width = -(-channel.noise_width // word)
+            spared = 1 - Fraction(channel.noise_width, width * word)
+            fits = channel.domain_size * width <= 1 << bits and width < 1 << bits
+            if fits and spared <= _FEW:
+                break
+        return cls(bits, width, spared)
 
 
 class NoiseSource:
     """The noise of a release's records, one after the other; for one thread.
 
-    For each stretch of 524,288 records, entropy gives what
-    :class:`~veiltab.core.rare.RareEvents` takes, then 8 bytes for each record that is drawn again,
-    then a word for every record.
+    For each stretch of 1,048,576 records, entropy gives what
+    :class:`~veiltab.core.rare.RareEvents` takes, then a word for every record.
     """
 
     def __init__(self, channel: GammaDiagonal, count: int, entropy: Entropy) -> None:
@@ -95,9 +87,9 @@ class NoiseSource:
         self._quotient = self.dtype if largest <= np.iinfo(self.dtype).max else word
         # NumPy is ten times as fast with an array here as with one number.
         self._most = np.full(self._words.size, cells, dtype=self._quotient)
-        self._events = RareEvents(words.halvings) if words.halvings else None
-        self._rest, self._keeps = np.uint64(words.rest), DRAW_RANGE - cells * words.rest
-        self._again = np.empty(0, dtype=np.intp), np.empty(0, dtype=self.dtype)
+        self._kept = cells
+        self._events = RareEvents(words.spared) if words.spared else None
+        self._spared = np.empty(0, dtype=np.intp)
         self._at = self._stretch = 0
 
     def draw(self, out: Noise) -> None:
@@ -115,20 +107,22 @@ class NoiseSource:
             start = stop
 
     def _begin_stretch(self) -> None:
+        if not self._to_come:
+            raise ParameterError(
+                "the noise of all records was drawn", hint="name as many as there will be"
+            )
         self._at, self._stretch = 0, min(self._to_come, STRETCH_RECORDS)
         self._to_come -= self._stretch
         if self._events:
-            places = self._events.places(self._stretch, self._entropy)
-            self._again = places, self._redraw(random_words(places.size, 64, self._entropy))
+            self._spared = self._events.places(self._stretch, self._entropy)
 
     def _draw_within(self, out: Noise) -> None:
-        """Draw noise within a stretch: by words, and over those for which they do not hold."""
+        """Draw noise within a stretch: by words, except for those who are spared."""
         block = self._words.size
         for start in range(0, out.size, block):
             self._map(out[start : start + block])
-        places, redrawn = self._again
-        first, last = np.searchsorted(places, [self._at, self._at + out.size])
-        out[places[first:last] - self._at] = redrawn[first:last]
+        first, last = np.searchsorted(self._spared, [self._at, self._at + out.size])
+        out[self._spared[first:last] - self._at] = self._kept
         self._at += out.size
 
     def _map(self, out: Noise) -> None:
@@ -138,8 +132,3 @@ class NoiseSource:
         words //= self._width
         quotients = words.astype(self._quotient, copy=False)
         np.minimum(quotients, self._most[: out.size], out=out, casting="unsafe")
-
-    def _redraw(self, draws: Noise) -> Noise:
-        """Return what draws of 64 bits stand for: "kept" below τ, then the cells."""
-        keeps = np.uint64(self._keeps)
-        return ((np.maximum(draws, keeps) - keeps) // self._rest).astype(self.dtype)

@@ -1,33 +1,33 @@
-"""Which of many records something rare happens to: to each on its own, with chance exactly 2⁻ʲ.
+"""Which of many records something rare happens to: to each on its own, with an exact chance.
 
-Asking every record would cost it j bits.  Instead each group of 4,096 records draws how many of its
-own are hit, which is binomial, and then which they are, which is uniform.
+Asking every record would cost it many bits.  Instead each group of 4,096 records draws how many of
+its own are hit, which is binomial, and then which they are, which is uniform.
 """
 
 from collections.abc import Iterator
-from functools import cache
+from fractions import Fraction
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from veiltab.core.entropy import Entropy, random_bytes, random_words
+from veiltab.core.entropy import Entropy, random_words
 
 _GROUP_BITS = 12
 _GROUP = 1 << _GROUP_BITS
-_COUNT_BITS = 64
 _PLACE_BITS = 16
 _INSIDE = np.uint32(_GROUP - 1)
 
 
 class RareEvents:
-    """Events that happen to a record with chance 2⁻ʲ, whatever happens to the others."""
+    """Events that happen to a record with the same chance, whatever happens to the others."""
 
-    def __init__(self, halvings: int) -> None:
-        """Take j, at least 1."""
-        self._halvings = halvings
-        self._edges = _edges(halvings)
+    def __init__(self, chance: Fraction) -> None:
+        """Take the chance, above 0 and below 1."""
+        self._chance = chance
+        self._edges = _edges(chance)
 
     def places(self, count: int, entropy: Entropy) -> NDArray[np.intp]:
         """Draw which of ``count`` records, at most 2³², are hit, in ascending order.
@@ -47,8 +47,8 @@ class RareEvents:
         return places[: np.searchsorted(places, count)].astype(np.intp)
 
     def _hits(self, groups: int, entropy: Entropy) -> NDArray[np.intp]:
-        """Draw how many are hit in each group: as many as there are chances up to the draw."""
-        draws: Any = random_words(groups, _COUNT_BITS, entropy)
+        """Draw how many are hit in each group: as many as there are sums up to the draw."""
+        draws: Any = random_words(groups, 64, entropy)
         hits: NDArray[np.intp] = np.searchsorted(self._edges, draws, side="right")
         tied = self._edges[hits - 1] == draws  # of none, the last edge, which is never tied then
         for group in np.flatnonzero(tied) if tied.any() else ():
@@ -56,10 +56,17 @@ class RareEvents:
         return hits
 
     def _settled(self, draw: int, entropy: Entropy) -> int:
-        """Complete a draw to as many bits as the chances have, and compare again."""
-        more = self._halvings * _GROUP - _COUNT_BITS
-        exact = draw << more | int.from_bytes(random_bytes(more // 8, entropy), "little")
-        return next(hits for hits, chance in enumerate(_chances(self._halvings)) if exact < chance)
+        """Draw more bits until they tell between which sums the whole draw lies."""
+        whole, bits = self._chance.denominator**_GROUP, 64
+        while True:
+            draw = draw << 64 | int(random_words(1, 64, entropy)[0])
+            bits += 64
+            least, most = draw * whole, (draw + 1) * whole
+            for hits, total in enumerate(_sums(self._chance)):
+                if most <= total << bits:
+                    return hits
+                if least < total << bits:
+                    break
 
 
 def _inside(starts: NDArray[np.uint32], entropy: Entropy) -> NDArray[np.uint32]:
@@ -67,25 +74,26 @@ def _inside(starts: NDArray[np.uint32], entropy: Entropy) -> NDArray[np.uint32]:
     return starts | random_words(starts.size, _PLACE_BITS, entropy) & _INSIDE
 
 
-def _chances(halvings: int) -> Iterator[int]:
-    """Yield the chances that 0, at most 1, at most 2, … of a group are hit, times 2^(j·4096)."""
+def _sums(chance: Fraction) -> Iterator[int]:
+    """Yield P(0 hits), P(at most 1), P(at most 2), … of a group, times the denominator^4096."""
 
     def terms() -> Iterator[int]:
-        miss = (1 << halvings) - 1
+        hit, miss = chance.numerator, chance.denominator - chance.numerator
         term = miss**_GROUP
         for hits in range(_GROUP + 1):
             yield term
-            term = term * (_GROUP - hits) // ((hits + 1) * miss)
+            term = term * (_GROUP - hits) * hit // ((hits + 1) * miss)
 
     return accumulate(terms())
 
 
-@cache
-def _edges(halvings: int) -> NDArray[np.uint64]:
-    """Return the first 64 bits of the chances, up to the first where they are all ones."""
+@lru_cache(maxsize=64)
+def _edges(chance: Fraction) -> NDArray[np.uint64]:
+    """Return the first 64 bits of the sums, up to the first where they are all ones."""
+    whole = chance.denominator**_GROUP
     edges: list[int] = []
-    for chance in _chances(halvings):
-        edges.append(chance >> (halvings * _GROUP - _COUNT_BITS))
-        if edges[-1] == (1 << _COUNT_BITS) - 1:
+    for total in _sums(chance):
+        edges.append((total << 64) // whole)
+        if edges[-1] == (1 << 64) - 1:
             break
     return np.array(edges, dtype=np.uint64)
