@@ -113,7 +113,6 @@ def test_the_keystream_goes_on_after_2_to_the_32_blocks() -> None:
 
 def test_pieces_follow_each_other_within_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """However a request lies over the ends of pieces, no byte is left out or used twice."""
-
     sizes = (5, 1, 100, 7, 10_000)
 
     def stream(number: int) -> CipherContext:
