@@ -70,7 +70,7 @@ class ScriptedServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            timeout = 5
+            timeout = 30
             disable_nagle_algorithm = True
 
             def _serve(self) -> None:
