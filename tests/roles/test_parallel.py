@@ -2,10 +2,16 @@
 
 import threading
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 
+from tests.support.studies import holding
+from veiltab.crypto.entropy import CipherEntropy
+from veiltab.roles import parallel
 from veiltab.roles.parallel import MOST_THREADS, available_threads, ordered_map
+from veiltab.simulation.protocol import Rehearsal, Terms
+from veiltab.wire.contract import Sampler
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -73,3 +79,18 @@ def test_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     for nonsense in ("", "0", "-1", "many"):
         monkeypatch.setenv("VEILTAB_THREADS", nonsense)
         assert 1 <= available_threads() <= MOST_THREADS
+
+
+@pytest.mark.parametrize("sampler", ["curators", "server"])
+def test_small_tables_start_no_threads(sampler: Sampler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulation goes through such a study a thousand times; threads would slow it down."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("threads were started")
+
+    monkeypatch.setenv("VEILTAB_THREADS", "2")
+    monkeypatch.setattr(parallel, "ThreadPoolExecutor", refuse)
+    holdings = [holding({name: 3}, range(50)) for name in ("smoker", "income")]
+    rehearsal = Rehearsal(holdings, CipherEntropy.from_seed(1, "small"))
+    outcome = rehearsal.run(Terms(epsilon=1.0, sample_size=20, sampler=sampler))
+    assert outcome.study.release().body.sample_size == 20

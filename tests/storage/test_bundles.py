@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from tests.support.disk_steps import watch_disk
 from veiltab.errors import DigestError, UnavailableError
 from veiltab.storage.bundles import BundledChunks
 from veiltab.wire.bundles import bundle
@@ -108,20 +109,7 @@ def test_one_wait_for_the_content_and_one_for_the_name(
 ) -> None:
     """File, then name, then folder; and again the first and the last for one that is there."""
     put(folder, 4)
-    steps: list[str] = []
-    fsync, replace = os.fsync, Path.replace
-
-    def noting_fsync(descriptor: int) -> None:
-        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        steps.append("fsync folder" if is_folder else "fsync file")
-        fsync(descriptor)
-
-    def noting_replace(self: Path, target: Path) -> Path:
-        steps.append("replace")
-        return replace(self, target)
-
-    monkeypatch.setattr(os, "fsync", noting_fsync)
-    monkeypatch.setattr(Path, "replace", noting_replace)
+    steps = watch_disk(monkeypatch)
     put(folder, 0, 1, 2, 3)
     assert steps == ["fsync file", "replace", "fsync folder"]
     steps.clear()

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from tests.support.disk_steps import watch_disk
 from veiltab.errors import DigestError, UnavailableError
 from veiltab.storage.chunks import FolderChunks
 
@@ -111,21 +112,8 @@ def test_the_content_is_on_the_disk_before_the_name(
     chunks: FolderChunks, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """File, then name, then folder: after a power cut no name stands for half a chunk."""
-    steps: list[str] = []
-    fsync, replace = os.fsync, Path.replace
-
-    def noting_fsync(descriptor: int) -> None:
-        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        steps.append("fsync folder" if is_folder else "fsync file")
-        fsync(descriptor)
-
-    def noting_replace(self: Path, target: Path) -> Path:
-        steps.append("replace")
-        return replace(self, target)
-
     chunks.put(b"makes the folder")
-    monkeypatch.setattr(os, "fsync", noting_fsync)
-    monkeypatch.setattr(Path, "replace", noting_replace)
+    steps = watch_disk(monkeypatch)
     chunks.put(CHUNK)
     assert steps == ["fsync file", "replace", "fsync folder"]
     steps.clear()

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from tests.support.disk_steps import watch_disk
 from veiltab.errors import DigestError, UnavailableError
 from veiltab.storage.bundles import BundledChunks
 from veiltab.wire.bundles import BUNDLE_BYTES, MAX_ASKED, unbundle
@@ -170,21 +171,9 @@ def test_the_same_bundle_takes_the_place_of_a_damaged_one(folder: Path) -> None:
 
 def test_all_is_on_the_disk_after_a_sync(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Content before name, name before the end; also the name of a process that was killed."""
-    store, steps = BundledChunks(folder), []
+    store = BundledChunks(folder)
     put_all(folder, [b"makes the folder"])
-    fsync, replace = os.fsync, Path.replace
-
-    def noting_fsync(descriptor: int) -> None:
-        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        steps.append("fsync folder" if is_folder else "fsync file")
-        fsync(descriptor)
-
-    def noting_replace(self: Path, target: Path) -> Path:
-        steps.append("replace")
-        return replace(self, target)
-
-    monkeypatch.setattr(os, "fsync", noting_fsync)
-    monkeypatch.setattr(Path, "replace", noting_replace)
+    steps = watch_disk(monkeypatch)
     for chunk in SMALL[: MAX_ASKED + 1]:
         store.put(chunk)
     assert steps == ["fsync file", "replace", "fsync folder"]

@@ -227,9 +227,12 @@ class Rehearsal:
         for identity in others:
             message = share_secret(agreement, first, secret, identity.party_id)
             secrets.append(receive_secret(agreement, identity, message))
-        # On machines of their own they would not wait for each other either.
+        # On machines of their own they would not wait for each other either; but threads for small
+        # tables, again in every run of a simulation, would take longer than they save.
+        large = any(holding.partitions > 1 for holding in self.holdings)
         parties = zip(secrets, self.holdings, strict=True)
-        return list(ordered_map(lambda party: take_in(agreement, *party), parties))
+        threads = None if large else 1
+        return list(ordered_map(lambda party: take_in(agreement, *party), parties, threads))
 
     def _prepare(self, outcome: Outcome, intakes: Sequence[Intake]) -> list[Prepared[Upload]]:
         signed = outcome.contract

@@ -32,6 +32,8 @@ def match_tokens(tables: Sequence[Tokens], threads: int | None = None) -> Rows:
     ranges = 1 << (longest // RANGE_ROWS).bit_length()
     bounds = np.arange(1, ranges, dtype=np.uint64) << np.uint64(65 - ranges.bit_length())
     matching = _Matching(tables, max(longest - 1, 0).bit_length())
+    if ranges == 1:
+        threads = 1  # starting others would take longer than matching
 
     def cut(number: int) -> list[Words]:
         words = matching.words(number)
