@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from benchmarks.timing import Ratio, compared, median_of
 from veiltab.core import group
-from veiltab.core.cells import count_cells, mix, unmix
-from veiltab.core.perturbation import NoiseSource
+from veiltab.core.noise import NoiseSource
 from veiltab.core.plan import plan
-from veiltab.core.schema import Attribute, Codes, Schema
+from veiltab.core.schema import Attribute, Codes, Schema, count_cells, mix, unmix
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.pads import StreamPad
 from veiltab.wire.packing import SPAN_ROWS, span_slices

@@ -38,12 +38,9 @@ from veiltab.roles.server.life import State
 from veiltab.roles.server.study import ServerStudy
 from veiltab.storage.chunks import FolderChunks
 from veiltab.storage.spool import FolderSpool
-from veiltab.wire.agreement import CuratorTerms, Linkage
-from veiltab.wire.contract import Contract, Sampler, Sampling
-from veiltab.wire.grant import SignedGrant
-from veiltab.wire.release import Release
+from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Sampler, Sampling
+from veiltab.wire.messages import Release, SignedGrant, Upload
 from veiltab.wire.signed import Signed
-from veiltab.wire.upload import Upload
 
 Counts = NDArray[np.int64]
 

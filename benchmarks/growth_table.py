@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from veiltab.core.cells import count_cells, mix
-from veiltab.core.schema import Codes
+from veiltab.core.schema import Codes, count_cells, mix
 from veiltab.crypto.linkage import IdMessages
 
 SIZES = ((2, 3), (2, 2))

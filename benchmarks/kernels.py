@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 
 from benchmarks.timing import Ratio, compared, median_of
 from veiltab.core import group
-from veiltab.core.cells import count_cells, mix
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.entropy import Entropy
-from veiltab.core.perturbation import NoiseSource
+from veiltab.core.noise import NoiseSource
 from veiltab.core.plan import plan
-from veiltab.core.sampling import draw_sample
+from veiltab.core.schema import count_cells, mix
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import tokens
 from veiltab.crypto.pads import StreamPad
@@ -46,7 +45,7 @@ Bytes = NDArray[np.uint8]
 
 def kernel_ratios() -> list[Ratio]:
     """Measure all of them."""
-    return [*_streams(), *_packing(), *_sampling(), *_linkage()]
+    return [*_streams(), *_packing(), *_linkage()]
 
 
 class _Columns:
@@ -191,22 +190,6 @@ def _packing() -> list[Ratio]:
     found = median_of({**works, "memcpy": copy}, turns=TURNS)
     copied = "memcpy", found["memcpy"]
     return [compared(name, found[name], copied, records=RECORDS) for name in works]
-
-
-def _sampling() -> list[Ratio]:
-    generator, entropy = np.random.default_rng(1), CipherEntropy(bytes(32))
-    rows = []
-    for size in (JOINED // 100, JOINED // 40, JOINED):
-        found = median_of(
-            {
-                "ours": partial(draw_sample, JOINED, size, entropy),
-                "choice": partial(generator.choice, JOINED, size, replace=False),
-            }
-        )
-        name = f"sample {size:,} of {JOINED:,}, in random order"
-        choice = "Generator.choice", found["choice"]
-        rows.append(compared(name, found["ours"], choice, least=10, records=size))
-    return rows
 
 
 def _linkage() -> list[Ratio]:

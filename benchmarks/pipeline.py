@@ -23,7 +23,7 @@ from veiltab.roles.sorting import PARTITIONS
 from veiltab.simulation.protocol import Holding, Rehearsal, Terms
 from veiltab.sources.feeding import feed
 from veiltab.sources.tables import open_table
-from veiltab.wire.agreement import Linkage
+from veiltab.wire.contract import Linkage
 
 FOLDER = Path("build/bench")
 EPSILON = 1.0

@@ -3,7 +3,7 @@
 import numpy as np
 
 from benchmarks.timing import Ratio, median_seconds
-from veiltab.core.table import CountTable
+from veiltab.core.schema import CountTable
 from veiltab.simulation import figures
 from veiltab.simulation.distributions import ADULT_POPULATION, distribution_table
 from veiltab.simulation.experiment import Setting, run_experiment, settings_for

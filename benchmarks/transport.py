@@ -33,12 +33,9 @@ from veiltab.service.context import Context
 from veiltab.storage.chunks import FolderChunks
 from veiltab.storage.folders import DataDirectory
 from veiltab.storage.records import RESEARCHER
-from veiltab.wire.agreement import CuratorTerms, Linkage
-from veiltab.wire.contract import Contract, Sampling
-from veiltab.wire.grant import Grant, SignedGrant
+from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Sampling
+from veiltab.wire.messages import ColumnChunks, Grant, Release, ReleasedUpload, SignedGrant
 from veiltab.wire.packing import CHUNK_ROWS, TOKEN_BYTES, packed_length
-from veiltab.wire.release import Release, ReleasedUpload
-from veiltab.wire.upload import ColumnChunks
 
 REPEATS = 5
 LEAST_RATIO = 0.5

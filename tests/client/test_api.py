@@ -31,7 +31,7 @@ from veiltab.errors import (
     VersionError,
 )
 from veiltab.wire.bundles import bundle
-from veiltab.wire.canonical import dump
+from veiltab.wire.codec import dump
 
 
 @pytest.mark.parametrize("name", GETS)

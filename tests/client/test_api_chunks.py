@@ -29,7 +29,7 @@ from veiltab.roles.researcher.estimate import estimate
 from veiltab.service.settings import Settings
 from veiltab.simulation.protocol import Outcome, Terms
 from veiltab.wire.bundles import BUNDLE_BYTES, MAX_ASKED, Named, bundle, unbundle
-from veiltab.wire.canonical import dump
+from veiltab.wire.codec import dump
 
 STUDY = filler("study")
 SIZE, IN_ONE = 1_000, 4

@@ -18,7 +18,7 @@ from veiltab.client.files import (
     write_private,
 )
 from veiltab.errors import HomeError
-from veiltab.wire.canonical import load
+from veiltab.wire.codec import load
 
 WRITER = """
 import sys

@@ -14,7 +14,7 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import fingerprint
 from veiltab.errors import HomeError, KeyFileError, ParameterError
 from veiltab.roles.curator.study import public_identity, unsigned
-from veiltab.wire.identity import PublicIdentity
+from veiltab.wire.contract import PublicIdentity
 
 NAME = "Krankenhaus Süd"
 PASSPHRASE = "fünf kleine Wörter"  # noqa: S105 - a test's own

@@ -20,8 +20,8 @@ from veiltab.errors import HomeError, MismatchError, VeiltabError, VersionError
 from veiltab.roles.chunks import MemoryChunks
 from veiltab.roles.curator.pads import OneTimePads, Pads, StreamPads
 from veiltab.roles.curator.prepare import Prepared
+from veiltab.wire.messages import ColumnChunks, Upload
 from veiltab.wire.packing import chunk_slices
-from veiltab.wire.upload import ColumnChunks, Upload
 
 SCOPE = filler("scope")
 

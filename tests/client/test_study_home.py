@@ -12,7 +12,7 @@ from veiltab.errors import AuditError, HomeError, MismatchError
 from veiltab.roles.chunks import MemoryChunks
 from veiltab.roles.curator.pads import StreamPads
 from veiltab.roles.curator.prepare import Prepared
-from veiltab.wire.upload import Upload
+from veiltab.wire.messages import Upload
 
 CONTRACT = plain_contract()
 STUDY = CONTRACT.study_id

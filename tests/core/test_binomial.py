@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from veiltab.core.binomial import between, fair_excess, fair_probability, lower_tail, upper_tail
+from veiltab.core.accounting import between, fair_excess, fair_probability, lower_tail, upper_tail
 
 Numbers = NDArray[np.float64]
 

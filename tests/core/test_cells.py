@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veiltab.core import group
-from veiltab.core.cells import BLOCK_RECORDS, count_cells, mix, unmix
+from veiltab.core.schema import BLOCK_RECORDS, count_cells, mix, unmix
 
 SIZES = st.lists(st.sampled_from([1, 2, 3, 4, 7, 16, 255, 256, 257, 1000]), min_size=1, max_size=4)
 

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from veiltab.core.channel import GammaDiagonal
-from veiltab.core.design import Design, Population
 from veiltab.core.intervals import (
     fieller,
     product_ratio,
+    proper_ends,
     proportion_interval,
     share_band,
     share_interval,
 )
-from veiltab.core.unified import proper_ends
+from veiltab.core.uncertainty import Design, Population
 
 DESIGN = Design(GammaDiagonal(24, Fraction(1, 2)), 10_000, 500)
 Z = 1.96

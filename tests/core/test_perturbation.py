@@ -17,8 +17,7 @@ from tests.support.scripted import ScriptedEntropy
 from tests.support.statistics import assert_fits
 from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
 from veiltab.core.entropy import Entropy, random_words
-from veiltab.core.perturbation import STRETCH_RECORDS, Noise, NoiseSource, Words, draw_noise
-from veiltab.core.rare import RareEvents
+from veiltab.core.noise import STRETCH_RECORDS, Noise, NoiseSource, RareEvents, Words, draw_noise
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import ParameterError
 

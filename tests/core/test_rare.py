@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.scripted import ScriptedEntropy
 from tests.support.statistics import assert_fits
-from veiltab.core import rare
-from veiltab.core.rare import RareEvents
+from veiltab.core import noise
+from veiltab.core.noise import RareEvents
 from veiltab.crypto.entropy import CipherEntropy
 
 GROUP = 4096
@@ -92,7 +92,7 @@ def test_the_largest_and_the_smallest_draws(chance: Fraction) -> None:
 
 def test_sums_end_with_certainty() -> None:
     """The exact sums of a group never fall, and end at 1."""
-    sums = list(rare._sums(Fraction(3, 1009)))
+    sums = list(noise._sums(Fraction(3, 1009)))
     assert len(sums) == GROUP + 1
     assert sums[-1] == 1009**GROUP
     assert sums == sorted(sums)
@@ -102,7 +102,7 @@ def test_sums_end_with_certainty() -> None:
 def test_every_record_of_a_group_has_as_many_words() -> None:
     """Each of the 65,536 words of a place is used, 16 for each record."""
     starts = np.zeros(65_536, dtype=np.uint32)
-    found = rare._inside(starts, ScriptedEntropy(inside(list(range(65_536)))))
+    found = noise._inside(starts, ScriptedEntropy(inside(list(range(65_536)))))
     assert (np.bincount(found) == np.full(GROUP, 16)).all()
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from veiltab.core.rejection import places_from
+from veiltab.crypto.pads import places_from
 
 COUNTS = [0, 1, 31, 32, 33, 1000]
 COUNTS += [65_504, 65_535, 65_536, 65_537, 65_567, 65_568, 65_600, 131_072, 262_144, 262_175]

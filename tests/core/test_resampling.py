@@ -7,9 +7,8 @@ import pytest
 
 from tests.support.statistics import assert_fits
 from veiltab.core.channel import GammaDiagonal
-from veiltab.core.design import Design
 from veiltab.core.resampling import MAX_COUNTED_POPULATION, redraw_releases
-from veiltab.core.uncertainty import Uncertainty
+from veiltab.core.uncertainty import Design, Uncertainty
 from veiltab.errors import ParameterError
 
 CHANNEL = GammaDiagonal(3, Fraction(2, 5))

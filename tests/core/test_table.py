@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veiltab.core.schema import Attribute, Schema
-from veiltab.core.table import CountTable
+from veiltab.core.schema import Attribute, CountTable, Schema
 from veiltab.errors import SchemaError
 
 

@@ -8,13 +8,17 @@ from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
 from tests.support.enumeration import fractions
-from veiltab.core.bands import SIDAK_CELLS, sup_t
 from veiltab.core.channel import GammaDiagonal
-from veiltab.core.covariance import estimate_covariance
-from veiltab.core.design import Design, Population
 from veiltab.core.exact import square_roots
+from veiltab.core.intervals import SIDAK_CELLS, sup_t
 from veiltab.core.resampling import redraw_releases
-from veiltab.core.uncertainty import Uncertainty, critical_value
+from veiltab.core.uncertainty import (
+    Design,
+    Population,
+    Uncertainty,
+    critical_value,
+    estimate_covariance,
+)
 from veiltab.errors import ParameterError
 
 # Every root in the formulas is rational here, so that they can be checked exactly.

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from tests.support.enumeration import channel_matrix, fractions, orderings, release_law
 from veiltab.core import utility
 from veiltab.core.channel import GammaDiagonal
-from veiltab.core.covariance import estimate_covariance, sampling_share
 from veiltab.core.privacy import gamma_for
+from veiltab.core.uncertainty import estimate_covariance, sampling_share
 
 DATABASES = [
     ((0,), 1, 2, Fraction(3)),

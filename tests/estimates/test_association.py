@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.support.made_releases import adult_estimate, released_estimate, shaped_table
-from veiltab.core.table import CountTable
+from veiltab.core.schema import CountTable
 from veiltab.errors import ParameterError, SchemaError
 from veiltab.estimates import Estimate
 

@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from veiltab.core.design import Population
 from veiltab.core.plan import Plan, plan
 from veiltab.core.schema import Attribute, Schema
+from veiltab.core.uncertainty import Population
 from veiltab.estimates import Estimate, Quantity
 
 SCHEMA = Schema([Attribute("a", ["x", "y"]), Attribute("b", ["u", "v"]), Attribute("one", ["z"])])

@@ -5,9 +5,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.support.made_releases import adult_estimate, released_estimate, shaped_table
-from veiltab.core.design import Design, Population
 from veiltab.core.plan import plan
 from veiltab.core.resampling import apportion, draw_releases
+from veiltab.core.uncertainty import Design, Population
 from veiltab.errors import ParameterError
 from veiltab.estimates.null import Null
 from veiltab.estimates.resample import resample

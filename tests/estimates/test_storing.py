@@ -15,7 +15,7 @@ from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
 from veiltab.errors import InputError, MalformedError, OutputError, VeiltabError, VersionError
 from veiltab.estimates import Estimate, Promise, Provenance
-from veiltab.wire import canonical
+from veiltab.wire import codec
 
 ESTIMATE = adult_estimate()
 
@@ -113,7 +113,7 @@ def test_a_changed_file_is_refused(name: str, tmp_path: Path) -> None:
     ESTIMATE.save(path)
     value = json.loads(path.read_bytes())
     change(value)
-    path.write_bytes(canonical.dump(value))
+    path.write_bytes(codec.dump(value))
     with pytest.raises(MalformedError, match="is not a saved estimate") as caught:
         Estimate.load(path)
     assert message in caught.value.message
@@ -133,7 +133,7 @@ def test_a_later_version_is_named(tmp_path: Path) -> None:
     path = tmp_path / "file"
     ESTIMATE.save(path)
     value = json.loads(path.read_bytes()) | {"version": 2}
-    path.write_bytes(canonical.dump(value))
+    path.write_bytes(codec.dump(value))
     with pytest.raises(VersionError, match="version 2"):
         Estimate.load(path)
 

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from tests.support.counting import count
 from tests.support.kernel_runs import SPAN
 from tests.support.studies import CountingEntropy
-from veiltab.core.perturbation import NoiseSource
+from veiltab.core.noise import NoiseSource
 from veiltab.core.plan import plan
-from veiltab.core.sampling import draw_sample
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import tokens
 from veiltab.crypto.pads import StreamPad
@@ -35,8 +34,6 @@ KEYSTREAM = {2: (1, 2, 2), 6: (1, 2, 2), 16: (1, 2, 2), 17: (2, 2, 1), 100: (2, 
 NOISE = {2: 1, 24: 1, 100: 2, 256: 1, 257: 2, 768: 4, 10**6: 8, 1 << 20: 4}
 # AES calls for each batch of messages, and blocks of a message, by its bytes.
 MESSAGES = {0: 1, 8: 1, 16: 1, 17: 2, 40: 3, 64: 4}
-SAMPLING = 8
-"""Bytes of entropy for a position that is drawn, or ordered."""
 
 
 def keystream_words(width: int, rows_of_word: int) -> NDArray[np.unsignedinteger]:
@@ -110,19 +107,3 @@ def token_maker(length: int, batches: int) -> Callable[[], object]:
     rows = batches * BATCH_ROWS
     data, offsets = np.zeros(rows * length, dtype=np.uint8), np.arange(rows + 1) * length
     return lambda: tokens(KEY, data, offsets)
-
-
-@pytest.mark.parametrize(("population", "sample"), [(100_000, 100_000), (100_000, 30_000)])
-def test_sampling_many(population: int, sample: int) -> None:
-    """Where many are sampled, everybody gets a key of eight bytes."""
-    entropy = CountingEntropy(CipherEntropy(KEY))
-    draw_sample(population, sample, entropy)
-    assert entropy.used == SAMPLING * population
-
-
-@pytest.mark.parametrize("one_in", [8, 100, 5_000])
-def test_sampling_few(one_in: int) -> None:
-    """Where few are sampled, each takes four bytes, and so do those that come twice."""
-    entropy, sample = CountingEntropy(CipherEntropy(KEY)), 50_000
-    draw_sample(one_in * sample, sample, entropy)
-    assert entropy.used <= SAMPLING / 2 * (sample * (1 + 1 / one_in) * 1.01 + 100)

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from numpy.typing import NDArray
 
 from tests.support.counting import Kernel, Work, check_span, check_work, count, peak, wrapped
-from veiltab.core.digits import join_neighbours
+from veiltab.core.schema import join_neighbours
 from veiltab.crypto import linkage
 
 ROWS = 1000

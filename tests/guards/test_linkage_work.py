@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.counting import Kernel, Work, check_span, check_work, count, exhaust, wrapped
-from veiltab.core.sampling import draw_sample
-from veiltab.crypto.entropy import CipherEntropy
+from tests.support.counting import Kernel, Work, check_span, check_work, exhaust, wrapped
 from veiltab.crypto.linkage import token_runs, token_words, tokens
 from veiltab.roles.server.match import match_tokens
 from veiltab.roles.sorting import Sorter
@@ -65,11 +63,6 @@ def sort(rows: int) -> None:
     exhaust(sorter.spans(rows))
 
 
-def order(rows: int) -> object:
-    """Sample everybody."""
-    return draw_sample(rows, rows, CipherEntropy(bytes(32)))
-
-
 LIMITS = {
     "tokens of 16 bytes": Work(moved=76, fresh=42, encrypted=16, encryptions=1, calls=1, steps=7),
     "tokens of 8 bytes": Work(
@@ -82,9 +75,6 @@ LIMITS = {
     "order of tokens": Work(moved=139, sorted=1, fresh=34, calls=4, steps=3),
     SPLIT: Work(moved=583, gathered=2.5, sorted=4, fresh=181, calls=98, steps=102),
     "sorting": Work(moved=540.5, gathered=2, sorted=2, fresh=194.8, calls=135, steps=219),
-    "sampling everybody": Work(
-        moved=106, sorted=1, fresh=33, encrypted=8, encryptions=2, calls=8, steps=34
-    ),
 }
 
 KERNELS = {
@@ -95,7 +85,6 @@ KERNELS = {
     "order of tokens": Kernel(lambda n: token_runs(wrapped(TOKENS[:n])), BATCH_ROWS),
     SPLIT: Kernel(match, RANGE_ROWS, (2, 4, 8)),
     "sorting": Kernel(sort, BUFFER_ROWS, (1, 2, 3), margin=1.03),
-    "sampling everybody": Kernel(order, 1 << 16),
 }
 
 
@@ -109,16 +98,3 @@ def test_work_for_a_record(name: str) -> None:
 def test_rows_of_a_span_are_worked_on_at_once(name: str) -> None:
     """Half a span takes as many calls and lines of Python as a whole one."""
     check_span(KERNELS[name])
-
-
-def test_sampling_some() -> None:
-    """How often positions are drawn again varies, but not that each is sorted about once."""
-    size = 1 << 18
-    work = count(lambda: draw_sample(8 * size, size, CipherEntropy(bytes(32))))
-    found = work.each(size, 1)
-    assert 1 <= found.sorted < 1.2
-    assert 4 <= found.encrypted < 4.4
-    assert found.moved < 200
-    assert found.fresh < 50
-    assert found.gathered < 0.3
-    assert max(work.calls, work.steps) < 400

@@ -14,7 +14,7 @@ from veiltab.roles.researcher.access import Access, open_access
 from veiltab.roles.signatures import cosign, sign
 from veiltab.simulation.protocol import Outcome, Terms
 from veiltab.wire.contract import Sampler
-from veiltab.wire.release import Release
+from veiltab.wire.messages import Release
 from veiltab.wire.signed import Signed
 
 

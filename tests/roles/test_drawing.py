@@ -22,8 +22,8 @@ from veiltab.roles.server.bench import memory_scratch
 from veiltab.roles.server.drawing import ROW, Table, partition_count, shuffled
 from veiltab.roles.spool import MemorySpool, Spool
 from veiltab.storage.spool import FolderSpool
+from veiltab.wire.messages import ColumnChunks, Upload
 from veiltab.wire.packing import CHUNK_ROWS
-from veiltab.wire.upload import ColumnChunks, Upload
 
 Tokens = NDArray[np.uint8]
 ATTRIBUTES = (attribute("small", 3), attribute("large", 300))

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from tests.support.columns import read_positions, read_tokens
 from tests.support.studies import Recorded, holding, prepare, sanitized, stage, stored_contract
 from veiltab.core.entropy import random_bytes
-from veiltab.core.perturbation import draw_noise
+from veiltab.core.noise import draw_noise
 from veiltab.core.plan import Plan
-from veiltab.core.schema import Codes
-from veiltab.core.table import CountTable
+from veiltab.core.schema import Codes, CountTable
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import token_order
 from veiltab.errors import ParameterError
@@ -25,8 +24,8 @@ from veiltab.roles.researcher.access import Access
 from veiltab.roles.researcher.estimate import estimate
 from veiltab.simulation.protocol import Outcome, Terms
 from veiltab.wire.contract import Pads
+from veiltab.wire.messages import Upload
 from veiltab.wire.packing import CHUNK_ROWS
-from veiltab.wire.upload import Upload
 
 Way = Literal["curators", "fresh", "stored"]
 

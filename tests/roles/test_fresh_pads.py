@@ -18,8 +18,7 @@ from veiltab.roles.signatures import sign
 from veiltab.roles.spool import MemorySpool
 from veiltab.simulation.protocol import Holding, Terms, take_in
 from veiltab.wire.contract import Pads, Sampler
-from veiltab.wire.repad import Repad
-from veiltab.wire.upload import Upload
+from veiltab.wire.messages import Repad, Upload
 
 ROWS, SIZE = 600, 97
 SIZES = {"left": SIZE, "right": SIZE}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support.studies import Recorded, finish, pair, regrant, reseal, sanitized, stage
-from veiltab.core.table import CountTable
+from veiltab.core.schema import CountTable
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.sealing import seal
@@ -27,7 +27,7 @@ from veiltab.roles.researcher.access import Access, open_access
 from veiltab.roles.researcher.estimate import decrypt, estimate
 from veiltab.simulation.protocol import Outcome, Terms
 from veiltab.wire.contract import Pads
-from veiltab.wire.grant import SignedGrant
+from veiltab.wire.messages import SignedGrant
 
 EXPIRES = 1_000
 PADS: tuple[Pads, ...] = ("stream", "one-time")

@@ -26,7 +26,7 @@ from veiltab.roles.curator.prepare import Prepared, align, prepare_sample, prepa
 from veiltab.roles.spool import MemorySpool
 from veiltab.simulation.protocol import Holding, Terms
 from veiltab.wire.contract import Sampler
-from veiltab.wire.upload import Upload
+from veiltab.wire.messages import Upload
 
 SIZES = {"small": 3, "large": 300}
 """Codes of one byte and of two."""

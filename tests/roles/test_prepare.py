@@ -23,8 +23,8 @@ from veiltab.roles.curator.prepare import align, check_alignment, prepare_sample
 from veiltab.roles.signatures import sign
 from veiltab.roles.spool import MemorySpool
 from veiltab.simulation.protocol import Rehearsal, Terms, take_in
-from veiltab.wire.alignment import Alignment
 from veiltab.wire.contract import Stored
+from veiltab.wire.messages import Alignment
 from veiltab.wire.signed import Signed
 
 TERMS = Terms(epsilon=0.5, sample_size=20)

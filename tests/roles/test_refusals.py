@@ -20,8 +20,8 @@ from veiltab.roles.server.study import ServerStudy
 from veiltab.roles.signatures import cosign, sign
 from veiltab.simulation.protocol import LATER, Terms
 from veiltab.sources.ids import row_messages
-from veiltab.wire.agreement import Linkage
-from veiltab.wire.release import Release
+from veiltab.wire.contract import Linkage
+from veiltab.wire.messages import Release
 from veiltab.wire.signed import Signed
 
 TERMS = Terms(epsilon=2.0, sample_size=20)

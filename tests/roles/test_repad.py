@@ -18,7 +18,7 @@ from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import MismatchError, SignatureError, StateError
 from veiltab.roles.curator.stored import StoredTable
 from veiltab.roles.signatures import sign
-from veiltab.wire.agreement import CuratorTerms
+from veiltab.wire.contract import CuratorTerms
 
 
 def test_a_request_is_answered_once() -> None:

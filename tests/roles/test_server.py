@@ -30,8 +30,8 @@ from veiltab.roles.server.study import ServerStudy
 from veiltab.roles.signatures import cosign, sign
 from veiltab.simulation.protocol import Terms
 from veiltab.wire.contract import Sampler
+from veiltab.wire.messages import Upload
 from veiltab.wire.signed import Signed
-from veiltab.wire.upload import Upload
 
 TERMS = Terms(epsilon=1.0, sample_size=20)
 SERVER_TERMS = Terms(epsilon=1.0, sample_size=20, sampler="server")

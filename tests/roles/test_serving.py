@@ -18,8 +18,7 @@ from veiltab.roles.curator.grant import grant
 from veiltab.roles.curator.study import public_identity
 from veiltab.simulation.protocol import Outcome, Terms
 from veiltab.wire.contract import Pads
-from veiltab.wire.grant import SignedGrant
-from veiltab.wire.upload import Upload
+from veiltab.wire.messages import SignedGrant, Upload
 
 NAMES = ("smoker", "age", "income", "region")
 

@@ -16,8 +16,7 @@ from veiltab.errors import MessageError, MismatchError, SignatureError, StateErr
 from veiltab.roles.server.life import State
 from veiltab.roles.signatures import sign
 from veiltab.simulation.protocol import Deposit
-from veiltab.wire.agreement import CuratorTerms, Linkage
-from veiltab.wire.contract import Contract, Stored
+from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Stored
 from veiltab.wire.signed import Signed
 
 

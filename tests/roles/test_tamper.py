@@ -16,13 +16,16 @@ from veiltab.roles.curator.study import receive_secret, share_secret, sign_contr
 from veiltab.roles.researcher.access import open_access
 from veiltab.roles.researcher.estimate import estimate
 from veiltab.simulation.protocol import Outcome, Terms
-from veiltab.wire.alignment import Alignment
 from veiltab.wire.contract import Contract, Sampler
-from veiltab.wire.grant import SignedGrant
-from veiltab.wire.release import Release
-from veiltab.wire.repad import Repad, RepadRequest
-from veiltab.wire.secret import Secret
-from veiltab.wire.upload import Upload
+from veiltab.wire.messages import (
+    Alignment,
+    Release,
+    Repad,
+    RepadRequest,
+    Secret,
+    SignedGrant,
+    Upload,
+)
 
 Take = Callable[[bytes], object]
 """Parses a message and gives it to the role that receives it."""

@@ -19,8 +19,8 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.roles.columns import read_chunk
 from veiltab.simulation.protocol import Holding, Terms
 from veiltab.wire.contract import Pads, Sampler
+from veiltab.wire.messages import Upload
 from veiltab.wire.packing import chunk_slices
-from veiltab.wire.upload import Upload
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,7 @@ from veiltab.errors import NotFoundError, StateError
 from veiltab.roles.curator.ledger import Ledger
 from veiltab.roles.curator.study import public_identity
 from veiltab.sources.tables import open_table
-from veiltab.wire.agreement import CuratorTerms, Linkage
-from veiltab.wire.contract import Sampler, Sampling
+from veiltab.wire.contract import CuratorTerms, Linkage, Sampler, Sampling
 
 ROWS = 150_000
 SIZES = ({"smoker": 2, "age": 5}, {"income": 3, "region": 4})

@@ -20,7 +20,7 @@ from veiltab.roles.curator.study import public_identity
 from veiltab.service import limits
 from veiltab.service.limits import Buckets
 from veiltab.service.settings import Settings
-from veiltab.wire.canonical import dump
+from veiltab.wire.codec import dump
 
 STUDY = f"/v1/studies/{'5' * 64}"
 SMALL, CHUNK, BUNDLE, MESSAGE = 1_000, 1_500, 2_000, 3_000

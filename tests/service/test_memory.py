@@ -18,8 +18,7 @@ from veiltab.core.schema import Attribute
 from veiltab.estimates import Estimate
 from veiltab.roles.curator.ledger import Ledger
 from veiltab.roles.curator.study import public_identity
-from veiltab.wire.agreement import CuratorTerms, Linkage
-from veiltab.wire.contract import Sampler, Sampling
+from veiltab.wire.contract import CuratorTerms, Linkage, Sampler, Sampling
 
 TITLE = "A long table"
 LEDGER = Ledger(dataset="people", epsilon_limit=10.0, delta_limit=1e-5)

@@ -29,10 +29,9 @@ from veiltab.errors import (
 )
 from veiltab.roles.curator.study import public_identity
 from veiltab.roles.signatures import sign
-from veiltab.wire.alignment import Alignment
 from veiltab.wire.bundles import CHUNK_BYTES, Named, bundle
-from veiltab.wire.canonical import dump
-from veiltab.wire.fields import MAX_TEXT
+from veiltab.wire.codec import MAX_TEXT, dump
+from veiltab.wire.messages import Alignment
 
 
 def named(*chunks: bytes) -> list[Named]:

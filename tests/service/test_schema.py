@@ -25,7 +25,7 @@ from tests.support.requests import Request, Signer
 from tests.support.route_calls import CURATORS, NAMED, OUTSIDE, RELEASED, Calls, Route, signer_of
 from tests.support.service import Running, make_context, running
 from veiltab.service.routes import PUBLIC
-from veiltab.wire.canonical import dump, load
+from veiltab.wire.codec import dump, load
 
 CHECKS = [
     not_a_server_error,

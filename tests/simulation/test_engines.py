@@ -9,8 +9,7 @@ from tests.support.enumeration import channel_matrix, orderings, release_law
 from tests.support.statistics import assert_fits
 from veiltab.core.plan import Plan, plan
 from veiltab.core.resampling import MAX_COUNTED_POPULATION
-from veiltab.core.schema import Attribute, Schema
-from veiltab.core.table import CountTable
+from veiltab.core.schema import Attribute, CountTable, Schema
 from veiltab.errors import ParameterError
 from veiltab.simulation.distributions import anonymous_schema
 from veiltab.simulation.engines import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from veiltab.core import utility
-from veiltab.core.covariance import estimate_covariance
+from veiltab.core.uncertainty import estimate_covariance
 from veiltab.errors import ParameterError
 from veiltab.simulation import figures
 from veiltab.simulation.distributions import DISTRIBUTIONS, distribution_table

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from veiltab.core.table import CountTable
+from veiltab.core.schema import CountTable
 from veiltab.errors import CountsError
 from veiltab.sources.counts import read_counts
 

@@ -19,7 +19,7 @@ from veiltab.roles.spool import MemorySpool
 from veiltab.simulation.protocol import Terms
 from veiltab.sources.feeding import feed
 from veiltab.sources.tables import open_table
-from veiltab.wire.agreement import Linkage
+from veiltab.wire.contract import Linkage
 
 BINS = Bins([18, 65])
 SCHEMA = Schema([Attribute("smoker", ["no", "yes"]), BINS.attribute("age")])

@@ -5,7 +5,7 @@ import pytest
 from veiltab.errors import InvitationError
 from veiltab.storage.database import Database
 from veiltab.storage.records import Invitation
-from veiltab.wire.identity import PublicIdentity
+from veiltab.wire.contract import PublicIdentity
 
 CODE, OTHER_CODE = b"\x00code".ljust(32, b"\xff"), b"\x01" * 32
 ALICE = PublicIdentity("Clinic Süd 😀", b"\x01" * 32, b"\x02" * 32)

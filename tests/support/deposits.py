@@ -13,7 +13,7 @@ from veiltab.roles.server.study import ServerStudy
 from veiltab.roles.signatures import sign
 from veiltab.simulation.protocol import Deposit, Outcome, Terms
 from veiltab.wire.contract import Contract
-from veiltab.wire.repad import Repad, RepadRequest
+from veiltab.wire.messages import Repad, RepadRequest
 from veiltab.wire.signed import Signed
 
 TERMS = Terms(epsilon=1.0, sample_size=20, sampler="server")

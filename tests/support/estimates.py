@@ -3,8 +3,7 @@
 import numpy as np
 
 from veiltab.core.plan import plan
-from veiltab.core.schema import Attribute, Schema
-from veiltab.core.table import CountTable
+from veiltab.core.schema import Attribute, CountTable, Schema
 from veiltab.estimates import Estimate, Provenance
 from veiltab.simulation.engines import simulate_counts
 from veiltab.sources.adult import adult_table

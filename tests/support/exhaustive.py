@@ -19,7 +19,7 @@ from tests.support.scripted import ScriptedEntropy
 from tests.support.studies import holding, messages_of, proposal, stored_contract, tokens_of
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.entropy import Entropy
-from veiltab.core.perturbation import Words
+from veiltab.core.noise import Words
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import IdMessages, token_order
 from veiltab.crypto.linkage import tokens as cmac
@@ -35,9 +35,8 @@ from veiltab.roles.server.bench import Bench
 from veiltab.roles.server.study import ServerStudy
 from veiltab.roles.spool import MemorySpool
 from veiltab.simulation.protocol import LATER, Deposit, Holding, Rehearsal, Terms, take_in
-from veiltab.wire.agreement import Agreement
-from veiltab.wire.repad import Repad
-from veiltab.wire.upload import Upload
+from veiltab.wire.contract import Agreement
+from veiltab.wire.messages import Repad, Upload
 
 Database = tuple[int, ...]
 Order = tuple[int, ...]

@@ -26,10 +26,9 @@ from veiltab.roles.spool import MemorySpool
 from veiltab.service.worker import Worker
 from veiltab.simulation.protocol import Holding, take_in
 from veiltab.storage.chunks import FolderChunks
-from veiltab.wire.agreement import CuratorTerms, Linkage
-from veiltab.wire.contract import Contract, Pads, Sampler, Sampling
+from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Pads, Sampler, Sampling
+from veiltab.wire.messages import Upload
 from veiltab.wire.signed import Signed
-from veiltab.wire.upload import Upload
 
 POPULATION, SAMPLE_SIZE = 400, 200
 EXPIRES = 2**40

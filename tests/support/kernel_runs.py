@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from tests.support.counting import wrapped
 from veiltab.core import group
-from veiltab.core.cells import count_cells, mix, unmix
-from veiltab.core.perturbation import NoiseSource
+from veiltab.core.noise import NoiseSource
 from veiltab.core.plan import plan
+from veiltab.core.schema import count_cells, mix, unmix
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.pads import StreamPad, one_time_pad
 from veiltab.wire.packing import CHUNK_ROWS, pack, pack_positions, unpack, unpack_positions

@@ -27,9 +27,8 @@ from veiltab.estimates import Estimate
 from veiltab.roles.curator.ledger import Ledger
 from veiltab.roles.curator.study import public_identity
 from veiltab.sources.csv_file import CsvTable
-from veiltab.wire.agreement import CuratorTerms, Linkage
-from veiltab.wire.contract import Pads, Sampler, Sampling
-from veiltab.wire.grant import SignedGrant
+from veiltab.wire.contract import CuratorTerms, Linkage, Pads, Sampler, Sampling
+from veiltab.wire.messages import SignedGrant
 
 CURATORS = 3
 PARTIES = CURATORS + 1

@@ -5,8 +5,7 @@ from numpy.typing import NDArray
 
 from veiltab.core.plan import plan
 from veiltab.core.resampling import apportion
-from veiltab.core.schema import Attribute, Schema
-from veiltab.core.table import CountTable
+from veiltab.core.schema import Attribute, CountTable, Schema
 from veiltab.estimates import Estimate, Provenance
 from veiltab.simulation.engines import simulate_counts
 from veiltab.sources.adult import adult_table

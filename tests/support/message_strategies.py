@@ -6,24 +6,29 @@ from hypothesis import strategies as st
 
 from tests.support.messages import chunks
 from veiltab.core.schema import Attribute
-from veiltab.wire.alignment import Alignment
-from veiltab.wire.canonical import MAX_INTEGER
+from veiltab.wire.codec import MAX_INTEGER
 from veiltab.wire.contract import (
     Contract,
     CuratorTerms,
     Linkage,
     Pads,
+    PublicIdentity,
     Sampler,
     Sampling,
     Stored,
+    Vault,
 )
-from veiltab.wire.grant import Grant
-from veiltab.wire.identity import PublicIdentity
-from veiltab.wire.release import Release, ReleasedUpload
-from veiltab.wire.repad import Repad, RepadRequest
-from veiltab.wire.secret import Secret
-from veiltab.wire.upload import ColumnChunks, Upload
-from veiltab.wire.vault import Vault
+from veiltab.wire.messages import (
+    Alignment,
+    ColumnChunks,
+    Grant,
+    Release,
+    ReleasedUpload,
+    Repad,
+    RepadRequest,
+    Secret,
+    Upload,
+)
 
 REFUSED = "".join(map(chr, [*range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A)]))
 CHARACTERS = st.characters(codec="utf-8", min_codepoint=0x20, exclude_characters=REFUSED)

@@ -5,17 +5,29 @@ from collections.abc import Callable
 from typing import Any
 
 from veiltab.core.schema import Attribute
-from veiltab.wire.alignment import Alignment
-from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Sampling, Stored
-from veiltab.wire.grant import Grant, SignedGrant
-from veiltab.wire.identity import PublicIdentity
+from veiltab.wire.contract import (
+    Contract,
+    CuratorTerms,
+    Linkage,
+    PublicIdentity,
+    Sampling,
+    Stored,
+    Vault,
+)
+from veiltab.wire.messages import (
+    Alignment,
+    ColumnChunks,
+    Grant,
+    Release,
+    ReleasedUpload,
+    Repad,
+    RepadRequest,
+    Secret,
+    SignedGrant,
+    Upload,
+)
 from veiltab.wire.packing import chunk_count
-from veiltab.wire.release import Release, ReleasedUpload
-from veiltab.wire.repad import Repad, RepadRequest
-from veiltab.wire.secret import Secret
 from veiltab.wire.signed import Message, Signature, Signed, SignedMessage
-from veiltab.wire.upload import ColumnChunks, Upload
-from veiltab.wire.vault import Vault
 
 ROWS = 70_000
 """Rows of the example tables: two chunks each."""

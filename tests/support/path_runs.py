@@ -26,8 +26,8 @@ from veiltab.roles.researcher.estimate import estimate
 from veiltab.roles.server.release import perturb_and_sign
 from veiltab.roles.spool import MemorySpool
 from veiltab.simulation.protocol import Terms
+from veiltab.wire.messages import Release, ReleasedUpload
 from veiltab.wire.packing import SPAN_ROWS, chunk_slices, pack_positions, span_slices
-from veiltab.wire.release import Release, ReleasedUpload
 from veiltab.wire.signed import Signed
 
 REHEARSAL = pair()

@@ -14,10 +14,9 @@ from veiltab.crypto.identity import PrivateIdentity
 from veiltab.roles.curator.study import public_identity, share_secret
 from veiltab.roles.signatures import sign
 from veiltab.service.routes import PUBLIC
-from veiltab.wire.alignment import Alignment
 from veiltab.wire.bundles import bundle
-from veiltab.wire.canonical import dump
-from veiltab.wire.grant import Grant, SignedGrant
+from veiltab.wire.codec import dump
+from veiltab.wire.messages import Alignment, Grant, SignedGrant
 
 Route = tuple[str, str]
 """A method and a path with its parameters in braces."""

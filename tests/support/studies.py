@@ -26,12 +26,9 @@ from veiltab.roles.researcher.estimate import decrypt
 from veiltab.roles.signatures import sign
 from veiltab.simulation.protocol import Deposit, Holding, Outcome, Rehearsal, Terms
 from veiltab.sources.ids import id_messages
-from veiltab.wire.agreement import Agreement
-from veiltab.wire.contract import Contract, Stored
-from veiltab.wire.grant import SignedGrant
+from veiltab.wire.contract import Agreement, Contract, Stored, Vault
+from veiltab.wire.messages import SignedGrant, Upload
 from veiltab.wire.signed import Signed
-from veiltab.wire.upload import Upload
-from veiltab.wire.vault import Vault
 
 POPULATION = 40
 """Respondents of the ordinary two-curator study."""

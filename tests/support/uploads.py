@@ -11,7 +11,7 @@ from veiltab.service.authentication import Sender
 from veiltab.service.context import Context
 from veiltab.simulation.protocol import Terms
 from veiltab.wire.bundles import bundle
-from veiltab.wire.upload import Upload
+from veiltab.wire.messages import Upload
 
 
 @dataclass(eq=False)

@@ -28,17 +28,19 @@ from veiltab.crypto.pads import stream_pad, stream_pad_at
 from veiltab.crypto.sealing import SealingKey
 from veiltab.crypto.signing import SigningKey
 from veiltab.sources.ids import id_messages
-from veiltab.wire.alignment import Alignment
-from veiltab.wire.canonical import dump, load
-from veiltab.wire.contract import Contract
-from veiltab.wire.grant import SignedGrant
+from veiltab.wire.codec import dump, load
+from veiltab.wire.contract import Contract, Vault
+from veiltab.wire.messages import (
+    Alignment,
+    Release,
+    Repad,
+    RepadRequest,
+    Secret,
+    SignedGrant,
+    Upload,
+)
 from veiltab.wire.packing import pack, pack_positions, unpack, unpack_positions
-from veiltab.wire.release import Release
-from veiltab.wire.repad import Repad, RepadRequest
-from veiltab.wire.secret import Secret
 from veiltab.wire.signed import SignedMessage, signing_input
-from veiltab.wire.upload import Upload
-from veiltab.wire.vault import Vault
 
 KINDS: dict[str, type[SignedMessage]] = {
     each.kind: each

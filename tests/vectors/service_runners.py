@@ -22,8 +22,8 @@ from veiltab.roles.curator.study import public_identity
 from veiltab.service.authentication import Gate, Newcomer, Sender
 from veiltab.service.context import Context
 from veiltab.wire.audit import AuditEntry, AuditHead, entry_hash
-from veiltab.wire.canonical import load
-from veiltab.wire.identity import PublicIdentity
+from veiltab.wire.codec import load
+from veiltab.wire.contract import PublicIdentity
 from veiltab.wire.requests import (
     MAX_SKEW_SECONDS,
     RequestSignature,

@@ -31,7 +31,7 @@ from veiltab.roles.researcher.estimate import decrypt, estimate
 from veiltab.roles.server.accept import check_repad, check_upload
 from veiltab.roles.spool import MemorySpool
 from veiltab.sources.ids import id_messages, row_messages
-from veiltab.wire.agreement import Agreement
+from veiltab.wire.contract import Agreement
 from veiltab.wire.packing import packed_length, unpack
 
 

@@ -12,7 +12,7 @@ from tests.support.message_strategies import IDS
 from tests.support.messages import filler, signed
 from veiltab.errors import MalformedError, MessageError
 from veiltab.wire.audit import EVENTS, STATES, AuditEntry, AuditHead, entry_hash
-from veiltab.wire.canonical import MAX_INTEGER, load
+from veiltab.wire.codec import MAX_INTEGER, load
 
 NUMBERS = st.integers(0, 2**32 - 1)
 TIMES = st.integers(0, MAX_INTEGER)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veiltab.errors import MalformedError
-from veiltab.wire import canonical
-from veiltab.wire.canonical import MAX_INTEGER, dump, load
+from veiltab.wire import codec
+from veiltab.wire.codec import MAX_INTEGER, dump, load
 
 SCALARS = (
     st.none()
@@ -141,7 +141,7 @@ def test_a_message_of_the_largest_size_passes_and_one_byte_more_does_not() -> No
 
 def test_size_is_checked_before_anything_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stranger's bytes cost nothing beyond their transport once they are too many."""
-    monkeypatch.setattr(canonical, "MAX_MESSAGE_BYTES", 10)
+    monkeypatch.setattr(codec, "MAX_MESSAGE_BYTES", 10)
     monkeypatch.setattr(json, "loads", pytest.fail)
     with pytest.raises(MalformedError, match="11 bytes, more than 10"):
         load(b"x" * 11)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import messages
 from tests.support.messages import HOSPITAL, SERVER, TAX_OFFICE, chunks, filler
-from veiltab.wire.identity import PublicIdentity
+from veiltab.wire.contract import PublicIdentity
 from veiltab.wire.signed import Message
 
 

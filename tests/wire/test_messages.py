@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.message_strategies import STRATEGIES
 from tests.support.messages import EXAMPLES, filler, load_signed, signed
 from veiltab.errors import MalformedError, VersionError
-from veiltab.wire.canonical import MAX_INTEGER, load
+from veiltab.wire.codec import MAX_INTEGER, load
 from veiltab.wire.signed import Message
 
 NULLABLE = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from veiltab.core.schema import Codes
 from veiltab.errors import MalformedError, ParameterError, SchemaError
-from veiltab.wire import planes
+from veiltab.wire import packing
 from veiltab.wire.packing import (
     CHUNK_ROWS,
     chunk_count,
@@ -105,12 +105,12 @@ def test_full_chunks_round_trip_at_the_extremes(size: int) -> None:
 @pytest.mark.parametrize("base", FULL_WORDS)
 def test_words_that_fill_64_bits_do_not_overflow(base: int) -> None:
     """b^g = 2⁶⁴: all digits at their largest make the word 2⁶⁴ − 1, and every word is valid."""
-    per_word = planes.digits_per_word(base)
+    per_word = packing.digits_per_word(base)
     assert base**per_word == 2**64
     digits = np.full(3 * per_word, base - 1, dtype=np.uint16)
-    data = planes.pack_plane(digits, base)
+    data = packing.pack_plane(digits, base)
     assert data == b"\xff" * 24
-    assert (planes.unpack_plane(data, base, digits.size) == digits).all()
+    assert (packing.unpack_plane(data, base, digits.size) == digits).all()
 
 
 def test_size_is_within_a_tenth_of_the_least_possible() -> None:
@@ -126,10 +126,10 @@ def test_size_is_within_a_tenth_of_the_least_possible() -> None:
 def test_small_chunks_waste_less_than_a_byte_per_plane() -> None:
     """The last word of a plane takes only the bytes it needs."""
     for size in range(2, 257):
-        planes = len(reference_planes(size))
+        packing = len(reference_planes(size))
         for count in range(1, 200):
             least = count * math.log2(size) / 8
-            assert packed_length(size, count) <= 1.0375 * least + planes
+            assert packed_length(size, count) <= 1.0375 * least + packing
 
 
 def test_an_attribute_of_one_category_takes_no_bytes() -> None:

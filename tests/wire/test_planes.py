@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from veiltab.errors import MalformedError
-from veiltab.wire.planes import Digits, digits_per_word, pack_plane, plane_length, unpack_plane
+from veiltab.wire.packing import Digits, digits_per_word, pack_plane, plane_length, unpack_plane
 
 WIDE_BASES = [512, 1000, 4096, 6561, 32_767, 32_768, 32_769, 40_000, 65_535, 65_536]
 BASES = [*range(1, 301), *WIDE_BASES]

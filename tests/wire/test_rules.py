@@ -8,10 +8,8 @@ from tests.support import messages
 from tests.support.messages import HOSPITAL, POPULATION, ROWS, SERVER, TAX_OFFICE, chunks, filler
 from veiltab.core.schema import MAX_CATEGORIES, Attribute
 from veiltab.errors import MalformedError
-from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Sampling, Stored
-from veiltab.wire.identity import PublicIdentity
-from veiltab.wire.release import ReleasedUpload
-from veiltab.wire.upload import ColumnChunks
+from veiltab.wire.contract import Contract, CuratorTerms, Linkage, PublicIdentity, Sampling, Stored
+from veiltab.wire.messages import ColumnChunks, ReleasedUpload
 
 
 def sized(*sizes: int) -> tuple[Attribute, ...]:

@@ -8,9 +8,9 @@ import pytest
 from tests.support import messages
 from tests.support.messages import EXAMPLES, load_signed, signed
 from veiltab.errors import MalformedError, MismatchError
-from veiltab.wire.canonical import dump
+from veiltab.wire.codec import dump
 from veiltab.wire.contract import Contract
-from veiltab.wire.grant import Grant, SignedGrant
+from veiltab.wire.messages import Grant, SignedGrant
 from veiltab.wire.signed import Signature, Signed, digest, signing_input
 
 

@@ -17,7 +17,7 @@ from vectors.generator.requests import (
     registration,
 )
 from veiltab.roles.curator.study import public_identity
-from veiltab.wire.canonical import dump
+from veiltab.wire.codec import dump
 from veiltab.wire.requests import COMPONENTS, MAX_SKEW_SECONDS, content_digest
 
 UNAUTHENTICATED = "unauthenticated"

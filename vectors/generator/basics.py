@@ -12,7 +12,7 @@ from veiltab.crypto.identity import PrivateIdentity, fingerprint
 from veiltab.crypto.keyfile import save_identity
 from veiltab.crypto.sealing import SealingKey
 from veiltab.crypto.signing import SigningKey
-from veiltab.wire.canonical import dump
+from veiltab.wire.codec import dump
 
 MALFORMED = "malformed_message"
 KEY_FILE = "bad_key_file"

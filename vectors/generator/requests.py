@@ -12,7 +12,7 @@ from veiltab.crypto.sealing import SealingKey
 from veiltab.crypto.signing import SigningKey
 from veiltab.roles.curator.study import public_identity
 from veiltab.wire.bundles import bundle
-from veiltab.wire.canonical import dump
+from veiltab.wire.codec import dump
 from veiltab.wire.requests import COMPONENTS, content_digest
 
 NOW = 1_790_000_000

@@ -20,10 +20,8 @@ from veiltab.roles.curator.prepare import Prepared
 from veiltab.roles.researcher.access import open_access
 from veiltab.roles.researcher.estimate import decrypt, estimate
 from veiltab.roles.signatures import sign
-from veiltab.wire.grant import Grant, SignedGrant
+from veiltab.wire.messages import ColumnChunks, Grant, Repad, SignedGrant, Upload
 from veiltab.wire.packing import chunk_slices
-from veiltab.wire.repad import Repad
-from veiltab.wire.upload import ColumnChunks, Upload
 
 NOW = 1_800_000_000
 EXPIRES = 1_900_000_000

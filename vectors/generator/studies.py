@@ -9,8 +9,7 @@ from vectors.generator.show import study_document
 from vectors.generator.study import Play, Table
 from veiltab.core.group import draw_uniform
 from veiltab.core.schema import Attribute, Codes
-from veiltab.wire.agreement import Linkage
-from veiltab.wire.contract import Sampling
+from veiltab.wire.contract import Linkage, Sampling
 
 SMOKER = Attribute("smoker", ("no", "yes"))
 AGE = Attribute("age", ("<40", "40 to <60", ">=60"))

@@ -26,15 +26,9 @@ from veiltab.roles.server.study import ServerStudy
 from veiltab.roles.signatures import cosign, sign
 from veiltab.roles.spool import MemorySpool
 from veiltab.sources.ids import id_messages, row_messages
-from veiltab.wire.agreement import Agreement, CuratorTerms, Linkage
-from veiltab.wire.alignment import Alignment
-from veiltab.wire.contract import Contract, Stored
-from veiltab.wire.release import Release
-from veiltab.wire.repad import Repad, RepadRequest
-from veiltab.wire.secret import Secret
+from veiltab.wire.contract import Agreement, Contract, CuratorTerms, Linkage, Stored, Vault
+from veiltab.wire.messages import Alignment, Release, Repad, RepadRequest, Secret, Upload
 from veiltab.wire.signed import Signed
-from veiltab.wire.upload import Upload
-from veiltab.wire.vault import Vault
 
 AgreementType = TypeVar("AgreementType", bound=Agreement)
 

@@ -12,7 +12,7 @@ from vectors.generator.hpke import ephemeral_key, seal
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.sealing import SealingKey
 from veiltab.crypto.signing import SigningKey
-from veiltab.wire.canonical import dump
+from veiltab.wire.codec import dump
 from veiltab.wire.signed import signing_input
 
 Json = dict[str, Any]

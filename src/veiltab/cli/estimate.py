@@ -13,7 +13,7 @@ from veiltab.errors import InputError, MessageError, ParameterError
 if TYPE_CHECKING:
     from veiltab.estimates import Estimate
     from veiltab.report.estimate_view import Background
-    from veiltab.wire.grant import SignedGrant
+    from veiltab.wire.messages import SignedGrant
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -170,8 +170,8 @@ def _today() -> str:
 
 
 def _read_grant(path: Path) -> "SignedGrant":
-    from veiltab.wire.canonical import MAX_MESSAGE_BYTES
-    from veiltab.wire.grant import SignedGrant
+    from veiltab.wire.codec import MAX_MESSAGE_BYTES
+    from veiltab.wire.messages import SignedGrant
 
     try:
         with path.open("rb") as file:

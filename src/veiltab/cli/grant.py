@@ -19,9 +19,8 @@ from veiltab.cli.party import LONG_PATIENCE, Party, party_options
 from veiltab.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from veiltab.wire.contract import Contract
-    from veiltab.wire.grant import SignedGrant
-    from veiltab.wire.identity import PublicIdentity
+    from veiltab.wire.contract import Contract, PublicIdentity
+    from veiltab.wire.messages import SignedGrant
 
 DAYS = 30
 SECONDS_A_DAY = 86_400

@@ -21,7 +21,7 @@ from veiltab.cli.party import Party, party_options
 from veiltab.errors import InputError, MalformedError, ParameterError
 
 if TYPE_CHECKING:
-    from veiltab.wire.identity import PublicIdentity
+    from veiltab.wire.contract import PublicIdentity
 
 LARGEST_IDENTITY = 1 << 16
 
@@ -143,7 +143,7 @@ def fingerprint_command(file: Path, as_json: bool) -> None:
 
 def read_identity(file: Path) -> "PublicIdentity":
     """Read a file that ``veiltab id show --public`` has written."""
-    from veiltab.wire.identity import PublicIdentity
+    from veiltab.wire.contract import PublicIdentity
 
     try:
         with file.open("rb") as opened:

@@ -14,7 +14,7 @@ from veiltab.errors import InputError, MismatchError
 
 if TYPE_CHECKING:
     from veiltab.client.home import Home
-    from veiltab.wire.identity import PublicIdentity
+    from veiltab.wire.contract import PublicIdentity
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 

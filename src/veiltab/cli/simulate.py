@@ -11,7 +11,7 @@ from veiltab.cli.output import console, json_option, print_json, track
 from veiltab.errors import CountsError, ParameterError
 
 if TYPE_CHECKING:
-    from veiltab.core.table import CountTable
+    from veiltab.core.schema import CountTable
     from veiltab.simulation.experiment import Result
 
 NAMES = ("adult", "uniform", "linear", "peaky")

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from veiltab.client.home import Home
     from veiltab.core.plan import Plan
-    from veiltab.wire.contract import Contract
-    from veiltab.wire.identity import PublicIdentity
+    from veiltab.wire.contract import Contract, PublicIdentity
     from veiltab.wire.signed import Signed
 
 SHOWN_CATEGORIES = 12

@@ -42,16 +42,11 @@ from veiltab.errors import (
     VersionError,
 )
 from veiltab.roles.curator.study import public_identity
-from veiltab.wire.agreement import DIGEST
-from veiltab.wire.alignment import Alignment
 from veiltab.wire.audit import AuditEntry, AuditHead
 from veiltab.wire.bundles import BUNDLE_BYTES, Named, bundle_pieces
-from veiltab.wire.canonical import dump
-from veiltab.wire.contract import Contract
-from veiltab.wire.fields import MAX_TEXT, TEXT
-from veiltab.wire.grant import SignedGrant
-from veiltab.wire.identity import PublicIdentity
-from veiltab.wire.release import Release
+from veiltab.wire.codec import MAX_TEXT, TEXT, dump
+from veiltab.wire.contract import DIGEST, Contract, PublicIdentity
+from veiltab.wire.messages import Alignment, Release, Secret, SignedGrant, Upload
 from veiltab.wire.requests import (
     NONCE_BYTES,
     RequestSignature,
@@ -60,9 +55,7 @@ from veiltab.wire.requests import (
     signature_base,
     signature_headers,
 )
-from veiltab.wire.secret import Secret
 from veiltab.wire.signed import VERSION, Signed
-from veiltab.wire.upload import Upload
 
 __all__ = [
     "CuratorStatus",

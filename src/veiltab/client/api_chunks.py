@@ -21,8 +21,8 @@ from veiltab.wire.bundles import (
     unbundle,
 )
 from veiltab.wire.contract import Contract
+from veiltab.wire.messages import Release
 from veiltab.wire.packing import POSITION_BYTES, chunk_count, chunk_slices, packed_length
-from veiltab.wire.release import Release
 
 WORKERS = 4
 """Requests under way at the same time: enough to hide a long way to the server."""

@@ -15,7 +15,7 @@ import httpx
 from veiltab.client.api_problems import read_problem, unexpected, with_skew
 from veiltab.client.retry import Retry, TryAgainError
 from veiltab.errors import ConnectionFailedError, MalformedError, ParameterError
-from veiltab.wire.canonical import MAX_MESSAGE_BYTES
+from veiltab.wire.codec import MAX_MESSAGE_BYTES
 
 MAX_CONNECTIONS = 8
 _MAX_REFUSAL_BYTES = 2**16

@@ -6,13 +6,13 @@ from dataclasses import fields
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 from veiltab.errors import MalformedError, MismatchError
-from veiltab.wire.agreement import DIGEST
-from veiltab.wire.canonical import MAX_INTEGER, dump
-from veiltab.wire.fields import (
+from veiltab.wire.codec import (
+    MAX_INTEGER,
     TEXT,
     Codec,
     Part,
     describe,
+    dump,
     integer,
     items,
     malformed,
@@ -21,7 +21,7 @@ from veiltab.wire.fields import (
     optional,
     wired,
 )
-from veiltab.wire.identity import PARTY_ID, PublicIdentity
+from veiltab.wire.contract import DIGEST, PARTY_ID, PublicIdentity
 
 T = TypeVar("T")
 _TIME = integer(0, MAX_INTEGER)

@@ -16,10 +16,8 @@ from veiltab.roles.curator.study import new_secret, share_secret, sign_contract,
 from veiltab.roles.releases import check_own_upload, verify_release
 from veiltab.roles.signatures import verify
 from veiltab.storage.chunks import FolderChunks
-from veiltab.wire.contract import Contract
-from veiltab.wire.grant import SignedGrant
-from veiltab.wire.identity import PublicIdentity
-from veiltab.wire.release import Release
+from veiltab.wire.contract import Contract, PublicIdentity
+from veiltab.wire.messages import Release, SignedGrant
 from veiltab.wire.signed import Signed
 
 SIGNED_STATE = "proposed"

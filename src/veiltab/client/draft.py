@@ -21,8 +21,8 @@ from veiltab.client.toml_writing import (
 )
 from veiltab.core.recode import Rule, ValueMap
 from veiltab.core.schema import UNPRINTABLE, Attribute
-from veiltab.wire.fields import MAX_TEXT
-from veiltab.wire.identity import PublicIdentity
+from veiltab.wire.codec import MAX_TEXT
+from veiltab.wire.contract import PublicIdentity
 
 LARGEST_DOMAIN = 1 << 20
 """Joint cells of the drafted attributes; with more, a release would be all noise."""

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from veiltab.errors import HomeError, VeiltabError, VersionError
 from veiltab.storage import disk
-from veiltab.wire.canonical import MAX_MESSAGE_BYTES
+from veiltab.wire.codec import MAX_MESSAGE_BYTES
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700

@@ -23,9 +23,8 @@ from veiltab.crypto.identity import PrivateIdentity, fingerprint
 from veiltab.crypto.keyfile import LOCKED, load_identity, save_identity
 from veiltab.errors import HomeError
 from veiltab.roles.curator.study import public_identity
-from veiltab.wire.canonical import dump, load
-from veiltab.wire.fields import TEXT, message, nested, wired
-from veiltab.wire.identity import PublicIdentity
+from veiltab.wire.codec import TEXT, dump, load, message, nested, wired
+from veiltab.wire.contract import PublicIdentity
 from veiltab.wire.signed import Message
 
 LOCK_WAIT = 5.0

@@ -17,16 +17,15 @@ from veiltab.client.files import damaged, make_private_folder, parse_file, write
 from veiltab.core.schema import check_text
 from veiltab.errors import HomeError, InputError, MalformedError, ParameterError
 from veiltab.roles.curator.ledger import Entry, Ledger
-from veiltab.wire.agreement import DIGEST
-from veiltab.wire.canonical import MAX_INTEGER, load
-from veiltab.wire.contract import ACCOUNTING, DELTA, EPSILON, Accounting
-from veiltab.wire.fields import (
+from veiltab.wire.codec import (
+    MAX_INTEGER,
     MAX_TEXT,
     TEXT,
     Part,
     input_errors_at,
     integer,
     items,
+    load,
     malformed,
     message,
     nested,
@@ -35,6 +34,7 @@ from veiltab.wire.fields import (
     part,
     wired,
 )
+from veiltab.wire.contract import ACCOUNTING, DELTA, DIGEST, EPSILON, Accounting
 from veiltab.wire.signed import Message
 
 _READABLE = 40

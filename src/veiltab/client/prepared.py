@@ -9,19 +9,19 @@ from veiltab.roles.chunks import ChunkStore
 from veiltab.roles.columns import check_column_names
 from veiltab.roles.curator.pads import OneTimePads, Pads, StreamPads
 from veiltab.roles.curator.prepare import Prepared
-from veiltab.wire.canonical import load
-from veiltab.wire.fields import (
+from veiltab.wire.codec import (
     Codec,
     exact_fields,
     hexadecimal,
     items,
+    load,
     malformed,
     message,
     optional,
     wired,
 )
+from veiltab.wire.messages import CHUNKS, Upload, check_chunks
 from veiltab.wire.signed import Message, Signed
-from veiltab.wire.upload import CHUNKS, Upload, check_chunks
 
 
 def _read_signed(value: object, path: str) -> Signed[Upload]:

@@ -32,11 +32,10 @@ from veiltab.sources.feeding import feed
 from veiltab.sources.tables import Table
 from veiltab.storage.chunks import FolderChunks
 from veiltab.storage.spool import FolderSpool
-from veiltab.wire.alignment import Alignment
 from veiltab.wire.contract import Contract
+from veiltab.wire.messages import Alignment, Upload
 from veiltab.wire.packing import TOKEN_BYTES, chunk_slices, packed_length
 from veiltab.wire.signed import Signed
-from veiltab.wire.upload import Upload
 
 LOCK_WAIT = 1.0
 """Seconds that a push waits for another one of the same study."""

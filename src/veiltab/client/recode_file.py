@@ -24,7 +24,7 @@ from veiltab.client.toml_reading import Document, Table, closest, read_bytes
 from veiltab.client.toml_writing import toml_key, toml_number, toml_string
 from veiltab.core.recode import Bins, Rule, ValueMap
 from veiltab.core.schema import Attribute, Schema
-from veiltab.wire.fields import describe, malformed
+from veiltab.wire.codec import describe, malformed
 
 RECODE_KEYS = {
     "columns": 'write a table of attribute = "column"',

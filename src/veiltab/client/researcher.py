@@ -8,7 +8,7 @@ from veiltab.errors import MismatchError
 from veiltab.estimates import Estimate, Provenance
 from veiltab.roles.researcher.access import Access, open_access
 from veiltab.roles.researcher.estimate import estimate, granted_attributes
-from veiltab.wire.grant import SignedGrant
+from veiltab.wire.messages import SignedGrant
 
 
 def open_study(session: Session, study: bytes, files: Iterable[SignedGrant] = ()) -> Access:

@@ -12,23 +12,24 @@ from pathlib import Path
 from veiltab.client.toml_reading import Document, Table, read_bytes
 from veiltab.core.schema import MAX_CATEGORIES, Attribute
 from veiltab.errors import InputError, MalformedError, StudyFileError
-from veiltab.wire.agreement import NONCE_BYTES, LinkageBy, Normalisation
-from veiltab.wire.canonical import MAX_INTEGER
+from veiltab.wire.codec import MAX_INTEGER, TEXT, Codec, choice, describe, integer, items, malformed
 from veiltab.wire.contract import (
     DELTA,
     EPSILON,
+    NONCE_BYTES,
     PADS,
     POPULATION,
     ROWS,
     Contract,
     CuratorTerms,
     Linkage,
+    LinkageBy,
+    Normalisation,
     Pads,
+    PublicIdentity,
     Sampler,
     Sampling,
 )
-from veiltab.wire.fields import TEXT, Codec, choice, describe, integer, items, malformed
-from veiltab.wire.identity import PublicIdentity
 
 ME = "me"
 OPTIMAL = "optimal"

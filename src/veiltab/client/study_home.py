@@ -16,13 +16,10 @@ from veiltab.crypto.derivation import SECRET_BYTES
 from veiltab.errors import AuditError, HomeError, MismatchError
 from veiltab.roles.chunks import ChunkStore
 from veiltab.roles.curator.prepare import Prepared
-from veiltab.wire.agreement import DIGEST
-from veiltab.wire.canonical import MAX_INTEGER, load
-from veiltab.wire.contract import Contract
-from veiltab.wire.fields import hexadecimal, integer, message, wired
-from veiltab.wire.grant import SignedGrant
+from veiltab.wire.codec import MAX_INTEGER, hexadecimal, integer, load, message, wired
+from veiltab.wire.contract import DIGEST, Contract
+from veiltab.wire.messages import SignedGrant, Upload
 from veiltab.wire.signed import Message, Signed
-from veiltab.wire.upload import Upload
 
 
 @message

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from veiltab.client.toml_lines import Place, find_lines
 from veiltab.errors import InputError, MessageError, StudyFileError
-from veiltab.wire.fields import describe, malformed
+from veiltab.wire.codec import describe, malformed
 
 LARGEST_FILE = 1 << 26
 T = TypeVar("T")

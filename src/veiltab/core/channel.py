@@ -156,7 +156,7 @@ class GammaDiagonal:
         """Perturb an array of cells exactly, by adding noise in the cyclic group of the cells."""
         import numpy as np  # noqa: PLC0415 - planning needs none of it
 
-        from veiltab.core.perturbation import draw_noise  # noqa: PLC0415 - needs NumPy
+        from veiltab.core.noise import draw_noise  # noqa: PLC0415 - needs NumPy
 
         noise = draw_noise(self, cells.size, entropy).astype(np.int64)
         return (cells + noise) % self.domain_size

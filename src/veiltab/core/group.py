@@ -7,8 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core.entropy import Entropy, random_words
-from veiltab.core.memory import keep_freed_memory
 from veiltab.core.schema import Codes
+
+_LARGEST_THAT_COUNTS = (1 << 25) - (1 << 16)
+
+
+def keep_freed_memory() -> None:
+    """Raise the limit, once in a process; again does no harm."""
+    np.empty(_LARGEST_THAT_COUNTS, dtype=np.uint8)
+
 
 _BLOCK_ROWS = 1 << 17
 

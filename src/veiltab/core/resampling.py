@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from veiltab.core.design import Design
+from veiltab.core.uncertainty import Design
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:

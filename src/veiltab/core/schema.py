@@ -1,8 +1,7 @@
-"""Attributes, schemas, and the one number that stands for a whole row: its joint cell.
+"""Attributes, schemas and joint cells: what a table is made of.
 
-Every party computes cells from the same signed schema, so the order of the categories and of the
-attributes is part of the definition, and the numbering is fixed: mixed radix, first attribute most
-significant.
+A row has one code for each attribute.  Mixed together, in base of the attributes' sizes, they
+make one number, its joint cell; a table of counts has one count for each cell.
 """
 
 import math
@@ -15,7 +14,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from veiltab.core.cells import mix, unmix
 from veiltab.core.parameters import MAX_DOMAIN_SIZE
 from veiltab.errors import SchemaError
 
@@ -192,3 +190,128 @@ def _too_many_cells(schema: Schema) -> SchemaError:
         f"the schema has {product} joint cells, more than 2^48 = {MAX_DOMAIN_SIZE:,}",
         hint=f"drop attributes or merge categories; the largest are {listed}",
     )
+
+
+Numbers = NDArray[np.unsignedinteger[Any]]
+
+
+def join_neighbours(values: Numbers, factor: int) -> Numbers:
+    """Return low + factor·high for each two neighbours, in numbers of twice the width."""
+    bits = 8 * values.dtype.itemsize
+    pairs = values.view(f"<u{2 * values.dtype.itemsize}")
+    wide: Any = pairs.dtype.type
+    high: Numbers = pairs >> wide(bits)
+    high *= wide((1 << bits) - factor)
+    np.subtract(pairs, high, out=high)
+    return high
+
+
+def split_neighbours(values: Numbers, factor: int) -> Numbers:
+    """Undo :func:`join_neighbours` in place; the values keep their width, to be viewed as half."""
+    bits = 4 * values.dtype.itemsize
+    wide: Any = values.dtype.type
+    high = values // wide(factor)
+    high *= wide((1 << bits) - factor)
+    values += high
+    return values
+
+
+BLOCK_RECORDS = 1 << 16
+"""Records that are counted at a time: few enough for the processor's cache."""
+
+_PAIRED_CELLS = 256
+_FOURFOLD_CELLS = 8
+
+Cells = NDArray[np.unsignedinteger[Any]]
+
+
+def mix(sizes: Sequence[int], columns: Sequence[NDArray[np.integer[Any]]]) -> Cells:
+    """Return the cell of each record, the first attribute most significant, in the least type."""
+    narrow = np.min_scalar_type(math.prod(sizes) - 1)
+    cells = columns[0].astype(narrow)
+    for size, column in zip(sizes[1:], columns[1:], strict=True):
+        factor = size & int(np.iinfo(narrow).max)  # 2^8 in a byte: what it multiplies is 0 then
+        np.multiply(cells, narrow.type(factor), out=cells)
+        np.add(cells, column, out=cells, dtype=narrow, casting="unsafe")
+    return cells
+
+
+def unmix(sizes: Sequence[int], cells: NDArray[np.integer[Any]]) -> "list[Codes]":
+    """Return the codes of each attribute, in the least type: the inverse of :func:`mix`.
+
+    Of a cell N, which is none and stands for cell 0 in the group of the cells, the codes are all 0
+    but for the first, which is k or 0: to add either is to add nothing.
+    """
+    left = math.prod(sizes)
+    rest: Cells = cells.astype(np.min_scalar_type(left - 1))
+    codes = []
+    for size in reversed(sizes):
+        left //= size
+        code, rest = _last_code(rest, size) if left > 1 else (rest, np.zeros_like(rest))
+        codes.append(code.astype(np.min_scalar_type(size - 1), copy=False))
+    return codes[::-1]
+
+
+def _last_code(cells: Cells, size: int) -> tuple[Cells, Cells]:
+    """Return the code of the least significant attribute, and the cells of the others."""
+    narrow = cells.dtype.type
+    quotients: Cells = cells // narrow(size)
+    cells -= quotients * narrow(size)
+    return cells, quotients
+
+
+def count_cells(cells: Cells, domain_size: int) -> NDArray[np.int64]:
+    """Return how many of the cells, all below ``domain_size``, are of each kind.
+
+    Up to 256 cells, two neighbours are counted as one number, and up to 8 cells four of them: a
+    table of all their combinations still fits into the cache, and adding it up takes next to
+    nothing.
+    """
+    if domain_size > _PAIRED_CELLS:
+        return np.bincount(cells, minlength=domain_size)
+    fold = 1 if domain_size > _FOURFOLD_CELLS else 2
+    body = cells.size - cells.size % (1 << fold)
+    counts = np.bincount(cells[body:], minlength=domain_size)
+    bins = np.zeros(domain_size ** (1 << fold), dtype=np.int64)
+    for start in range(0, body, BLOCK_RECORDS):
+        joined = cells[start : min(start + BLOCK_RECORDS, body)]
+        for step in range(fold):
+            joined = join_neighbours(joined, domain_size ** (1 << step))
+        bins += np.bincount(joined, minlength=bins.size)
+    table = bins.reshape((domain_size,) * (1 << fold))
+    for axis in range(table.ndim):
+        counts += table.sum(axis=tuple(set(range(table.ndim)) - {axis}))
+    return counts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountTable:
+    """How many respondents fall in each joint cell of a schema."""
+
+    schema: Schema
+    counts: NDArray[np.int64]
+
+    @property
+    def population_size(self) -> int:
+        """How many respondents there are in all."""
+        return int(self.counts.sum())
+
+    @property
+    def distribution(self) -> NDArray[np.float64]:
+        """The share of the respondents in each cell: the paper's type T."""
+        shares: NDArray[np.float64] = self.counts / self.counts.sum()
+        return shares
+
+    @property
+    def sum_of_squares(self) -> float:
+        """‖T‖², through which alone the data enter the exact error."""
+        return float((self.distribution**2).sum())
+
+    def marginal(self, names: Sequence[str]) -> "CountTable":
+        """Sum over all other attributes; the ones that stay take the given order."""
+        subset = self.schema.subset(names)
+        kept = [self.schema.names.index(name) for name in names]
+        dropped = tuple(set(range(len(self.schema.names))) - set(kept))
+        summed = self.counts.reshape(self.schema.sizes).sum(axis=dropped)
+        ranks = np.argsort(np.argsort(kept))  # what is left stands in the schema's order
+        return CountTable(subset, np.transpose(summed, ranks).reshape(-1))

@@ -1,16 +1,25 @@
-"""Keys from secrets (spec, sections 1, 4.2, 5 and 6.1): HKDF-SHA256 under fixed labels.
-
-The scope, a study id or a vault id, is the salt: the same secret gives unrelated keys in two
-studies.  The label is the info: the same secret gives unrelated keys for two uses.
-"""
+"""Keys from secrets (spec, sections 1, 4.2, 5 and 6.1): HKDF-SHA256 under fixed labels."""
 
 from hashlib import sha256
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from veiltab.crypto.checks import exact_bytes
 from veiltab.errors import ParameterError
+
+
+def exact_bytes(value: bytes, count: int, what: str) -> bytes:
+    """Return ``value`` if it has ``count`` bytes, and refuse it otherwise, without showing it.
+
+    A key derivation takes secrets of any length; an empty one would go unnoticed there.
+    """
+    if len(value) != count:
+        raise ParameterError(
+            f"{what} has {len(value)} bytes, not {count}",
+            hint="give its raw bytes, not their hexadecimal text",
+        )
+    return bytes(value)
+
 
 SECRET_BYTES = 32
 SCOPE_BYTES = 32

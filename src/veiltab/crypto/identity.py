@@ -6,7 +6,7 @@ from hashlib import sha256
 from veiltab.core.entropy import Entropy
 from veiltab.core.schema import check_text
 from veiltab.crypto import sealing, signing
-from veiltab.crypto.checks import exact_bytes
+from veiltab.crypto.derivation import exact_bytes
 from veiltab.crypto.sealing import SealingKey
 from veiltab.crypto.signing import SigningKey
 from veiltab.errors import ParameterError, SchemaError

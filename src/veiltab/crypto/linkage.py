@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
-from veiltab.crypto.checks import exact_bytes
+from veiltab.crypto.derivation import exact_bytes
 from veiltab.errors import ParameterError
 
 TOKEN_BYTES = 16

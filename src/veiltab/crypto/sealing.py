@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from veiltab.core.entropy import Entropy, random_bytes
-from veiltab.crypto.checks import exact_bytes
+from veiltab.crypto.derivation import exact_bytes
 from veiltab.errors import ParameterError, SealError
 
 KEY_BYTES = 32

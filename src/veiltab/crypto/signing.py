@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 )
 
 from veiltab.core.entropy import Entropy, random_bytes
-from veiltab.crypto.checks import exact_bytes
+from veiltab.crypto.derivation import exact_bytes
 from veiltab.errors import SignatureError
 
 SEED_BYTES = 32

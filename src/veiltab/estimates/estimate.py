@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from veiltab.core.design import Population
+from veiltab.core.uncertainty import Population
 from veiltab.errors import InputError
 from veiltab.estimates import association, quantities, storing, tables
 from veiltab.estimates.advice import table_warnings

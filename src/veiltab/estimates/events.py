@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core import estimators
-from veiltab.core.design import Design
+from veiltab.core.uncertainty import Design
 from veiltab.estimates.conditions import Mask
 from veiltab.estimates.released import Shares
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veiltab.core.design import Population
+from veiltab.core.uncertainty import Population
 from veiltab.errors import ParameterError
 from veiltab.estimates.advice import sample_warnings
 from veiltab.estimates.null import Null

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veiltab.core import estimators
-from veiltab.core.design import Design
+from veiltab.core.uncertainty import Design
 from veiltab.estimates.null import Null
 from veiltab.estimates.quantities import Question
 from veiltab.estimates.quantity import Quantity

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from veiltab.core import estimators
 from veiltab.core.channel import GammaDiagonal
-from veiltab.core.design import Design
+from veiltab.core.uncertainty import Design
 from veiltab.estimates.released import Shares
 
 CAUTION = 8.0

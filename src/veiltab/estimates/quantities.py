@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veiltab.core.design import Design, Population
 from veiltab.core.intervals import fieller, product_ratio, proportion_interval, share_interval
-from veiltab.core.uncertainty import critical_value
+from veiltab.core.uncertainty import Design, Population, critical_value
 from veiltab.estimates.advice import sample_warnings
 from veiltab.estimates.conditions import Condition, combine, negate
 from veiltab.estimates.events import Events, estimate_events

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
-from veiltab.core.design import Population
+from veiltab.core.uncertainty import Population
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from veiltab.core import estimators
 from veiltab.core.channel import MAX_ESTIMATED_CELLS, GammaDiagonal
-from veiltab.core.design import Design, Population
 from veiltab.core.plan import Plan
-from veiltab.core.schema import Schema
-from veiltab.core.table import CountTable
-from veiltab.core.uncertainty import Uncertainty
+from veiltab.core.schema import CountTable, Schema
+from veiltab.core.uncertainty import Design, Population, Uncertainty
 from veiltab.errors import ParameterError
 from veiltab.estimates.provenance import Promise, Provenance, promises_of
 

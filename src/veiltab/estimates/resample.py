@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from veiltab.core.design import Design
 from veiltab.core.resampling import redraw_releases
+from veiltab.core.uncertainty import Design
 from veiltab.errors import ParameterError
 
 Shares = NDArray[np.float64]

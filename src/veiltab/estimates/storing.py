@@ -16,9 +16,8 @@ from veiltab.core.schema import MAX_CATEGORIES, Attribute, Schema
 from veiltab.errors import InputError, MalformedError, OutputError, VersionError
 from veiltab.estimates.provenance import Promise, Provenance
 from veiltab.estimates.released import Released
-from veiltab.wire import canonical
-from veiltab.wire.contract import ACCOUNTING, DELTA, EPSILON, Accounting
-from veiltab.wire.fields import (
+from veiltab.wire import codec
+from veiltab.wire.codec import (
     BASE64,
     TEXT,
     Codec,
@@ -33,6 +32,7 @@ from veiltab.wire.fields import (
     optional,
     wired,
 )
+from veiltab.wire.contract import ACCOUNTING, DELTA, EPSILON, Accounting
 
 FORMAT, VERSION = "veiltab estimate", 1
 WIDTHS = (1, 2, 4, 8)
@@ -70,18 +70,18 @@ def save(released: Released, path: Path) -> None:
         title=origin.title,
         version=VERSION,
     )
-    _write(path, canonical.dump(stored.to_json()))
+    _write(path, codec.dump(stored.to_json()))
 
 
 def load(path: Path) -> Contents:
     """Read a file that :func:`save` wrote, and refuse everything else."""
     try:
         with path.open("rb") as file:
-            data = file.read(canonical.MAX_MESSAGE_BYTES + 1)
+            data = file.read(codec.MAX_MESSAGE_BYTES + 1)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", hint="check the path") from error
     try:
-        value = canonical.load(data)
+        value = codec.load(data)
         _check_kind(value, path)
         stored = _Stored.from_json(value)
         return _contents(stored)
@@ -140,7 +140,7 @@ def _unpack(packed: "_Packed", cells: int) -> NDArray[np.int64]:
     if len(raw) != expected or not inflater.eof or inflater.unused_data:
         raise malformed("counts.data", f"must hold {cells:,} counts of {packed.width} bytes")
     counts = np.frombuffer(raw, dtype=f"<u{packed.width}")
-    if int(counts.max()) > canonical.MAX_INTEGER:
+    if int(counts.max()) > codec.MAX_INTEGER:
         raise malformed("counts.data", "has a count of 2^53 or more")
     return counts.astype(np.int64)
 
@@ -224,4 +224,4 @@ class _Stored(Part):
     sample_size: int = wired(integer(1, MAX_POPULATION_SIZE))
     study: str | None = wired(optional(TEXT))
     title: str | None = wired(optional(TEXT))
-    version: int = wired(integer(1, canonical.MAX_INTEGER))
+    version: int = wired(integer(1, codec.MAX_INTEGER))

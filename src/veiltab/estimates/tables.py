@@ -5,11 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from veiltab.core.bands import sup_t
-from veiltab.core.design import Population
-from veiltab.core.intervals import Interval, proportion_interval, share_band, share_interval
+from veiltab.core.intervals import Interval, proportion_interval, share_band, share_interval, sup_t
 from veiltab.core.schema import Schema
-from veiltab.core.uncertainty import critical_value
+from veiltab.core.uncertainty import Population, critical_value
 from veiltab.errors import ParameterError
 from veiltab.estimates.released import Estimator, Released, Shares
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from veiltab.core.design import Population
+from veiltab.core.uncertainty import Population
 from veiltab.estimates import Estimate, IndependenceTest, Quantity
 from veiltab.estimates.released import Estimator
 from veiltab.estimates.tables import NUMBERS

@@ -5,10 +5,8 @@ from typing import TypeVar
 from veiltab.core.plan import Plan, plan
 from veiltab.errors import MismatchError, NotGrantedError
 from veiltab.roles.signatures import verify
-from veiltab.wire.agreement import Agreement
-from veiltab.wire.contract import ACCOUNTING, Accounting, Contract
+from veiltab.wire.contract import ACCOUNTING, Accounting, Agreement, Contract, Vault
 from veiltab.wire.signed import Signed
-from veiltab.wire.vault import Vault
 
 AgreementType = TypeVar("AgreementType", bound=Agreement)
 

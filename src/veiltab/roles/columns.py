@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.errors import MismatchError
 from veiltab.roles.chunks import ChunkStore
+from veiltab.wire.messages import ColumnChunks
 from veiltab.wire.packing import (
     CHUNK_ROWS,
     chunk_count,
@@ -18,7 +19,6 @@ from veiltab.wire.packing import (
     unpack_positions,
     unpack_tokens,
 )
-from veiltab.wire.upload import ColumnChunks
 
 Digests = tuple[bytes, ...]
 

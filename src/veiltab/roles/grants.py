@@ -5,10 +5,8 @@ import hashlib
 from veiltab.errors import DigestError, ExpiredError, MismatchError
 from veiltab.roles.agreements import check_researcher
 from veiltab.roles.signatures import verify
-from veiltab.wire.agreement import CuratorTerms
-from veiltab.wire.contract import Contract
-from veiltab.wire.grant import Grant, SignedGrant
-from veiltab.wire.release import Release
+from veiltab.wire.contract import Contract, CuratorTerms
+from veiltab.wire.messages import Grant, Release, SignedGrant
 
 SEAL_PURPOSE = "grant"
 

@@ -9,9 +9,8 @@ from veiltab.errors import InputError, MismatchError, PromiseError
 from veiltab.roles.columns import Digests, check_column_names
 from veiltab.roles.signatures import verify
 from veiltab.wire.contract import Contract
-from veiltab.wire.release import Release
+from veiltab.wire.messages import Release, Upload
 from veiltab.wire.signed import Signed
-from veiltab.wire.upload import Upload
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,8 @@ from veiltab.errors import (
 from veiltab.service.context import Context
 from veiltab.service.limits import MAX_SENDERS, Buckets, Places, too_large
 from veiltab.storage.records import Records
-from veiltab.wire.canonical import load
-from veiltab.wire.fields import TEXT, exact_fields
-from veiltab.wire.identity import PublicIdentity
+from veiltab.wire.codec import TEXT, exact_fields, load
+from veiltab.wire.contract import PublicIdentity
 from veiltab.wire.requests import (
     CONTENT_DIGEST_HEADER,
     MAX_SKEW_SECONDS,

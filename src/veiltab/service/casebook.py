@@ -11,12 +11,10 @@ from veiltab.roles.server.study import ServerStudy
 from veiltab.service.context import Context
 from veiltab.storage.records import CURATOR, MessageRecord, Records, StudyRecord
 from veiltab.wire.audit import entry_hash
+from veiltab.wire.codec import MAX_TEXT
 from veiltab.wire.contract import Contract
-from veiltab.wire.fields import MAX_TEXT
-from veiltab.wire.grant import SignedGrant
-from veiltab.wire.release import Release
+from veiltab.wire.messages import Release, SignedGrant, Upload
 from veiltab.wire.signed import Signed
-from veiltab.wire.upload import Upload
 
 RELEASE = "release"
 UPLOAD = "upload"

@@ -11,7 +11,7 @@ from veiltab.service.metrics import Metrics
 from veiltab.service.settings import Settings
 from veiltab.storage.database import Database
 from veiltab.storage.folders import DataDirectory
-from veiltab.wire.identity import PublicIdentity
+from veiltab.wire.contract import PublicIdentity
 
 ANSWER_BYTES = 64 * 2**20
 """What released chunks may take in memory while they are sent; beyond it they are read twice."""

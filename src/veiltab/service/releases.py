@@ -23,7 +23,7 @@ from veiltab.roles.server.life import State
 from veiltab.roles.server.study import ServerStudy
 from veiltab.service.casebook import RELEASE, Case
 from veiltab.service.context import Context
-from veiltab.wire.release import Release
+from veiltab.wire.messages import Release
 from veiltab.wire.signed import Signed
 
 _log = logging.getLogger("veiltab.service")

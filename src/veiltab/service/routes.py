@@ -31,10 +31,9 @@ from veiltab.service.routing import (
 )
 from veiltab.service.settings import SOFTWARE_VERSION
 from veiltab.service.worker import Worker
-from veiltab.wire.agreement import DIGEST
 from veiltab.wire.bundles import MAX_ASKED
-from veiltab.wire.canonical import load
-from veiltab.wire.fields import TEXT, exact_fields, items
+from veiltab.wire.codec import TEXT, exact_fields, items, load
+from veiltab.wire.contract import DIGEST
 from veiltab.wire.signed import VERSION
 
 PUBLIC = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/server"})

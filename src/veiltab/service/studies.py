@@ -15,15 +15,12 @@ from veiltab.service.context import Context
 from veiltab.service.limits import too_large
 from veiltab.storage.bundles import BundledChunks
 from veiltab.storage.records import CURATOR, RESEARCHER, Records, StudyRecord
-from veiltab.wire.alignment import Alignment
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.bundles import check_bundle
-from veiltab.wire.canonical import load
+from veiltab.wire.codec import load
 from veiltab.wire.contract import Contract
-from veiltab.wire.grant import Grant, SignedGrant
-from veiltab.wire.secret import Secret
+from veiltab.wire.messages import Alignment, Grant, Secret, SignedGrant, Upload
 from veiltab.wire.signed import Signed
-from veiltab.wire.upload import Upload
 
 Sent = TypeVar("Sent", Alignment, Secret, Upload, Grant)
 

@@ -19,13 +19,11 @@ from veiltab.service.models import AuditLog, CuratorStatus, Party, Status, Study
 from veiltab.service.studies import ALIGNMENT, SECRET
 from veiltab.storage.bundles import BundledChunks, Copy
 from veiltab.storage.records import CURATOR
-from veiltab.wire.alignment import Alignment
 from veiltab.wire.audit import AuditHead
 from veiltab.wire.bundles import bundled_bytes, in_pieces, write_index
-from veiltab.wire.canonical import load
+from veiltab.wire.codec import load
 from veiltab.wire.contract import Contract
-from veiltab.wire.grant import SignedGrant
-from veiltab.wire.release import Release
+from veiltab.wire.messages import Alignment, Release, SignedGrant
 
 _READING = Lock()
 """Threads that hash many small chunks at the same time only get in each other's way."""

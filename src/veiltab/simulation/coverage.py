@@ -11,17 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core import estimators
-from veiltab.core.bands import sup_t
-from veiltab.core.design import Design
 from veiltab.core.intervals import (
     Interval,
     product_ratio,
     proportion_interval,
     share_band,
     share_interval,
+    sup_t,
 )
-from veiltab.core.table import CountTable
-from veiltab.core.uncertainty import Uncertainty, critical_value
+from veiltab.core.schema import CountTable
+from veiltab.core.uncertainty import Design, Uncertainty, critical_value
 from veiltab.estimates.conditions import Mask, read_condition
 from veiltab.estimates.events import Events, estimate_events
 from veiltab.simulation.distributions import DISTRIBUTIONS, distribution_table

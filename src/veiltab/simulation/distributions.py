@@ -6,8 +6,7 @@ from numpy.typing import NDArray
 from veiltab.core.channel import MAX_ESTIMATED_CELLS
 from veiltab.core.parameters import check_domain_size, check_population_size
 from veiltab.core.resampling import apportion
-from veiltab.core.schema import MAX_CATEGORIES, Attribute, Schema
-from veiltab.core.table import CountTable
+from veiltab.core.schema import MAX_CATEGORIES, Attribute, CountTable, Schema
 from veiltab.errors import ParameterError
 from veiltab.sources.adult import adult_table
 

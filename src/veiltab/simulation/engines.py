@@ -9,10 +9,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from veiltab.core.design import Design
 from veiltab.core.plan import Plan
 from veiltab.core.resampling import MAX_COUNTED_POPULATION, draw_releases
-from veiltab.core.table import CountTable
+from veiltab.core.schema import CountTable
+from veiltab.core.uncertainty import Design
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import ParameterError
 from veiltab.roles.researcher.estimate import estimate

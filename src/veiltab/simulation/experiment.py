@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from veiltab.core import utility
 from veiltab.core.parameters import check_runs
 from veiltab.core.plan import Plan, plan
-from veiltab.core.table import CountTable
+from veiltab.core.schema import CountTable
 from veiltab.simulation.engines import ENGINES
 
 BATCH_NUMBERS = 1 << 22

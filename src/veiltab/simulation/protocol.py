@@ -32,13 +32,19 @@ from veiltab.roles.researcher.access import Access, open_access
 from veiltab.roles.server.bench import Bench
 from veiltab.roles.server.study import ServerStudy
 from veiltab.roles.spool import MemorySpool
-from veiltab.wire.agreement import Agreement, CuratorTerms, Linkage
-from veiltab.wire.contract import Contract, Pads, Sampler, Sampling, Stored
-from veiltab.wire.grant import SignedGrant
-from veiltab.wire.repad import Repad
+from veiltab.wire.contract import (
+    Agreement,
+    Contract,
+    CuratorTerms,
+    Linkage,
+    Pads,
+    Sampler,
+    Sampling,
+    Stored,
+    Vault,
+)
+from veiltab.wire.messages import Repad, SignedGrant, Upload
 from veiltab.wire.signed import Signed
-from veiltab.wire.upload import Upload
-from veiltab.wire.vault import Vault
 
 NO_LIMIT = 1e9
 """A rehearsal spends nobody's privacy."""

@@ -7,7 +7,7 @@ ours, chosen so that the sums over the last attributes give the paper's other ca
 
 from importlib.resources import as_file, files
 
-from veiltab.core.table import CountTable
+from veiltab.core.schema import CountTable
 from veiltab.errors import ParameterError
 from veiltab.sources.counts import read_counts
 

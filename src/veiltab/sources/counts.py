@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from veiltab.core.channel import MAX_ESTIMATED_CELLS
 from veiltab.core.parameters import MAX_POPULATION_SIZE
-from veiltab.core.schema import Attribute, Schema
-from veiltab.core.table import CountTable
+from veiltab.core.schema import Attribute, CountTable, Schema
 from veiltab.errors import CountsError, SchemaError
 from veiltab.sources.encoding import encode_column
 

@@ -8,7 +8,7 @@ from veiltab.roles.curator.intake import Intake
 from veiltab.sources.encoding import Encoder
 from veiltab.sources.ids import id_messages, row_messages
 from veiltab.sources.tables import Table
-from veiltab.wire.agreement import Linkage
+from veiltab.wire.contract import Linkage
 
 BATCH_ROWS = 1 << 18
 """Rows that are read at a time, unless somebody asks for others."""

@@ -7,7 +7,7 @@ from sqlalchemy import delete, func, select, update
 from veiltab.errors import InvitationError
 from veiltab.storage.access import Access
 from veiltab.storage.tables import INVITATIONS, NONCES, PARTIES
-from veiltab.wire.identity import PublicIdentity
+from veiltab.wire.contract import PublicIdentity
 
 
 @dataclass(frozen=True, slots=True)

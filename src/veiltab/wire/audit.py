@@ -6,10 +6,18 @@ and entries travel with a head, which is a signed message and states both.
 
 from typing import ClassVar
 
-from veiltab.wire.agreement import DIGEST
-from veiltab.wire.canonical import MAX_INTEGER, dump
-from veiltab.wire.fields import Codec, Part, choice, integer, message, optional, wired
-from veiltab.wire.identity import PARTY_ID
+from veiltab.wire.codec import (
+    MAX_INTEGER,
+    Codec,
+    Part,
+    choice,
+    dump,
+    integer,
+    message,
+    optional,
+    wired,
+)
+from veiltab.wire.contract import DIGEST, PARTY_ID
 from veiltab.wire.signed import SignedMessage, labelled_hash
 
 EVENTS = (

@@ -1,18 +1,35 @@
-"""The contract of a study: what every curator signs before anything is uploaded (spec 4)."""
+"""What curators sign before anything is uploaded (spec 2, 4, 5 and 12.1).
 
-from collections.abc import Iterator
-from typing import ClassVar, Literal
+Public identities, the terms that every agreement has, the contract of a study, and the vault under
+which tables are stored for many studies.
+"""
 
-from veiltab.core.parameters import check_delta, check_epsilon, check_sample_size
-from veiltab.wire.agreement import DIGEST, Agreement, CuratorTerms, Linkage
-from veiltab.wire.canonical import MAX_INTEGER
-from veiltab.wire.fields import (
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, ClassVar, Literal, Self
+
+from veiltab.core.parameters import (
+    MAX_DOMAIN_SIZE,
+    check_delta,
+    check_domain_size,
+    check_epsilon,
+    check_sample_size,
+)
+from veiltab.core.schema import MAX_CATEGORIES, Attribute, Schema
+from veiltab.errors import MismatchError
+from veiltab.wire.codec import (
+    MAX_INTEGER,
+    TEXT,
     Codec,
     Part,
     choice,
+    describe,
+    exact_fields,
+    hexadecimal,
     input_errors_at,
     integer,
     items,
+    join,
     malformed,
     message,
     nested,
@@ -21,7 +38,208 @@ from veiltab.wire.fields import (
     part,
     wired,
 )
-from veiltab.wire.identity import PublicIdentity
+from veiltab.wire.signed import KEY_BYTES, SignedMessage, labelled_hash
+
+PARTY_ID = hexadecimal(32)
+"""The codec of a party id."""
+
+
+@part
+class PublicIdentity(Part):
+    """A party's name and its two public keys; the name is for people and proves nothing."""
+
+    name: str = wired(TEXT)
+    signing_key: bytes = wired(hexadecimal(KEY_BYTES))
+    sealing_key: bytes = wired(hexadecimal(KEY_BYTES))
+
+    @property
+    def party_id(self) -> bytes:
+        """The hash of both keys, by which messages refer to the party (spec 2)."""
+        return labelled_hash("identity", self.signing_key + self.sealing_key)
+
+
+MAX_CURATORS = 1_000
+MAX_ATTRIBUTES = 1_000
+"""Attributes of one curator."""
+
+NONCE_BYTES = 16
+DIGEST = hexadecimal(32)
+"""The codec of a digest, a commitment, a study id or a vault id."""
+
+LinkageBy = Literal["ids", "rows"]
+Normalisation = Literal["nfc", "trim", "lowercase"]
+
+_CATEGORIES = items(TEXT, least=1, most=MAX_CATEGORIES)
+_BY: Codec[LinkageBy] = choice("ids", "rows")
+_COLUMNS = integer(1, MAX_INTEGER)
+_NORMALISATION: Codec[tuple[Normalisation, ...]] = items(choice("nfc", "trim", "lowercase"))
+
+
+def _read_attribute(value: object, path: str) -> Attribute:
+    found = exact_fields(value, ("categories", "name"), path)
+    name = TEXT.read(found["name"], join(path, "name"))
+    categories = _CATEGORIES.read(found["categories"], join(path, "categories"))
+    with input_errors_at(path):
+        return Attribute(name, categories)
+
+
+def _write_attribute(attribute: Attribute, path: str) -> dict[str, Any]:
+    return {
+        "name": TEXT.write(attribute.name, join(path, "name")),
+        "categories": _CATEGORIES.write(attribute.categories, join(path, "categories")),
+    }
+
+
+_ATTRIBUTES = items(Codec(_read_attribute, _write_attribute), least=1, most=MAX_ATTRIBUTES)
+
+
+@part
+class CuratorTerms(Part):
+    """A curator and the attributes that it contributes, in order (spec 4).
+
+    In JSON the attributes stand beside the fields of the identity.
+    """
+
+    identity: PublicIdentity
+    attributes: tuple[Attribute, ...]
+
+    @property
+    def party_id(self) -> bytes:
+        """The curator's party id."""
+        return self.identity.party_id
+
+    @property
+    def schema(self) -> Schema:
+        """The curator's part of the joint table."""
+        return Schema(self.attributes)
+
+    def to_json(self, path: str = "") -> dict[str, Any]:
+        """Return the terms as JSON values."""
+        attributes = _ATTRIBUTES.write(self.attributes, join(path, "attributes"))
+        return {"attributes": attributes, **self.identity.to_json(path)}
+
+    @classmethod
+    def from_json(cls, value: object, path: str = "") -> Self:
+        """Read the terms from JSON values."""
+        if not isinstance(value, dict):
+            raise malformed(path, f"must be an object, not {describe(value)}")
+        if "attributes" not in value:
+            raise malformed(join(path, "attributes"), "is missing")
+        others = {key: item for key, item in value.items() if key != "attributes"}
+        identity = PublicIdentity.from_json(others, path)
+        return cls(identity, _ATTRIBUTES.read(value["attributes"], join(path, "attributes")))
+
+
+@part
+class Linkage(Part):
+    """How the curators' rows are matched: by ids, or row by row (spec 5)."""
+
+    by: LinkageBy
+    columns: int | None
+    normalisation: tuple[Normalisation, ...]
+
+    @classmethod
+    def by_ids(cls, columns: int = 1, normalisation: Iterable[Normalisation] = ()) -> Self:
+        """Match rows with the same ids: ``columns`` texts, normalised by rules in this order."""
+        return cls("ids", columns, tuple(normalisation))
+
+    @classmethod
+    def by_rows(cls) -> Self:
+        """Match the first row with the first row, and so on."""
+        return cls("rows", None, ())
+
+    def to_json(self, path: str = "") -> dict[str, Any]:
+        """Return the linkage as JSON values."""
+        by = _BY.write(self.by, join(path, "by"))
+        if self.columns is None and by == "rows" and not self.normalisation:
+            return {"by": by}
+        if self.columns is None or by == "rows":
+            raise malformed(join(path, "columns"), "stand with linkage by ids, and only there")
+        return {
+            "by": by,
+            "columns": _COLUMNS.write(self.columns, join(path, "columns")),
+            "normalisation": _NORMALISATION.write(self.normalisation, join(path, "normalisation")),
+        }
+
+    @classmethod
+    def from_json(cls, value: object, path: str = "") -> Self:
+        """Read either form from JSON values."""
+        # "by" first: it decides which other fields there are.
+        by = _BY.read(value.get("by"), join(path, "by")) if isinstance(value, dict) else "ids"
+        others = () if by == "rows" else ("columns", "normalisation")
+        found = exact_fields(value, ("by", *others), path)
+        if by == "rows":
+            return cls.by_rows()
+        return cls.by_ids(
+            _COLUMNS.read(found["columns"], join(path, "columns")),
+            _NORMALISATION.read(found["normalisation"], join(path, "normalisation")),
+        )
+
+
+@message
+class Agreement(SignedMessage):
+    """The fields, checks and look-ups that a contract and a vault share (spec 4 and 12.1)."""
+
+    cosigned: ClassVar[bool] = True
+    label: ClassVar[str]
+
+    title: str = wired(TEXT)
+    nonce: bytes = wired(hexadecimal(NONCE_BYTES))
+    curators: tuple[CuratorTerms, ...] = wired(
+        items(nested(CuratorTerms), least=1, most=MAX_CURATORS)
+    )
+    server: PublicIdentity = wired(nested(PublicIdentity))
+    linkage: Linkage = wired(nested(Linkage))
+    secret_commitment: bytes = wired(DIGEST)
+
+    @property
+    def scope(self) -> bytes:
+        """The study id or the vault id, to which keys and uploads are bound (spec 1)."""
+        return labelled_hash(self.label, self.canonical())
+
+    @property
+    def schema(self) -> Schema:
+        """The joint table's schema: the attributes of all curators, in order (spec 4)."""
+        return Schema(chain.from_iterable(terms.attributes for terms in self.curators))
+
+    def parties(self) -> Iterator[tuple[str, PublicIdentity]]:
+        """Yield everybody whom the document names, with the place where it does."""
+        for position, terms in enumerate(self.curators):
+            yield f"curators[{position}]", terms.identity
+        yield "server", self.server
+
+    def curator(self, party_id: bytes) -> CuratorTerms:
+        """Return the terms of one curator; refuse anybody else."""
+        for terms in self.curators:
+            if terms.party_id == party_id:
+                return terms
+        raise MismatchError(
+            f"{party_id.hex()} is no curator of {self.title!r}",
+            hint="compare the party id with the signed document's curators",
+        )
+
+    def schema_of(self, party_id: bytes) -> Schema:
+        """Return the attributes of one curator, in the order of its uploads."""
+        return self.curator(party_id).schema
+
+    def check(self) -> None:
+        """Refuse equal parties, equal attribute names, and N outside 2 to 2⁴⁸ (spec 4)."""
+        seen: dict[bytes, str] = {}
+        for path, party in self.parties():
+            # By the signing key: with one key for two parties, one signature would be both's.
+            first = seen.setdefault(party.signing_key, path)
+            if first != path:
+                raise malformed(path, f"is the same party as {first}")
+        cells = 1
+        for terms in self.curators:
+            for attribute in terms.attributes:
+                cells *= attribute.size
+                if cells > MAX_DOMAIN_SIZE:  # at once: the product of a million sizes takes long
+                    raise malformed("curators", "their attributes have more than 2^48 joint cells")
+        with input_errors_at("curators"):
+            check_domain_size(cells)
+            self.schema  # noqa: B018 - refuses equal attribute names
+
 
 __all__ = [
     "ACCOUNTING",
@@ -118,3 +336,16 @@ class Contract(Agreement):
             raise malformed(
                 "stored.uploads", f"must have one item per curator, {len(self.curators)}"
             )
+
+
+@message
+class Vault(Agreement):
+    """The parties, attributes and linkage of stored tables, for no study in particular."""
+
+    kind: ClassVar[str] = "vault"
+    label: ClassVar[str] = "vault"
+
+    @property
+    def vault_id(self) -> bytes:
+        """The id that takes the place of a study id in the stored uploads (spec 12.1)."""
+        return self.scope

@@ -11,13 +11,14 @@ from itertools import pairwise
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from veiltab.errors import VersionError
-from veiltab.wire.canonical import dump, load
-from veiltab.wire.fields import (
+from veiltab.wire.codec import (
     Part,
     describe,
+    dump,
     exact_fields,
     hexadecimal,
     items,
+    load,
     malformed,
     nested,
     part,

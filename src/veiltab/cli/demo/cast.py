@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from veiltab.cli.demo.crew import Party
 
 if TYPE_CHECKING:
-    from veiltab.core.schema import Schema
-    from veiltab.core.table import CountTable
+    from veiltab.core.schema import CountTable, Schema
 
 ID_COLUMN, TABLE = "person", "table.csv"
 PAPERS, SHUFFLED = "Adult by the paper", "Adult in secret order"

@@ -12,7 +12,7 @@ from veiltab.errors import VeiltabError
 from veiltab.report.demo_results import Column
 
 if TYPE_CHECKING:
-    from veiltab.core.table import CountTable
+    from veiltab.core.schema import CountTable
 
 PERSON = re.compile(rb"person-[0-9]{5}")
 LONGEST_DELETION = 20.0

@@ -25,7 +25,7 @@ from veiltab.report.demo_results import (
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from veiltab.core.table import CountTable
+    from veiltab.core.schema import CountTable
 
 Json = Mapping[str, Any]
 DATA = "data"

@@ -12,11 +12,8 @@ from veiltab.roles.curator.pads import OneTimePads
 from veiltab.roles.curator.prepare import Prepared
 from veiltab.roles.grants import SEAL_PURPOSE, seal_context
 from veiltab.roles.signatures import sign
-from veiltab.wire.contract import Contract
-from veiltab.wire.grant import Grant, SignedGrant
-from veiltab.wire.identity import PublicIdentity
-from veiltab.wire.repad import Repad
-from veiltab.wire.upload import Upload
+from veiltab.wire.contract import Contract, PublicIdentity
+from veiltab.wire.messages import Grant, Repad, SignedGrant, Upload
 
 GRANT_ID_BYTES = 16
 
@@ -33,7 +30,7 @@ def grant(
     """Let a researcher decrypt these attributes (all by default) until a time in seconds.
 
     With one-time pads the result goes to the researcher directly, and the server is given its
-    :meth:`~veiltab.wire.grant.SignedGrant.header` alone.
+    :meth:`~veiltab.wire.messages.SignedGrant.header` alone.
     """
     check_researcher(contract, researcher.party_id)
     _check_belongs(desk, contract, prepared)

@@ -32,7 +32,7 @@ from veiltab.roles.sorting import (
     block_bytes,
 )
 from veiltab.roles.spool import Spool
-from veiltab.wire.agreement import Agreement
+from veiltab.wire.contract import Agreement
 from veiltab.wire.packing import SPAN_ROWS
 
 Tokens: TypeAlias = NDArray[np.uint8]

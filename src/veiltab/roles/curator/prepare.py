@@ -19,13 +19,10 @@ from veiltab.roles.curator.intake import Intake, Rows
 from veiltab.roles.curator.pads import Pads, fresh_pads
 from veiltab.roles.signatures import sign, verify
 from veiltab.roles.spool import Spool
-from veiltab.wire.alignment import Alignment
-from veiltab.wire.contract import Contract
+from veiltab.wire.contract import Contract, Vault
+from veiltab.wire.messages import Alignment, ColumnChunks, Repad, Upload
 from veiltab.wire.packing import span_slices
-from veiltab.wire.repad import Repad
 from veiltab.wire.signed import Signed
-from veiltab.wire.upload import ColumnChunks, Upload
-from veiltab.wire.vault import Vault
 
 AgreementType = TypeVar("AgreementType", Contract, Vault)
 Message = TypeVar("Message", Upload, Repad)

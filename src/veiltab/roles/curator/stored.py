@@ -15,12 +15,10 @@ from veiltab.roles.curator.desk import Desk
 from veiltab.roles.curator.pads import StreamPads, fresh_pads
 from veiltab.roles.curator.prepare import Prepared
 from veiltab.roles.signatures import sign, verify
-from veiltab.wire.contract import Contract
+from veiltab.wire.contract import Contract, Vault
+from veiltab.wire.messages import ColumnChunks, Repad, RepadRequest, Upload
 from veiltab.wire.packing import chunk_slices, pack
-from veiltab.wire.repad import Repad, RepadRequest
 from veiltab.wire.signed import Signed
-from veiltab.wire.upload import ColumnChunks, Upload
-from veiltab.wire.vault import Vault
 
 
 class StoredTable:

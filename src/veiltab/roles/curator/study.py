@@ -9,12 +9,9 @@ from veiltab.crypto.sealing import seal
 from veiltab.errors import MismatchError
 from veiltab.roles.curator.ledger import Ledger
 from veiltab.roles.signatures import cosign, sign, verify, verify_some
-from veiltab.wire.agreement import NONCE_BYTES, Agreement
-from veiltab.wire.contract import Contract
-from veiltab.wire.identity import PublicIdentity
-from veiltab.wire.secret import Secret
+from veiltab.wire.contract import NONCE_BYTES, Agreement, Contract, PublicIdentity, Vault
+from veiltab.wire.messages import Secret
 from veiltab.wire.signed import Signed
-from veiltab.wire.vault import Vault
 
 AgreementType = TypeVar("AgreementType", bound=Agreement)
 PURPOSE = "secret"

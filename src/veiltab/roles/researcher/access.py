@@ -20,9 +20,8 @@ from veiltab.roles.agreements import check_researcher, verify_agreement
 from veiltab.roles.grants import SEAL_PURPOSE, seal_context, verify_grant
 from veiltab.roles.releases import verify_release
 from veiltab.wire.contract import MAX_ROWS, Contract
-from veiltab.wire.grant import SignedGrant
+from veiltab.wire.messages import Release, SignedGrant
 from veiltab.wire.packing import CHUNK_ROWS, chunk_slices, packed_length, unpack
-from veiltab.wire.release import Release
 from veiltab.wire.signed import Signed
 
 KEY_BYTES = 32

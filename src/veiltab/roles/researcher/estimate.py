@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core import group
-from veiltab.core.cells import count_cells, mix
 from veiltab.core.channel import MAX_ESTIMATED_CELLS, GammaDiagonal
-from veiltab.core.covariance import Covariance, estimate_covariance
 from veiltab.core.plan import Plan
-from veiltab.core.schema import Attribute, Codes, Schema
+from veiltab.core.schema import Attribute, Codes, Schema, count_cells, mix
+from veiltab.core.uncertainty import Covariance, estimate_covariance
 from veiltab.errors import NotGrantedError, ParameterError
 from veiltab.roles.chunks import ChunkStore
 from veiltab.roles.columns import unpack_all, unpack_all_positions

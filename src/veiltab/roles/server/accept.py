@@ -7,12 +7,9 @@ from veiltab.roles.agreements import check_vault, planned_sample_size
 from veiltab.roles.chunks import ChunkStore
 from veiltab.roles.columns import check_column, check_column_names, check_tokens
 from veiltab.roles.signatures import verify
-from veiltab.wire.agreement import Agreement
-from veiltab.wire.contract import Contract
-from veiltab.wire.repad import Repad, RepadRequest
+from veiltab.wire.contract import Agreement, Contract, Vault
+from veiltab.wire.messages import Repad, RepadRequest, Upload
 from veiltab.wire.signed import Signed
-from veiltab.wire.upload import Upload
-from veiltab.wire.vault import Vault
 
 
 def check_upload(agreement: Agreement, signed: Signed[Upload], chunks: ChunkStore) -> None:

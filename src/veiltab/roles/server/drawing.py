@@ -24,8 +24,8 @@ from veiltab.roles.server.bench import Scratch
 from veiltab.roles.server.match import match_tokens
 from veiltab.roles.sorting import KEY, MAX_PARTITIONS, Records, Sorter, block_bytes, cut
 from veiltab.roles.spool import Spool
+from veiltab.wire.messages import Upload
 from veiltab.wire.packing import CHUNK_ROWS, chunk_slices
-from veiltab.wire.upload import Upload
 
 Tokens: TypeAlias = NDArray[np.uint8]
 

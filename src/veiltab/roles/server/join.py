@@ -15,11 +15,9 @@ from veiltab.roles.server.drawing import ROW, Table, shuffled
 from veiltab.roles.signatures import sign
 from veiltab.roles.sorting import Records
 from veiltab.wire.contract import Contract
+from veiltab.wire.messages import ReleasedUpload, Repad, RepadRequest, Upload
 from veiltab.wire.packing import pack, pack_positions
-from veiltab.wire.release import ReleasedUpload
-from veiltab.wire.repad import Repad, RepadRequest
 from veiltab.wire.signed import Signed
-from veiltab.wire.upload import Upload
 
 
 @dataclass(frozen=True, slots=True, eq=False)

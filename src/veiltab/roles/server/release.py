@@ -5,21 +5,19 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from veiltab.core import group
-from veiltab.core.cells import unmix
 from veiltab.core.entropy import Entropy
-from veiltab.core.perturbation import NoiseSource
+from veiltab.core.noise import NoiseSource
 from veiltab.core.plan import Plan
-from veiltab.core.schema import Codes
+from veiltab.core.schema import Codes, unmix
 from veiltab.crypto.signing import SigningKey
 from veiltab.roles.agreements import accounting_id
 from veiltab.roles.chunks import ChunkStore
 from veiltab.roles.columns import write_rows
 from veiltab.roles.signatures import sign
 from veiltab.wire.contract import Contract
+from veiltab.wire.messages import ColumnChunks, Release, ReleasedUpload
 from veiltab.wire.packing import span_slices
-from veiltab.wire.release import Release, ReleasedUpload
 from veiltab.wire.signed import Signed
-from veiltab.wire.upload import ColumnChunks
 
 JoinedRows = Callable[[slice], Sequence[Codes]]
 """Given some rows, returns their joined ciphertext, a column per attribute."""

@@ -27,13 +27,9 @@ from veiltab.roles.server.join import (
 from veiltab.roles.server.life import Event, State, advance, expect
 from veiltab.roles.server.release import perturb_and_sign
 from veiltab.roles.signatures import verify_some
-from veiltab.wire.contract import Contract
-from veiltab.wire.grant import SignedGrant
-from veiltab.wire.release import Release
-from veiltab.wire.repad import Repad, RepadRequest
+from veiltab.wire.contract import Contract, Vault
+from veiltab.wire.messages import Release, Repad, RepadRequest, SignedGrant, Upload
 from veiltab.wire.signed import Signed
-from veiltab.wire.upload import Upload
-from veiltab.wire.vault import Vault
 
 Body = TypeVar("Body", Upload, Repad)
 

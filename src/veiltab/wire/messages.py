@@ -1,0 +1,300 @@
+"""The messages of a study after its contract, in the order in which they are sent.
+
+The sealed secret (spec 4.2), the alignment of respondents (5.1), the upload (8), new pads for
+stored tables (12.2), the release (10) and the grant (11).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
+from veiltab.core.parameters import MAX_DOMAIN_SIZE, check_sample_size
+from veiltab.wire.codec import (
+    BASE64,
+    MAX_INTEGER,
+    TEXT,
+    Codec,
+    Part,
+    describe,
+    dump,
+    exact_fields,
+    hexadecimal,
+    input_errors_at,
+    integer,
+    items,
+    load,
+    malformed,
+    message,
+    nested,
+    optional,
+    part,
+    wired,
+)
+from veiltab.wire.contract import (
+    ACCOUNTING,
+    DELTA,
+    DIGEST,
+    EPSILON,
+    MAX_CURATORS,
+    PADS,
+    PARTY_ID,
+    POPULATION,
+    ROWS,
+    Accounting,
+    Pads,
+)
+from veiltab.wire.packing import chunk_count
+from veiltab.wire.signed import Message, Signed, SignedMessage
+
+
+@message
+class Secret(SignedMessage):
+    """The secret of a scope, sealed by one curator to another."""
+
+    kind: ClassVar[str] = "secret"
+
+    sender: bytes = wired(PARTY_ID, key="from")
+    receiver: bytes = wired(PARTY_ID, key="to")
+    scope: bytes = wired(DIGEST)
+    sealed: bytes = wired(BASE64)
+
+
+@message
+class Alignment(SignedMessage):
+    """A curator's number of respondents and the keyed digest of their tokens."""
+
+    kind: ClassVar[str] = "alignment"
+
+    curator: bytes = wired(PARTY_ID)
+    digest: bytes = wired(DIGEST)
+    population: int = wired(POPULATION)
+    study: bytes = wired(DIGEST)
+
+
+UPLOAD_ID = hexadecimal(16)
+CHUNKS = items(DIGEST)
+"""The digests of a column's chunks, in order (spec 7)."""
+
+
+@part
+class ColumnChunks(Part):
+    """An attribute and the digests of its column's chunks."""
+
+    attribute: str = wired(TEXT)
+    chunks: tuple[bytes, ...] = wired(CHUNKS)
+
+
+COLUMNS = items(nested(ColumnChunks), least=1)
+
+
+@message
+class Upload(SignedMessage):
+    """A curator's columns; with ``population`` if curators sample, else with ``tokens``."""
+
+    kind: ClassVar[str] = "upload"
+
+    columns: tuple[ColumnChunks, ...] = wired(COLUMNS)
+    curator: bytes = wired(PARTY_ID)
+    population: int | None = wired(optional(POPULATION))
+    rows: int = wired(ROWS)
+    scope: bytes = wired(DIGEST)
+    tokens: tuple[bytes, ...] | None = wired(optional(CHUNKS))
+    upload_id: bytes = wired(UPLOAD_ID, key="upload")
+
+    def check(self) -> None:
+        """Refuse another number of chunks than the rows need, and a mixture of the two forms."""
+        check_columns(self.columns, self.rows)
+        if (self.population is None) == (self.tokens is None):
+            raise malformed("population, tokens", "exactly one of the two must be null")
+        if self.population is not None and self.rows > self.population:
+            raise malformed("rows", f"must be at most the population, {self.population:,}")
+        if self.tokens is not None:
+            check_chunks(self.tokens, self.rows, "tokens")
+            check_different(self.tokens, "tokens")
+
+
+def check_columns(columns: Sequence[ColumnChunks], rows: int) -> None:
+    """Refuse an attribute that comes twice, and columns of another length than ``rows``."""
+    seen: set[str] = set()
+    for position, column in enumerate(columns):
+        if column.attribute in seen:
+            raise malformed(f"columns[{position}].attribute", "comes twice")
+        seen.add(column.attribute)
+        check_chunks(column.chunks, rows, f"columns[{position}].chunks")
+
+
+def check_different(chunks: Sequence[bytes], path: str) -> None:
+    """Refuse a chunk of tokens or positions that comes twice: so would its respondents."""
+    if len(set(chunks)) != len(chunks):
+        raise malformed(path, "a chunk comes twice")
+
+
+def check_chunks(chunks: Sequence[bytes], rows: int, path: str) -> None:
+    """Refuse another number of chunks than ``rows`` rows have (spec 7)."""
+    expected = chunk_count(rows)
+    if len(chunks) != expected:
+        raise malformed(path, f"{rows:,} rows have {expected:,} chunks, not {len(chunks):,}")
+
+
+@message
+class RepadRequest(SignedMessage):
+    """The server asks a curator for new pads at these positions of its stored table."""
+
+    kind: ClassVar[str] = "repad-request"
+
+    curator: bytes = wired(PARTY_ID)
+    population: int = wired(POPULATION)
+    positions: tuple[bytes, ...] = wired(CHUNKS)
+    sample_size: int = wired(ROWS)
+    study: bytes = wired(DIGEST)
+    upload_digest: bytes = wired(DIGEST, key="upload")
+
+    def check(self) -> None:
+        """Refuse a sample larger than the population, and another number of positions."""
+        with input_errors_at("sample_size"):
+            check_sample_size(self.sample_size, self.population)
+        check_chunks(self.positions, self.sample_size, "positions")
+        check_different(self.positions, "positions")
+
+
+@message
+class Repad(SignedMessage):
+    """The curator answers with the differences between new and old pads."""
+
+    kind: ClassVar[str] = "repad"
+
+    columns: tuple[ColumnChunks, ...] = wired(COLUMNS)
+    curator: bytes = wired(PARTY_ID)
+    request_digest: bytes = wired(DIGEST, key="request")
+    rows: int = wired(ROWS)
+    study: bytes = wired(DIGEST)
+    upload_id: bytes = wired(UPLOAD_ID, key="upload")
+
+    def check(self) -> None:
+        """Refuse another number of chunks than the rows need."""
+        check_columns(self.columns, self.rows)
+
+
+_DRAW = integer(1, DRAW_RANGE - 1)
+_DECIMAL = re.compile("[1-9][0-9]{0,19}")
+
+
+def _read_threshold(value: object, path: str) -> int:
+    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
+        raise malformed(path, f"must be a number of 1 to 20 digits as text, not {describe(value)}")
+    return _DRAW.read(int(value), path)
+
+
+_THRESHOLD = Codec(_read_threshold, lambda value, path: str(_DRAW.write(value, path)))
+"""A 64-bit integer as decimal text: JSON numbers are exact only below 2⁵³."""
+
+
+@part
+class ReleasedUpload(Part):
+    """Which upload of a curator the release comes from, and which of its rows (spec 10)."""
+
+    curator: bytes = wired(PARTY_ID)
+    digest: bytes = wired(DIGEST)
+    positions: tuple[bytes, ...] | None = wired(optional(CHUNKS))
+
+
+@message
+class Release(SignedMessage):
+    """All columns of the joint table, ``sample_size`` rows, and what the researcher must check."""
+
+    kind: ClassVar[str] = "release"
+
+    accounting: Accounting = wired(ACCOUNTING)
+    cells: int = wired(integer(2, MAX_DOMAIN_SIZE))
+    columns: tuple[ColumnChunks, ...] = wired(COLUMNS)
+    delta: float = wired(DELTA)
+    epsilon: float = wired(EPSILON)
+    keep_threshold: int = wired(_THRESHOLD)
+    population: int = wired(POPULATION)
+    sample_size: int = wired(ROWS)
+    study: bytes = wired(DIGEST)
+    uploads: tuple[ReleasedUpload, ...] = wired(
+        items(nested(ReleasedUpload), least=1, most=MAX_CURATORS)
+    )
+
+    def check(self) -> None:
+        """Refuse lengths, curators or a threshold that cannot be; the promise is not checked."""
+        with input_errors_at("sample_size"):
+            check_sample_size(self.sample_size, self.population)
+        with input_errors_at("keep_threshold"):
+            GammaDiagonal.from_threshold(self.cells, self.keep_threshold)
+        check_columns(self.columns, self.sample_size)
+        self._check_uploads()
+
+    def _check_uploads(self) -> None:
+        if len({upload.curator for upload in self.uploads}) != len(self.uploads):
+            raise malformed("uploads", "a curator comes twice")
+        if len({upload.positions is None for upload in self.uploads}) != 1:
+            raise malformed("uploads", "some have positions and some have not")
+        for position, upload in enumerate(self.uploads):
+            if upload.positions is not None:
+                path = f"uploads[{position}].positions"
+                check_chunks(upload.positions, self.sample_size, path)
+                check_different(upload.positions, path)
+
+
+_SEALED = optional(BASE64)
+
+
+@message
+class Grant(Message):
+    """What a curator signs: who may decrypt which attributes, until when."""
+
+    kind: ClassVar[str] = "grant"
+
+    attributes: tuple[str, ...] = wired(items(TEXT, least=1))
+    curator: bytes = wired(PARTY_ID)
+    expires: int = wired(integer(0, MAX_INTEGER))
+    grant_id: bytes = wired(hexadecimal(16), key="grant")
+    pads: Pads = wired(PADS)
+    researcher: bytes = wired(PARTY_ID)
+    sealed_digest: bytes = wired(DIGEST)
+    study: bytes = wired(DIGEST)
+    upload_digest: bytes = wired(DIGEST, key="upload")
+
+    def check(self) -> None:
+        """Refuse an attribute that comes twice."""
+        if len(set(self.attributes)) != len(self.attributes):
+            raise malformed("attributes", "an attribute comes twice")
+
+
+@dataclass(frozen=True, slots=True)
+class SignedGrant:
+    """A grant with its signature and its sealed part, or without that for the server."""
+
+    signed: Signed[Grant]
+    sealed: bytes | None
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be sent."""
+        _SEALED.write(self.sealed, "sealed")
+
+    @property
+    def body(self) -> Grant:
+        """What the curator signed."""
+        return self.signed.body
+
+    def header(self) -> "SignedGrant":
+        """Return the message without its sealed part: all that the server may have (spec 11)."""
+        return SignedGrant(self.signed, None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the message as JSON values."""
+        return {"sealed": _SEALED.write(self.sealed, "sealed"), **self.signed.to_json()}
+
+    def dumps(self) -> bytes:
+        """Write the message."""
+        return dump(self.to_json())
+
+    @classmethod
+    def loads(cls, data: bytes) -> "SignedGrant":
+        """Read a grant; neither its signature nor the digest of its sealed part is verified."""
+        found = exact_fields(load(data), ("body", "sealed", "signatures"), "")
+        return cls(Signed.from_json(Grant, found), _SEALED.read(found["sealed"], "sealed"))
