@@ -24,18 +24,23 @@ from benchmarks.growth_table import SIZES, Batches
 from veiltab.core.schema import Attribute, Schema
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.roles.curator.desk import Desk
-from veiltab.roles.curator.grant import grant
-from veiltab.roles.curator.intake import Intake
-from veiltab.roles.curator.ledger import Ledger
-from veiltab.roles.curator.prepare import Prepared, align, prepare_sample, prepare_table
-from veiltab.roles.curator.study import new_secret, public_identity, sign_contract, unsigned
-from veiltab.roles.researcher.access import open_access
-from veiltab.roles.researcher.estimate import estimate
-from veiltab.roles.server.accept import check_upload
-from veiltab.roles.server.bench import Bench
-from veiltab.roles.server.life import State
-from veiltab.roles.server.study import ServerStudy
+from veiltab.protocol.curator.agreement import new_secret, public_identity, sign_contract, unsigned
+from veiltab.protocol.curator.grant import grant
+from veiltab.protocol.curator.ledger import Ledger
+from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.curator.upload import (
+    CuratorContext,
+    Prepared,
+    align,
+    prepare_sample,
+    prepare_table,
+)
+from veiltab.protocol.researcher.access import open_access
+from veiltab.protocol.researcher.decrypt import estimate
+from veiltab.protocol.server.accept import check_upload
+from veiltab.protocol.server.context import ServerContext
+from veiltab.protocol.server.states import State
+from veiltab.protocol.server.study import ServerStudy
 from veiltab.storage.chunks import FolderChunks
 from veiltab.storage.spool import FolderSpool
 from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Sampler, Sampling
@@ -159,7 +164,7 @@ def prepare(study: Study, number: int) -> Took:
     """Do all that a push does, except for the network: read, tokenise, sort, encrypt, write."""
     who, schema = study.curators[number], study.schemas[number]
     private = FolderChunks(study.folder / "private", durable=False)
-    desk = Desk(who, CipherEntropy.from_system(), study.received, private)
+    desk = CuratorContext(who, CipherEntropy.from_system(), study.received, private)
     batches, spool = Batches(study.rows), FolderSpool(study.folder / "scratch", "table")
     contract, secret = study.contract.body, study.secret[0]
     with timed() as took, Intake(contract, secret, schema, spool) as intake:
@@ -173,7 +178,7 @@ def prepare(study: Study, number: int) -> Took:
     return took
 
 
-def _encrypt(study: Study, desk: Desk, intake: Intake) -> Prepared[Upload]:
+def _encrypt(study: Study, desk: CuratorContext, intake: Intake) -> Prepared[Upload]:
     if study.sampler == "server":
         spool = FolderSpool(study.folder / "scratch", "order")
         return prepare_table(desk, study.contract, intake, spool)
@@ -192,7 +197,7 @@ def accept(study: Study) -> Took:
 
 def release(study: Study) -> Took:
     """Let the server join, perturb and sign; where it samples, it matches on scratch files."""
-    bench = Bench(
+    bench = ServerContext(
         study.server.signing,
         CipherEntropy.from_system(),
         study.received,

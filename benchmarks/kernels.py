@@ -26,8 +26,8 @@ from veiltab.core.schema import count_cells, mix
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import tokens
 from veiltab.crypto.pads import StreamPad
-from veiltab.roles.parallel import available_threads
-from veiltab.roles.server.match import match_tokens
+from veiltab.protocol.parallel import available_threads
+from veiltab.protocol.server.match import match_tokens
 from veiltab.wire.packing import CHUNK_ROWS, SPAN_ROWS, chunk_slices, pack, span_slices, unpack
 
 RECORDS = 1 << 25

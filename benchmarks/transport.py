@@ -26,8 +26,8 @@ from veiltab.client.api import ReleasedChunks, Server
 from veiltab.core.schema import Attribute
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.roles.curator.study import public_identity
-from veiltab.roles.signatures import sign
+from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.verify import sign
 from veiltab.service.casebook import GRANT, RELEASE, Case
 from veiltab.service.context import Context
 from veiltab.storage.chunks import FolderChunks

@@ -23,9 +23,9 @@ from veiltab.client.api_chunks import (
     send_all,
 )
 from veiltab.errors import DigestError, StateError
-from veiltab.roles.chunks import ChunkStore, MemoryChunks
-from veiltab.roles.researcher.access import Access
-from veiltab.roles.researcher.estimate import estimate
+from veiltab.protocol.researcher.access import Access
+from veiltab.protocol.researcher.decrypt import estimate
+from veiltab.protocol.stores import ChunkStore, MemoryChunks
 from veiltab.service.settings import Settings
 from veiltab.simulation.protocol import Outcome, Terms
 from veiltab.wire.bundles import BUNDLE_BYTES, MAX_ASKED, Named, bundle, unbundle

@@ -13,8 +13,8 @@ from veiltab.client import curator
 from veiltab.client.study_file import StudyDraft
 from veiltab.client.study_home import StudyHome
 from veiltab.errors import MismatchError, PromiseError, SignatureError
-from veiltab.roles.curator.study import public_identity
-from veiltab.roles.signatures import sign
+from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.verify import sign
 from veiltab.wire.contract import Contract
 from veiltab.wire.signed import Signed
 

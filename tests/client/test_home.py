@@ -13,7 +13,7 @@ from veiltab.crypto import keyfile
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import fingerprint
 from veiltab.errors import HomeError, KeyFileError, ParameterError
-from veiltab.roles.curator.study import public_identity, unsigned
+from veiltab.protocol.curator.agreement import public_identity, unsigned
 from veiltab.wire.contract import PublicIdentity
 
 NAME = "Krankenhaus Süd"

@@ -13,7 +13,7 @@ from tests.support.message_strategies import TEXTS
 from veiltab.client.files import write_private
 from veiltab.client.ledgers import Ledgers, Note
 from veiltab.errors import BudgetError, HomeError, ParameterError
-from veiltab.roles.curator.ledger import Entry, Ledger
+from veiltab.protocol.curator.ledger import Entry, Ledger
 
 NOTE = Note("Smoking and income", 1_700_000_000)
 STUDY = bytes(range(32))

@@ -17,9 +17,8 @@ from veiltab.client.prepared import dump_prepared, parse_prepared
 from veiltab.core.schema import Attribute, Schema
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import HomeError, MismatchError, VeiltabError, VersionError
-from veiltab.roles.chunks import MemoryChunks
-from veiltab.roles.curator.pads import OneTimePads, Pads, StreamPads
-from veiltab.roles.curator.prepare import Prepared
+from veiltab.protocol.curator.upload import OneTimePads, Pads, Prepared, StreamPads
+from veiltab.protocol.stores import MemoryChunks
 from veiltab.wire.messages import ColumnChunks, Upload
 from veiltab.wire.packing import chunk_slices
 

@@ -9,9 +9,8 @@ from tests.support.messages import HOSPITAL, filler, grant, plain_contract, sign
 from veiltab.client.files import write_private
 from veiltab.client.study_home import StudyHome, _SecretFile
 from veiltab.errors import AuditError, HomeError, MismatchError
-from veiltab.roles.chunks import MemoryChunks
-from veiltab.roles.curator.pads import StreamPads
-from veiltab.roles.curator.prepare import Prepared
+from veiltab.protocol.curator.upload import Prepared, StreamPads
+from veiltab.protocol.stores import MemoryChunks
 from veiltab.wire.messages import Upload
 
 CONTRACT = plain_contract()

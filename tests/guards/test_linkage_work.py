@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from tests.support.counting import Kernel, Work, check_span, check_work, exhaust, wrapped
 from veiltab.crypto.linkage import token_runs, token_words, tokens
-from veiltab.roles.server.match import match_tokens
-from veiltab.roles.sorting import Sorter
-from veiltab.roles.spool import MemorySpool
+from veiltab.protocol.server.match import match_tokens
+from veiltab.protocol.sorting import MemorySpool, Sorter
 
 KEY = bytes(range(32))
 BATCH_ROWS, RANGE_ROWS, BUFFER_ROWS = 1 << 14, 1 << 16, 1 << 18

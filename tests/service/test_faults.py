@@ -20,7 +20,7 @@ from tests.support.uploads import open_study, send_upload, uploaded_study
 from veiltab.client.researcher import estimate_study
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import DamagedError, MismatchError, StateError, UnavailableError
-from veiltab.roles.curator.study import share_secret
+from veiltab.protocol.curator.agreement import share_secret
 from veiltab.service import releases, studies
 from veiltab.service.casebook import Case
 from veiltab.service.context import Context

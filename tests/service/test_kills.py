@@ -21,8 +21,8 @@ from veiltab.client.study_file import StudyDraft
 from veiltab.core.schema import Attribute
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.errors import NotFoundError, StateError
-from veiltab.roles.curator.ledger import Ledger
-from veiltab.roles.curator.study import public_identity
+from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.curator.ledger import Ledger
 from veiltab.sources.tables import open_table
 from veiltab.wire.contract import CuratorTerms, Linkage, Sampler, Sampling
 

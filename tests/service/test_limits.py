@@ -16,7 +16,7 @@ from tests.support.service import QUICK, Running, make_context, running
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import RateLimitError
-from veiltab.roles.curator.study import public_identity
+from veiltab.protocol.curator.agreement import public_identity
 from veiltab.service import limits
 from veiltab.service.limits import Buckets
 from veiltab.service.settings import Settings

@@ -16,8 +16,8 @@ from veiltab.client.session import Session
 from veiltab.client.study_file import StudyDraft
 from veiltab.core.schema import Attribute
 from veiltab.estimates import Estimate
-from veiltab.roles.curator.ledger import Ledger
-from veiltab.roles.curator.study import public_identity
+from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.curator.ledger import Ledger
 from veiltab.wire.contract import CuratorTerms, Linkage, Sampler, Sampling
 
 TITLE = "A long table"

@@ -15,7 +15,7 @@ from tests.support.service import Running, make_context, running
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import RateLimitError, UnavailableError, VeiltabError
-from veiltab.roles.curator.study import public_identity
+from veiltab.protocol.curator.agreement import public_identity
 from veiltab.service.app import create_app
 
 MARKER = "peekaboo1937"

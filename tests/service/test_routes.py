@@ -27,8 +27,8 @@ from veiltab.errors import (
     StateError,
     VeiltabError,
 )
-from veiltab.roles.curator.study import public_identity
-from veiltab.roles.signatures import sign
+from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.verify import sign
 from veiltab.wire.bundles import CHUNK_BYTES, Named, bundle
 from veiltab.wire.codec import MAX_TEXT, dump
 from veiltab.wire.messages import Alignment

@@ -12,17 +12,16 @@ from tests.support.service import make_context, running
 from veiltab.client.researcher import estimate_study, open_study
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import CipherEntropy
-from veiltab.roles.chunks import MemoryChunks
-from veiltab.roles.curator.desk import Desk
-from veiltab.roles.curator.grant import grant
-from veiltab.roles.curator.prepare import align, prepare_sample, prepare_table
-from veiltab.roles.curator.study import public_identity
-from veiltab.roles.researcher.access import open_access
-from veiltab.roles.researcher.estimate import UnbiasedEstimate, estimate
-from veiltab.roles.server.bench import Bench
-from veiltab.roles.server.life import State
-from veiltab.roles.server.study import ServerStudy
-from veiltab.roles.spool import MemorySpool
+from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.curator.grant import grant
+from veiltab.protocol.curator.upload import CuratorContext, align, prepare_sample, prepare_table
+from veiltab.protocol.researcher.access import open_access
+from veiltab.protocol.researcher.decrypt import UnbiasedEstimate, estimate
+from veiltab.protocol.server.context import ServerContext
+from veiltab.protocol.server.states import State
+from veiltab.protocol.server.study import ServerStudy
+from veiltab.protocol.sorting import MemorySpool
+from veiltab.protocol.stores import MemoryChunks
 from veiltab.service.context import Context
 from veiltab.simulation.protocol import take_in
 from veiltab.wire.contract import Pads, Sampler
@@ -51,7 +50,9 @@ def in_process(study: HttpStudy, context: Context, noise_key: bytes) -> Unbiased
     secret = study.curators[0].home.study(study.study).secret()
     assert secret is not None
     received, released = MemoryChunks(), MemoryChunks()
-    desks = [Desk(each.identity, entropy, received, MemoryChunks()) for each in study.curators]
+    desks = [
+        CuratorContext(each.identity, entropy, received, MemoryChunks()) for each in study.curators
+    ]
     intakes = [take_in(signed.body, secret, each) for each in study.holdings]
     aligned = [align(signed.body, d.identity, i) for d, i in zip(desks, intakes, strict=True)]
     prepared = [
@@ -60,7 +61,7 @@ def in_process(study: HttpStudy, context: Context, noise_key: bytes) -> Unbiased
         else prepare_table(desk, signed, intake, MemorySpool())
         for desk, intake in zip(desks, intakes, strict=True)
     ]
-    bench = Bench(context.key, CipherEntropy(noise_key), received, released)
+    bench = ServerContext(context.key, CipherEntropy(noise_key), received, released)
     server = ServerStudy.resume(bench, signed, State.OPEN)
     for each in prepared:
         server.upload(each.message)

@@ -14,8 +14,8 @@ from tests.support.studies import Staged, pair, stage
 from veiltab.core.recode import Bins, Rule, ValueMap
 from veiltab.core.schema import Attribute, Schema
 from veiltab.errors import LinkageError, TableError, ValueNotInSchemaError
-from veiltab.roles.curator.intake import Intake
-from veiltab.roles.spool import MemorySpool
+from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.sorting import MemorySpool
 from veiltab.simulation.protocol import Terms
 from veiltab.sources.feeding import feed
 from veiltab.sources.tables import open_table

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from veiltab.errors import DigestError
-from veiltab.roles.chunks import ChunkStore, MemoryChunks
+from veiltab.protocol.stores import ChunkStore, MemoryChunks
 from veiltab.storage.bundles import BundledChunks
 from veiltab.storage.chunks import FolderChunks, JoinedChunks
 

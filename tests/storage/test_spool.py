@@ -10,8 +10,8 @@ import pytest
 from tests.support.studies import holding, pair, stage
 from veiltab.core.schema import Schema
 from veiltab.errors import OutputError
-from veiltab.roles.curator.intake import Intake
-from veiltab.roles.spool import MemorySpool, Spool
+from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.sorting import MemorySpool, Spool
 from veiltab.simulation.protocol import Terms
 from veiltab.storage.spool import FolderSpool
 

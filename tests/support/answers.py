@@ -12,7 +12,7 @@ from tests.support.messages import filler, signed
 from tests.support.parties import ME, PINNED, mocked
 from veiltab.client.api import Server
 from veiltab.crypto.signing import verify
-from veiltab.roles.audit import next_entry
+from veiltab.protocol.audit_log import next_entry
 from veiltab.wire.audit import AuditHead, entry_hash
 from veiltab.wire.requests import (
     SignedParts,

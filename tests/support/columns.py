@@ -6,8 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core.schema import Attribute, Codes
-from veiltab.roles.chunks import ChunkStore
-from veiltab.roles.columns import Digests, read_chunk, read_position_chunk, read_token_chunk
+from veiltab.protocol.stores import (
+    ChunkStore,
+    Digests,
+    read_chunk,
+    read_position_chunk,
+    read_token_chunk,
+)
 from veiltab.wire.packing import chunk_slices, pack_positions
 
 

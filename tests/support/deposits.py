@@ -8,9 +8,9 @@ from tests.support.studies import (
     pair,
     stored_contract,
 )
-from veiltab.roles.curator.prepare import Prepared
-from veiltab.roles.server.study import ServerStudy
-from veiltab.roles.signatures import sign
+from veiltab.protocol.curator.upload import Prepared
+from veiltab.protocol.server.study import ServerStudy
+from veiltab.protocol.verify import sign
 from veiltab.simulation.protocol import Deposit, Outcome, Terms
 from veiltab.wire.contract import Contract
 from veiltab.wire.messages import Repad, RepadRequest

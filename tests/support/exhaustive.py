@@ -23,17 +23,21 @@ from veiltab.core.noise import Words
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import IdMessages, token_order
 from veiltab.crypto.linkage import tokens as cmac
-from veiltab.roles.agreements import plan_for
-from veiltab.roles.chunks import MemoryChunks
-from veiltab.roles.curator.desk import Desk
-from veiltab.roles.curator.grant import grant
-from veiltab.roles.curator.intake import Intake
-from veiltab.roles.curator.prepare import Prepared, align, prepare_sample, prepare_table
-from veiltab.roles.curator.study import public_identity
-from veiltab.roles.grants import SEAL_PURPOSE, seal_context
-from veiltab.roles.server.bench import Bench
-from veiltab.roles.server.study import ServerStudy
-from veiltab.roles.spool import MemorySpool
+from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.curator.grant import grant
+from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.curator.upload import (
+    CuratorContext,
+    Prepared,
+    align,
+    prepare_sample,
+    prepare_table,
+)
+from veiltab.protocol.server.context import ServerContext
+from veiltab.protocol.server.study import ServerStudy
+from veiltab.protocol.sorting import MemorySpool
+from veiltab.protocol.stores import MemoryChunks
+from veiltab.protocol.verify import SEAL_PURPOSE, plan_for, seal_context
 from veiltab.simulation.protocol import LATER, Deposit, Holding, Rehearsal, Terms, take_in
 from veiltab.wire.contract import Agreement
 from veiltab.wire.messages import Repad, Upload
@@ -183,10 +187,10 @@ class Tiny:
             contract = stored_contract(self.rehearsal, self._terms, deposit)
             signed = self.rehearsal._open(contract).contract
         study = ServerStudy(
-            Bench(self.rehearsal.server.signing, entropy, received, released), signed.body
+            ServerContext(self.rehearsal.server.signing, entropy, received, released), signed.body
         )
         study.sign(signed)
-        prepared: Sequence[tuple[Desk, AnyPrepared]]
+        prepared: Sequence[tuple[CuratorContext, AnyPrepared]]
         if deposit is not None:
             prepared = self._repad(study, pads, received, deposit)
         else:
@@ -209,7 +213,7 @@ class Tiny:
 
     def _prepare_samples(
         self, database: Database, order: Order, pads: Sequence[PadValues], received: MemoryChunks
-    ) -> list[tuple[Desk, Prepared[Upload]]]:
+    ) -> list[tuple[CuratorContext, Prepared[Upload]]]:
         ids = ids_for(order, self._signed.body, self._secret)
         desks = [
             self._desk(number, ScriptedEntropy(_curator_script(own)), received)
@@ -227,7 +231,7 @@ class Tiny:
 
     def _prepare_table(
         self, database: Database, order: Order, pads: PadValues, received: MemoryChunks
-    ) -> tuple[Desk, Prepared[Upload]]:
+    ) -> tuple[CuratorContext, Prepared[Upload]]:
         """Upload a whole table in this order."""
         script = order_key(order, self._signed.body, self._secret) + _curator_script(pads)
         desk = self._desk(0, ScriptedEntropy(script), received)
@@ -246,7 +250,7 @@ class Tiny:
         pads: Sequence[PadValues],
         received: MemoryChunks,
         deposit: Deposit,
-    ) -> list[tuple[Desk, Prepared[Repad]]]:
+    ) -> list[tuple[CuratorContext, Prepared[Repad]]]:
         uploads = [table.upload for table in deposit.stored]
         requests = study.draw_from(deposit.vault, uploads, deposit.tables)
         answers = []
@@ -257,7 +261,7 @@ class Tiny:
             study.repad(answers[-1][1].message)
         return answers
 
-    def _granted(self, desk: Desk, study: ServerStudy, prepared: AnyPrepared) -> bytes:
+    def _granted(self, desk: CuratorContext, study: ServerStudy, prepared: AnyPrepared) -> bytes:
         """Return the pads that the researcher unseals."""
         researcher, contract = self.rehearsal.researcher, study.contract.body
         whole = grant(desk, contract, prepared, public_identity(researcher), expires=LATER)
@@ -274,8 +278,8 @@ class Tiny:
             for each, sizes in zip(self.rehearsal.holdings, self._sizes, strict=True)
         ]
 
-    def _desk(self, number: int, entropy: Entropy, received: MemoryChunks) -> Desk:
-        return Desk(self.rehearsal.curators[number], entropy, received, MemoryChunks())
+    def _desk(self, number: int, entropy: Entropy, received: MemoryChunks) -> CuratorContext:
+        return CuratorContext(self.rehearsal.curators[number], entropy, received, MemoryChunks())
 
 
 class _Scripted(Rehearsal):
@@ -290,7 +294,7 @@ class _Scripted(Rehearsal):
         self._script = order_key(self._order, agreement, secret) + bytes(16) + bytes(32)
         return super()._intakes(agreement, secret)
 
-    def _desks(self, outgoing: MemoryChunks) -> list[Desk]:
+    def _desks(self, outgoing: MemoryChunks) -> list[CuratorContext]:
         script = ScriptedEntropy(self._script)
         return [replace(desk, entropy=script) for desk in super()._desks(outgoing)]
 

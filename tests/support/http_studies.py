@@ -18,11 +18,16 @@ from tests.support.studies import PAIR, holding
 from veiltab.client import curator
 from veiltab.client.session import Session
 from veiltab.client.study_file import StudyDraft
-from veiltab.roles.curator.desk import Desk
-from veiltab.roles.curator.ledger import Ledger
-from veiltab.roles.curator.prepare import Prepared, align, prepare_sample, prepare_table
-from veiltab.roles.curator.study import public_identity, receive_secret
-from veiltab.roles.spool import MemorySpool
+from veiltab.protocol.curator.agreement import public_identity, receive_secret
+from veiltab.protocol.curator.ledger import Ledger
+from veiltab.protocol.curator.upload import (
+    CuratorContext,
+    Prepared,
+    align,
+    prepare_sample,
+    prepare_table,
+)
+from veiltab.protocol.sorting import MemorySpool
 from veiltab.service.worker import Worker
 from veiltab.simulation.protocol import Holding, take_in
 from veiltab.storage.chunks import FolderChunks
@@ -165,10 +170,10 @@ class HttpStudy:
         for session in self.curators:
             curator.grant(session, self.study, to, None, EXPIRES)
 
-    def _desk(self, session: Session) -> Desk:
+    def _desk(self, session: Session) -> CuratorContext:
         place = session.home.study(self.study)
         outgoing, private = FolderChunks(place.outgoing), FolderChunks(place.private)
-        return Desk(session.identity, session.entropy, outgoing, private)
+        return CuratorContext(session.identity, session.entropy, outgoing, private)
 
     def _secret(self, session: Session, contract: Contract) -> bytes:
         place = session.home.study(self.study)

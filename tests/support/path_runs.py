@@ -16,15 +16,13 @@ from veiltab.core.plan import Plan, plan
 from veiltab.core.schema import Codes, Schema
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import IdMessages
-from veiltab.roles.chunks import ChunkStore, MemoryChunks
-from veiltab.roles.columns import Digests
-from veiltab.roles.curator.intake import Intake, Rows
-from veiltab.roles.curator.pads import StreamPads
-from veiltab.roles.curator.prepare import _encrypt
-from veiltab.roles.researcher.access import Access, StreamReader
-from veiltab.roles.researcher.estimate import estimate
-from veiltab.roles.server.release import perturb_and_sign
-from veiltab.roles.spool import MemorySpool
+from veiltab.protocol.curator.table import Intake, Rows
+from veiltab.protocol.curator.upload import StreamPads, _encrypt
+from veiltab.protocol.researcher.access import Access, StreamReader
+from veiltab.protocol.researcher.decrypt import estimate
+from veiltab.protocol.server.release import perturb_and_sign
+from veiltab.protocol.sorting import MemorySpool
+from veiltab.protocol.stores import ChunkStore, Digests, MemoryChunks
 from veiltab.simulation.protocol import Terms
 from veiltab.wire.messages import Release, ReleasedUpload
 from veiltab.wire.packing import SPAN_ROWS, chunk_slices, pack_positions, span_slices

@@ -9,10 +9,10 @@ from pathlib import Path
 from tests.support.studies import attribute, holding
 from veiltab.core.schema import Schema
 from veiltab.crypto.entropy import CipherEntropy
-from veiltab.roles.chunks import MemoryChunks
-from veiltab.roles.curator.intake import Intake
-from veiltab.roles.curator.prepare import prepare_table
-from veiltab.roles.curator.study import new_secret
+from veiltab.protocol.curator.agreement import new_secret
+from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.curator.upload import prepare_table
+from veiltab.protocol.stores import MemoryChunks
 from veiltab.simulation.protocol import Rehearsal, Terms
 from veiltab.sources.feeding import feed
 from veiltab.sources.tables import open_table

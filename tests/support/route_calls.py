@@ -11,8 +11,8 @@ from tests.support.http_studies import HttpStudy
 from tests.support.requests import Request, Signer
 from veiltab.client.session import Session
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.roles.curator.study import public_identity, share_secret
-from veiltab.roles.signatures import sign
+from veiltab.protocol.curator.agreement import public_identity, share_secret
+from veiltab.protocol.verify import sign
 from veiltab.service.routes import PUBLIC
 from veiltab.wire.bundles import bundle
 from veiltab.wire.codec import dump

@@ -17,7 +17,7 @@ from veiltab.client.session import Session
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import CipherEntropy, SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.roles.curator.study import public_identity
+from veiltab.protocol.curator.agreement import public_identity
 from veiltab.service.app import create_app
 from veiltab.service.context import Context
 from veiltab.service.parties import invite

@@ -16,14 +16,13 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.linkage import IdMessages
 from veiltab.crypto.linkage import tokens as make_tokens
-from veiltab.roles.chunks import ChunkStore, MemoryChunks
-from veiltab.roles.curator.desk import Desk
-from veiltab.roles.curator.intake import Intake, Tokens
-from veiltab.roles.curator.prepare import Prepared
-from veiltab.roles.curator.study import new_secret
-from veiltab.roles.researcher.access import Access
-from veiltab.roles.researcher.estimate import decrypt
-from veiltab.roles.signatures import sign
+from veiltab.protocol.curator.agreement import new_secret
+from veiltab.protocol.curator.table import Intake, Tokens
+from veiltab.protocol.curator.upload import CuratorContext, Prepared
+from veiltab.protocol.researcher.access import Access
+from veiltab.protocol.researcher.decrypt import decrypt
+from veiltab.protocol.stores import ChunkStore, MemoryChunks
+from veiltab.protocol.verify import sign
 from veiltab.simulation.protocol import Deposit, Holding, Outcome, Rehearsal, Terms
 from veiltab.sources.ids import id_messages
 from veiltab.wire.contract import Agreement, Contract, Stored, Vault
@@ -113,7 +112,7 @@ class Recorded(Rehearsal):
         self.tokens = [tokens_of(agreement, secret, each.ids) for each in self.holdings]
         return super()._intakes(agreement, secret)
 
-    def _desks(self, outgoing: MemoryChunks) -> list[Desk]:
+    def _desks(self, outgoing: MemoryChunks) -> list[CuratorContext]:
         self.sent = [TeeChunks(outgoing) for _ in self.curators]
         desks = zip(super()._desks(outgoing), self.sent, strict=True)
         return [replace(desk, outgoing=sent) for desk, sent in desks]

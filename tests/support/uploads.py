@@ -4,8 +4,8 @@ import hashlib
 from dataclasses import dataclass
 
 from tests.support.studies import Recorded, Staged, pair, prepare, stage
-from veiltab.roles.curator.prepare import Prepared
-from veiltab.roles.curator.study import public_identity
+from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.curator.upload import Prepared
 from veiltab.service import studies
 from veiltab.service.authentication import Sender
 from veiltab.service.context import Context

@@ -17,8 +17,8 @@ from starlette.requests import Request
 from tests.support.service import make_context
 from vectors.generator.requests import SENDER, SERVER
 from veiltab.crypto.signing import SigningKey
-from veiltab.roles.audit import Seen, verify_log
-from veiltab.roles.curator.study import public_identity
+from veiltab.protocol.audit_log import Seen, verify_log
+from veiltab.protocol.curator.agreement import public_identity
 from veiltab.service.authentication import Gate, Newcomer, Sender
 from veiltab.service.context import Context
 from veiltab.wire.audit import AuditEntry, AuditHead, entry_hash

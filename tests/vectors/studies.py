@@ -19,17 +19,15 @@ from veiltab.crypto.derivation import pad_key, token_key
 from veiltab.crypto.linkage import IdMessages, token_order
 from veiltab.crypto.linkage import tokens as make_tokens
 from veiltab.crypto.pads import stream_pad_at
-from veiltab.roles.chunks import MemoryChunks
-from veiltab.roles.curator.desk import Desk
-from veiltab.roles.curator.intake import Intake, Tokens
-from veiltab.roles.curator.pads import StreamPads
-from veiltab.roles.curator.prepare import Prepared, check_alignment
-from veiltab.roles.curator.stored import StoredTable
-from veiltab.roles.curator.study import receive_secret
-from veiltab.roles.researcher.access import open_access
-from veiltab.roles.researcher.estimate import decrypt, estimate
-from veiltab.roles.server.accept import check_repad, check_upload
-from veiltab.roles.spool import MemorySpool
+from veiltab.protocol.curator.agreement import receive_secret
+from veiltab.protocol.curator.stored import StoredTable
+from veiltab.protocol.curator.table import Intake, Tokens
+from veiltab.protocol.curator.upload import CuratorContext, Prepared, StreamPads, check_alignment
+from veiltab.protocol.researcher.access import open_access
+from veiltab.protocol.researcher.decrypt import decrypt, estimate
+from veiltab.protocol.server.accept import check_repad, check_upload
+from veiltab.protocol.sorting import MemorySpool
+from veiltab.protocol.stores import MemoryChunks
 from veiltab.sources.ids import id_messages, row_messages
 from veiltab.wire.contract import Agreement
 from veiltab.wire.packing import packed_length, unpack
@@ -149,7 +147,7 @@ def _request(study: StudyFile, message: str, chunks: Sequence[str]) -> None:
         read_message("vault", study.document["vault"]).body,
         Prepared(study.messages("upload", "uploads")[0], pads),
     )
-    desk = Desk(identity, ScriptedEntropy(bytes(48)), MemoryChunks(), MemoryChunks())
+    desk = CuratorContext(identity, ScriptedEntropy(bytes(48)), MemoryChunks(), MemoryChunks())
     table.repad(desk, study.contract, read_message("repad-request", message), store(chunks))
 
 

@@ -12,11 +12,10 @@ from tests.vectors import studies
 from tests.vectors.studies import StudyFile, store
 from veiltab.core import group
 from veiltab.core.schema import Attribute, Codes
-from veiltab.roles.agreements import plan_for, verify_agreement
-from veiltab.roles.curator.prepare import align, check_alignment
-from veiltab.roles.curator.study import receive_secret
-from veiltab.roles.server.accept import check_repad, check_stored, check_upload
-from veiltab.roles.signatures import verify
+from veiltab.protocol.curator.agreement import receive_secret
+from veiltab.protocol.curator.upload import align, check_alignment
+from veiltab.protocol.server.accept import check_repad, check_stored, check_upload
+from veiltab.protocol.verify import plan_for, verify, verify_agreement
 
 FOLDER = Path(__file__).parents[2] / "vectors"
 FILES = sorted(path.stem for path in FOLDER.glob("study-*.json"))

@@ -8,8 +8,8 @@ from vectors.generator.files import Case, Document, bad, case, document, filler
 from vectors.generator.requests import OTHER, SENDER, SERVER
 from vectors.generator.tampering import Change, drop, put, text
 from veiltab.crypto.signing import SigningKey
-from veiltab.roles.audit import Seen, next_entry
-from veiltab.roles.signatures import sign
+from veiltab.protocol.audit_log import Seen, next_entry
+from veiltab.protocol.verify import sign
 from veiltab.wire.audit import AuditEntry, AuditHead, entry_hash
 from veiltab.wire.signed import Signed
 

@@ -16,7 +16,7 @@ from vectors.generator.requests import (
     nonce_text,
     registration,
 )
-from veiltab.roles.curator.study import public_identity
+from veiltab.protocol.curator.agreement import public_identity
 from veiltab.wire.codec import dump
 from veiltab.wire.requests import COMPONENTS, MAX_SKEW_SECONDS, content_digest
 

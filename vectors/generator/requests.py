@@ -10,7 +10,7 @@ from vectors.generator.files import Document, case, document, filler
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.sealing import SealingKey
 from veiltab.crypto.signing import SigningKey
-from veiltab.roles.curator.study import public_identity
+from veiltab.protocol.curator.agreement import public_identity
 from veiltab.wire.bundles import bundle
 from veiltab.wire.codec import dump
 from veiltab.wire.requests import COMPONENTS, content_digest

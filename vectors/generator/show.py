@@ -14,12 +14,11 @@ from vectors.generator.study import Play, Table
 from veiltab.core import group
 from veiltab.core.schema import Attribute, Codes
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.roles.chunks import ChunkStore
-from veiltab.roles.columns import read_chunk, read_position_chunk
-from veiltab.roles.curator.prepare import Prepared
-from veiltab.roles.researcher.access import open_access
-from veiltab.roles.researcher.estimate import decrypt, estimate
-from veiltab.roles.signatures import sign
+from veiltab.protocol.curator.upload import Prepared
+from veiltab.protocol.researcher.access import open_access
+from veiltab.protocol.researcher.decrypt import decrypt, estimate
+from veiltab.protocol.stores import ChunkStore, read_chunk, read_position_chunk
+from veiltab.protocol.verify import sign
 from veiltab.wire.messages import ColumnChunks, Grant, Repad, SignedGrant, Upload
 from veiltab.wire.packing import chunk_slices
 

@@ -14,17 +14,23 @@ from veiltab.core.entropy import Entropy
 from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.derivation import SECRET_BYTES, pad_key
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.roles.chunks import MemoryChunks
-from veiltab.roles.curator.desk import Desk
-from veiltab.roles.curator.intake import Intake
-from veiltab.roles.curator.pads import Pads, StreamPads
-from veiltab.roles.curator.prepare import Prepared, align, prepare_sample, prepare_table
-from veiltab.roles.curator.stored import StoredTable
-from veiltab.roles.curator.study import new_secret, public_identity, unsigned
-from veiltab.roles.server.bench import Bench
-from veiltab.roles.server.study import ServerStudy
-from veiltab.roles.signatures import cosign, sign
-from veiltab.roles.spool import MemorySpool
+from veiltab.protocol.curator.agreement import new_secret, public_identity, unsigned
+from veiltab.protocol.curator.stored import StoredTable
+from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.curator.upload import (
+    CuratorContext,
+    Pads,
+    Prepared,
+    StreamPads,
+    align,
+    prepare_sample,
+    prepare_table,
+)
+from veiltab.protocol.server.context import ServerContext
+from veiltab.protocol.server.study import ServerStudy
+from veiltab.protocol.sorting import MemorySpool
+from veiltab.protocol.stores import MemoryChunks
+from veiltab.protocol.verify import cosign, sign
 from veiltab.sources.ids import id_messages, row_messages
 from veiltab.wire.contract import Agreement, Contract, CuratorTerms, Linkage, Stored, Vault
 from veiltab.wire.messages import Alignment, Release, Repad, RepadRequest, Secret, Upload
@@ -149,7 +155,7 @@ class Play:
 
     def _run(self) -> Signed[Release]:
         source = entropy(f"{self.name}, server's draws")
-        bench = Bench(self.server.signing, source, self.sent, self.released)
+        bench = ServerContext(self.server.signing, source, self.sent, self.released)
         study = ServerStudy(bench, self.contract.body)
         study.sign(self.contract)
         if self.vault is None:
@@ -206,9 +212,9 @@ class Play:
         )
         return sign(message, sender.signing)
 
-    def _desk(self, number: int, step: str) -> tuple[Desk, Recorded]:
+    def _desk(self, number: int, step: str) -> tuple[CuratorContext, Recorded]:
         source = Recorded(entropy(f"{self.name}, {step} {number}"))
-        return Desk(self.curators[number], source, self.sent, MemoryChunks()), source
+        return CuratorContext(self.curators[number], source, self.sent, MemoryChunks()), source
 
     def _keep_secret(self, pads: Pads, agreement: Agreement, source: Recorded) -> None:
         """Remember the secret of stream pads: what was drawn last."""

@@ -86,7 +86,7 @@ def open_server(
 ) -> "Context":
     """Return the server of a data folder; nothing is read from its database yet."""
     from veiltab.crypto.entropy import SystemEntropy
-    from veiltab.roles.curator.study import public_identity
+    from veiltab.protocol.curator.agreement import public_identity
     from veiltab.service.context import Context
     from veiltab.service.settings import Settings
     from veiltab.storage.database import Database

@@ -28,7 +28,7 @@ PADS = {
 
 def signers(signed: "Signed[Contract]") -> set[bytes]:
     """Return who has signed, by signing key, after a look at every signature."""
-    from veiltab.roles.signatures import verify_some
+    from veiltab.protocol.verify import verify_some
 
     verify_some(signed, [terms.identity.signing_key for terms in signed.body.curators])
     return {signature.key for signature in signed.signatures}
@@ -76,7 +76,7 @@ def _party(identity: "PublicIdentity") -> dict[str, str]:
 
 def _plan(contract: "Contract") -> "Plan | None":
     """Return what the study would do, if the number of respondents is known and it is possible."""
-    from veiltab.roles.agreements import plan_for
+    from veiltab.protocol.verify import plan_for
 
     if contract.population is None:
         return None

@@ -41,7 +41,7 @@ from veiltab.errors import (
     ParameterError,
     VersionError,
 )
-from veiltab.roles.curator.study import public_identity
+from veiltab.protocol.curator.agreement import public_identity
 from veiltab.wire.audit import AuditEntry, AuditHead
 from veiltab.wire.bundles import BUNDLE_BYTES, Named, bundle_pieces
 from veiltab.wire.codec import MAX_TEXT, TEXT, dump
@@ -264,7 +264,7 @@ class Server:
         return found
 
     def audit(self, study: bytes) -> tuple[list[AuditEntry], Signed[AuditHead]]:
-        """Return a study's log and its head; :func:`veiltab.roles.audit.verify_log` checks them."""
+        """Return a study's log and its head; ``audit_log.verify_log`` checks both."""
         answer = read_object(self._get(_path(study, "audit")))
         entries = read_items(answer, "entries", AuditEntry.from_json)
         head = as_message(AuditHead.loads)(answer.get("head"), "head")

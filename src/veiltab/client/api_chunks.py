@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from veiltab.errors import MalformedError, StateError
-from veiltab.roles.chunks import check_digest
-from veiltab.roles.releases import shares
+from veiltab.protocol.stores import check_digest
+from veiltab.protocol.verify import shares
 from veiltab.wire.bundles import (
     BUNDLE_BYTES,
     CHUNK_BYTES,

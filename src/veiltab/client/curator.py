@@ -8,13 +8,11 @@ from veiltab.client.ledgers import Note
 from veiltab.client.session import Session
 from veiltab.client.study_file import StudyDraft
 from veiltab.errors import HomeError, NotFoundError, StateError
-from veiltab.roles.agreements import verify_agreement
-from veiltab.roles.curator.desk import Desk
-from veiltab.roles.curator.grant import grant as make_grant
-from veiltab.roles.curator.ledger import Ledger
-from veiltab.roles.curator.study import new_secret, share_secret, sign_contract, unsigned
-from veiltab.roles.releases import check_own_upload, verify_release
-from veiltab.roles.signatures import verify
+from veiltab.protocol.curator.agreement import new_secret, share_secret, sign_contract, unsigned
+from veiltab.protocol.curator.grant import grant as make_grant
+from veiltab.protocol.curator.ledger import Ledger
+from veiltab.protocol.curator.upload import CuratorContext
+from veiltab.protocol.verify import check_own_upload, verify, verify_agreement, verify_release
 from veiltab.storage.chunks import FolderChunks
 from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import Release, SignedGrant
@@ -89,7 +87,7 @@ def grant(
         )
     check_own_upload(release, prepared.message)
     wanted = _with_earlier(session, contract, researcher, attributes)
-    desk = Desk(session.identity, session.entropy, FolderChunks(place.outgoing), private)
+    desk = CuratorContext(session.identity, session.entropy, FolderChunks(place.outgoing), private)
     made = make_grant(desk, contract, prepared, researcher, wanted, expires=expires)
     place.save_grant(made)
     session.server.send_grant(study, made)

@@ -22,7 +22,7 @@ from veiltab.core.entropy import Entropy
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
 from veiltab.crypto.keyfile import LOCKED, load_identity, save_identity
 from veiltab.errors import HomeError
-from veiltab.roles.curator.study import public_identity
+from veiltab.protocol.curator.agreement import public_identity
 from veiltab.wire.codec import TEXT, dump, load, message, nested, wired
 from veiltab.wire.contract import PublicIdentity
 from veiltab.wire.signed import Message

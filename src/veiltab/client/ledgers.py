@@ -16,7 +16,7 @@ from typing import ClassVar
 from veiltab.client.files import damaged, make_private_folder, parse_file, write_private
 from veiltab.core.schema import check_text
 from veiltab.errors import HomeError, InputError, MalformedError, ParameterError
-from veiltab.roles.curator.ledger import Entry, Ledger
+from veiltab.protocol.curator.ledger import Entry, Ledger
 from veiltab.wire.codec import (
     MAX_INTEGER,
     MAX_TEXT,

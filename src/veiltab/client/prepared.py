@@ -5,10 +5,8 @@ from typing import ClassVar
 from veiltab.core.schema import Schema
 from veiltab.crypto.derivation import DERIVED_BYTES
 from veiltab.errors import MismatchError
-from veiltab.roles.chunks import ChunkStore
-from veiltab.roles.columns import check_column_names
-from veiltab.roles.curator.pads import OneTimePads, Pads, StreamPads
-from veiltab.roles.curator.prepare import Prepared
+from veiltab.protocol.curator.upload import OneTimePads, Pads, Prepared, StreamPads
+from veiltab.protocol.stores import ChunkStore, check_column_names
 from veiltab.wire.codec import (
     Codec,
     exact_fields,

@@ -17,17 +17,17 @@ from veiltab.client.session import Session
 from veiltab.client.study_home import StudyHome
 from veiltab.core.plan import Plan
 from veiltab.errors import DigestError, StateError
-from veiltab.roles.agreements import plan_for, verify_agreement
-from veiltab.roles.curator.desk import Desk
-from veiltab.roles.curator.intake import Intake
-from veiltab.roles.curator.prepare import (
+from veiltab.protocol.curator.agreement import receive_secret
+from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.curator.upload import (
+    CuratorContext,
     Prepared,
     align,
     check_alignment,
     prepare_sample,
     prepare_table,
 )
-from veiltab.roles.curator.study import receive_secret
+from veiltab.protocol.verify import plan_for, verify_agreement
 from veiltab.sources.feeding import feed
 from veiltab.sources.tables import Table
 from veiltab.storage.chunks import FolderChunks
@@ -135,7 +135,7 @@ def push(session: Session, study: bytes, source: Callable[[], Source], watcher: 
         prepared = place.prepared(schema, private)
         if prepared is None:
             _check_open(session, study)
-            desk = Desk(session.identity, session.entropy, outgoing, private)
+            desk = CuratorContext(session.identity, session.entropy, outgoing, private)
             prepared = _prepare(session, signed, desk, source(), watcher)
             place.save_prepared(prepared)
         status = _send(session, study, prepared, outgoing, watcher)
@@ -179,7 +179,11 @@ def _opened(session: Session, signed: Signed[Contract]) -> Contract:
 
 
 def _prepare(
-    session: Session, signed: Signed[Contract], desk: Desk, source: Source, watcher: Watcher
+    session: Session,
+    signed: Signed[Contract],
+    desk: CuratorContext,
+    source: Source,
+    watcher: Watcher,
 ) -> Prepared[Upload]:
     contract = signed.body
     place = session.home.study(contract.study_id)

@@ -6,8 +6,8 @@ from veiltab.client.api import ReleasedChunks, reading_order, released_sizes
 from veiltab.client.session import Session
 from veiltab.errors import MismatchError
 from veiltab.estimates import Estimate, Provenance
-from veiltab.roles.researcher.access import Access, open_access
-from veiltab.roles.researcher.estimate import estimate, granted_attributes
+from veiltab.protocol.researcher.access import Access, open_access
+from veiltab.protocol.researcher.decrypt import estimate, granted_attributes
 from veiltab.wire.messages import SignedGrant
 
 

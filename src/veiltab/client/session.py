@@ -11,7 +11,7 @@ from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import HomeError, MismatchError
-from veiltab.roles.audit import Seen, verify_log
+from veiltab.protocol.audit_log import Seen, verify_log
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Contract
 from veiltab.wire.signed import Signed

@@ -14,8 +14,8 @@ from veiltab.client.prepared import dump_prepared, parse_prepared
 from veiltab.core.schema import Schema
 from veiltab.crypto.derivation import SECRET_BYTES
 from veiltab.errors import AuditError, HomeError, MismatchError
-from veiltab.roles.chunks import ChunkStore
-from veiltab.roles.curator.prepare import Prepared
+from veiltab.protocol.curator.upload import Prepared
+from veiltab.protocol.stores import ChunkStore
 from veiltab.wire.codec import MAX_INTEGER, hexadecimal, integer, load, message, wired
 from veiltab.wire.contract import DIGEST, Contract
 from veiltab.wire.messages import SignedGrant, Upload

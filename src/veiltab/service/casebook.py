@@ -4,10 +4,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
 from veiltab.errors import NotFoundError
-from veiltab.roles.audit import next_entry
-from veiltab.roles.server.bench import Bench
-from veiltab.roles.server.life import State
-from veiltab.roles.server.study import ServerStudy
+from veiltab.protocol.audit_log import next_entry
+from veiltab.protocol.server.context import ServerContext
+from veiltab.protocol.server.states import State
+from veiltab.protocol.server.study import ServerStudy
 from veiltab.service.context import Context
 from veiltab.storage.records import CURATOR, MessageRecord, Records, StudyRecord
 from veiltab.wire.audit import entry_hash
@@ -69,11 +69,11 @@ class Case:
             self._read = self.record.contract, Contract.loads(self.record.contract)
         return self._read[1]
 
-    def bench(self) -> Bench:
+    def bench(self) -> ServerContext:
         """Return what a step of the server needs, for steps that draw nothing."""
         folders = self.context.folders
         curators = [terms.party_id for terms in self.contract.body.curators]
-        return Bench(
+        return ServerContext(
             self.context.key,
             self.context.entropy,
             folders.received_all(self.study, curators),

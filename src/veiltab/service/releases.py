@@ -18,9 +18,9 @@ from veiltab.errors import (
     StateError,
     VeiltabError,
 )
-from veiltab.roles.chunks import ChunkStore
-from veiltab.roles.server.life import State
-from veiltab.roles.server.study import ServerStudy
+from veiltab.protocol.server.states import State
+from veiltab.protocol.server.study import ServerStudy
+from veiltab.protocol.stores import ChunkStore
 from veiltab.service.casebook import RELEASE, Case
 from veiltab.service.context import Context
 from veiltab.wire.messages import Release

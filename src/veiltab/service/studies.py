@@ -5,10 +5,10 @@ from typing import TypeVar
 from veiltab.core.entropy import random_bytes
 from veiltab.crypto.entropy import KEY_BYTES
 from veiltab.errors import DigestError, MismatchError, SignatureError, StateError
-from veiltab.roles.server.accept import check_upload
-from veiltab.roles.server.life import Event, State, advance, expect
-from veiltab.roles.server.study import ServerStudy
-from veiltab.roles.signatures import verify, verify_some
+from veiltab.protocol.server.accept import check_upload
+from veiltab.protocol.server.states import Event, State, advance, expect
+from veiltab.protocol.server.study import ServerStudy
+from veiltab.protocol.verify import verify, verify_some
 from veiltab.service.authentication import Sender
 from veiltab.service.casebook import GRANT, UPLOAD, Case
 from veiltab.service.context import Context

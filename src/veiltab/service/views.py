@@ -7,10 +7,8 @@ from itertools import chain
 from threading import Lock
 
 from veiltab.errors import DamagedError, DigestError, NotFoundError, NotGrantedError, StateError
-from veiltab.roles.agreements import check_researcher
-from veiltab.roles.grants import verify_grant
-from veiltab.roles.server.life import State
-from veiltab.roles.signatures import sign
+from veiltab.protocol.server.states import State
+from veiltab.protocol.verify import check_researcher, sign, verify_grant
 from veiltab.service.authentication import Sender
 from veiltab.service.casebook import GRANT, RELEASE, UPLOAD, Case
 from veiltab.service.context import Context

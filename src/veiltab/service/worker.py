@@ -4,7 +4,7 @@ import logging
 from threading import Event, Thread
 
 from veiltab.errors import UnavailableError, VeiltabError
-from veiltab.roles.server.life import State
+from veiltab.protocol.server.states import State
 from veiltab.service.context import Context
 from veiltab.service.releases import release_study, tidy
 from veiltab.wire.requests import MAX_SKEW_SECONDS

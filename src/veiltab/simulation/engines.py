@@ -15,7 +15,7 @@ from veiltab.core.schema import CountTable
 from veiltab.core.uncertainty import Design
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import ParameterError
-from veiltab.roles.researcher.estimate import estimate
+from veiltab.protocol.researcher.decrypt import estimate
 from veiltab.simulation.protocol import Holding, Rehearsal, Terms
 from veiltab.sources.ids import row_messages
 

@@ -11,14 +11,7 @@ from veiltab.core.entropy import Entropy
 from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.linkage import IdMessages
-from veiltab.roles.chunks import MemoryChunks
-from veiltab.roles.curator.desk import Desk
-from veiltab.roles.curator.grant import grant
-from veiltab.roles.curator.intake import Intake
-from veiltab.roles.curator.ledger import Ledger
-from veiltab.roles.curator.prepare import Prepared, align, prepare_sample, prepare_table
-from veiltab.roles.curator.stored import StoredTable
-from veiltab.roles.curator.study import (
+from veiltab.protocol.curator.agreement import (
     new_secret,
     public_identity,
     receive_secret,
@@ -27,11 +20,23 @@ from veiltab.roles.curator.study import (
     sign_vault,
     unsigned,
 )
-from veiltab.roles.parallel import ordered_map
-from veiltab.roles.researcher.access import Access, open_access
-from veiltab.roles.server.bench import Bench
-from veiltab.roles.server.study import ServerStudy
-from veiltab.roles.spool import MemorySpool
+from veiltab.protocol.curator.grant import grant
+from veiltab.protocol.curator.ledger import Ledger
+from veiltab.protocol.curator.stored import StoredTable
+from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.curator.upload import (
+    CuratorContext,
+    Prepared,
+    align,
+    prepare_sample,
+    prepare_table,
+)
+from veiltab.protocol.parallel import ordered_map
+from veiltab.protocol.researcher.access import Access, open_access
+from veiltab.protocol.server.context import ServerContext
+from veiltab.protocol.server.study import ServerStudy
+from veiltab.protocol.sorting import MemorySpool
+from veiltab.protocol.stores import MemoryChunks
 from veiltab.wire.contract import (
     Agreement,
     Contract,
@@ -91,7 +96,7 @@ class Outcome:
     study: ServerStudy
     received: MemoryChunks
     released: MemoryChunks
-    desks: list[Desk]
+    desks: list[CuratorContext]
     prepared: list[Prepared[Upload] | Prepared[Repad]] = field(default_factory=list)
 
 
@@ -221,7 +226,7 @@ class Rehearsal:
             ledger = Ledger(dataset="rehearsal", epsilon_limit=NO_LIMIT, delta_limit=0.5)
             signed, _ = sign_contract(signed, identity, ledger)
         received, released = MemoryChunks(), MemoryChunks()
-        bench = Bench(self.server.signing, self.server_entropy, received, released)
+        bench = ServerContext(self.server.signing, self.server_entropy, received, released)
         study = ServerStudy(bench, contract)
         study.sign(signed)
         return Outcome(signed, study, received, released, self._desks(received))
@@ -254,9 +259,10 @@ class Rehearsal:
             for identity, holding in zip(self.curators, self.holdings, strict=True)
         )
 
-    def _desks(self, outgoing: MemoryChunks) -> list[Desk]:
+    def _desks(self, outgoing: MemoryChunks) -> list[CuratorContext]:
         return [
-            Desk(identity, self.entropy, outgoing, MemoryChunks()) for identity in self.curators
+            CuratorContext(identity, self.entropy, outgoing, MemoryChunks())
+            for identity in self.curators
         ]
 
 

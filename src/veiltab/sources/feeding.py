@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from veiltab.core.recode import Rule
 from veiltab.errors import LinkageError
-from veiltab.roles.curator.intake import Intake
+from veiltab.protocol.curator.table import Intake
 from veiltab.sources.encoding import Encoder
 from veiltab.sources.ids import id_messages, row_messages
 from veiltab.sources.tables import Table

@@ -25,7 +25,7 @@ def id_messages(
     """Normalise the id columns and join them; empty and odd ids are errors.
 
     A frame that is part of a longer table says the number of its ``first_row``; an id that comes
-    again is found by :meth:`veiltab.roles.curator.intake.Intake.close`.
+    again is found by :meth:`veiltab.protocol.curator.table.Intake.close`.
     """
     if not columns:
         raise LinkageError(

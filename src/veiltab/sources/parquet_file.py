@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from veiltab.errors import TableError
-from veiltab.roles.parallel import ordered_map
+from veiltab.protocol.parallel import ordered_map
 from veiltab.sources.batches import check_names, cut, wanted_columns
 
 READ_ROWS = 1 << 18

@@ -1,0 +1,82 @@
+"""Granting: the pads of chosen attributes, sealed to one researcher (spec 11)."""
+
+import hashlib
+from collections.abc import Sequence
+
+from veiltab.core.entropy import random_bytes
+from veiltab.crypto.sealing import seal
+from veiltab.errors import MismatchError, SchemaError
+from veiltab.protocol.curator.upload import CuratorContext, OneTimePads, Prepared
+from veiltab.protocol.verify import SEAL_PURPOSE, check_researcher, seal_context, sign
+from veiltab.wire.contract import Contract, PublicIdentity
+from veiltab.wire.messages import Grant, Repad, SignedGrant, Upload
+
+GRANT_ID_BYTES = 16
+
+
+def grant(
+    desk: CuratorContext,
+    contract: Contract,
+    prepared: Prepared[Upload] | Prepared[Repad],
+    researcher: PublicIdentity,
+    attributes: Sequence[str] | None = None,
+    *,
+    expires: int,
+) -> SignedGrant:
+    """Let a researcher decrypt these attributes (all by default) until a time in seconds.
+
+    With one-time pads the result goes to the researcher directly, and the server is given its
+    :meth:`~veiltab.wire.messages.SignedGrant.header` alone.
+    """
+    check_researcher(contract, researcher.party_id)
+    _check_belongs(desk, contract, prepared)
+    schema = contract.schema_of(desk.identity.party_id)
+    chosen = _in_order(schema.names, attributes)
+    grant_id = random_bytes(GRANT_ID_BYTES, desk.entropy)
+    material = prepared.pads.material([schema.names.index(name) for name in chosen])
+    curator = desk.identity.party_id
+    context = seal_context(contract.study_id, curator, researcher.party_id, grant_id)
+    sealed = seal(material, researcher.sealing_key, SEAL_PURPOSE, context)
+    body = Grant(
+        attributes=chosen,
+        curator=curator,
+        expires=expires,
+        grant_id=grant_id,
+        pads=contract.pads,
+        researcher=researcher.party_id,
+        sealed_digest=hashlib.sha256(sealed).digest(),
+        study=contract.study_id,
+        upload_digest=prepared.message.digest,
+    )
+    return SignedGrant(sign(body, desk.identity.signing), sealed)
+
+
+def _check_belongs(
+    desk: CuratorContext, contract: Contract, prepared: Prepared[Upload] | Prepared[Repad]
+) -> None:
+    """Refuse pads of anything else: above all a stored table's own, which nobody may have."""
+    body = prepared.message.body
+    scope = body.scope if isinstance(body, Upload) else body.study
+    one_time = isinstance(prepared.pads, OneTimePads)
+    if (
+        scope != contract.study_id
+        or body.curator != desk.identity.party_id
+        or one_time != (contract.pads == "one-time")
+    ):
+        raise MismatchError(
+            "these pads belong to another study, curator or kind of pads",
+            hint="grant what was prepared for this study; of a stored table, its new pads",
+        )
+
+
+def _in_order(names: Sequence[str], wanted: Sequence[str] | None) -> tuple[str, ...]:
+    """Put the wanted attributes in the contract's order; refuse what the curator does not hold."""
+    if wanted is None:
+        return tuple(names)
+    unknown = sorted(set(wanted) - set(names))
+    if unknown or not wanted:
+        raise SchemaError(
+            f"the curator has no attribute {', '.join(map(repr, unknown)) or 'of no name'}",
+            hint=f"it can grant {', '.join(map(repr, names))}",
+        )
+    return tuple(name for name in names if name in wanted)

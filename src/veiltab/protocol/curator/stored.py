@@ -1,0 +1,150 @@
+"""A curator's stored table: uploaded once, and re-padded for each study (spec 12.2)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veiltab.core import group
+from veiltab.crypto.pads import stream_pad_at
+from veiltab.errors import MismatchError, StateError
+from veiltab.protocol.curator.upload import CuratorContext, Prepared, StreamPads, fresh_pads
+from veiltab.protocol.stores import ChunkStore, read_position_chunk
+from veiltab.protocol.verify import check_vault, planned_sample_size, sign, verify, verify_agreement
+from veiltab.wire.contract import Contract, Vault
+from veiltab.wire.messages import ColumnChunks, Repad, RepadRequest, Upload
+from veiltab.wire.packing import chunk_slices, pack
+from veiltab.wire.signed import Signed
+
+
+class StoredTable:
+    """The upload and pads of a stored table, and the one answer given for each study.
+
+    The researcher must never see a position or a pad of the table itself: if one recurred, it
+    would link a respondent across releases.
+    """
+
+    def __init__(self, vault: Vault, prepared: Prepared[Upload]) -> None:
+        """Take the table as it was prepared for a vault."""
+        if prepared.message.body.scope != vault.vault_id or not isinstance(
+            prepared.pads, StreamPads
+        ):
+            raise MismatchError(
+                "the table was not prepared for this vault",
+                hint="prepare it for the vault, and not for a study",
+            )
+        self._vault = vault
+        self.upload = prepared.message
+        self._keys = prepared.pads.keys
+        self._answers: dict[bytes, tuple[bytes, Prepared[Repad]]] = {}
+
+    def repad(
+        self,
+        desk: CuratorContext,
+        signed: Signed[Contract],
+        request: Signed[RepadRequest],
+        incoming: ChunkStore,
+    ) -> Prepared[Repad]:
+        """Answer the server's request with (new pad − old pad) of each drawn row.
+
+        One answer per study: the same request gets it again, another one is refused.
+        """
+        contract = verify_agreement(signed)
+        earlier = self._answers.get(contract.study_id)
+        if earlier is not None:
+            if earlier[0] != request.digest:
+                raise StateError(
+                    "new pads for this study were given already, for other rows",
+                    hint="a study draws its rows once; abort it and propose a new one",
+                )
+            return earlier[1]
+        body = verify(request, [contract.server.signing_key])
+        self._check(desk, contract, body)
+        self._check_positions(_positions(body, incoming))
+        answer = self._answer(desk, contract, request, incoming)
+        self._answers[contract.study_id] = (request.digest, answer)
+        return answer
+
+    def _check(self, desk: CuratorContext, contract: Contract, request: RepadRequest) -> None:
+        check_vault(contract, self._vault)
+        own, stored = self.upload.digest, contract.stored
+        terms = contract.curator(desk.identity.party_id)
+        if stored is None or stored.uploads[contract.curators.index(terms)] != own:
+            raise MismatchError(
+                "the contract is not about this stored table",
+                hint="look at the uploads that the contract names",
+            )
+        if (request.study, request.upload_digest, request.curator) != (
+            contract.study_id,
+            own,
+            desk.identity.party_id,
+        ):
+            raise MismatchError(
+                "the request is for another study, table or curator",
+                hint="ask the server for the request of this study",
+            )
+        if request.population > self.upload.body.rows or request.sample_size != planned_sample_size(
+            contract, request.population
+        ):
+            raise MismatchError(
+                f"the server drew {request.sample_size} rows of {request.population}, which is not"
+                " what was agreed",
+                hint="the contract says how many rows are drawn",
+            )
+
+    def _check_positions(self, chunks: Iterator[NDArray[np.int64]]) -> None:
+        """Refuse rows that are not there or come twice; a bit of memory for each row is enough."""
+        rows = self.upload.body.rows
+        seen = np.zeros(-(-rows // 8), dtype=np.uint8)
+        count = 0
+        for positions in chunks:
+            count += positions.size
+            if positions.max() >= rows:
+                raise _wrong_rows()
+            bits = np.left_shift(1, positions & 7).astype(np.uint8)
+            np.bitwise_or.at(seen, positions >> 3, bits)
+        if int(np.bitwise_count(seen).sum(dtype=np.int64)) < count:
+            raise _wrong_rows()
+
+    def _answer(
+        self,
+        desk: CuratorContext,
+        contract: Contract,
+        request: Signed[RepadRequest],
+        incoming: ChunkStore,
+    ) -> Prepared[Repad]:
+        """Write the differences of the pads, one chunk of all attributes at a time."""
+        schema, rows = contract.schema_of(desk.identity.party_id), request.body.sample_size
+        new = fresh_pads(desk, contract.pads, schema, contract.study_id, rows)
+        columns: list[list[bytes]] = [[] for _ in schema.attributes]
+        chunks = zip(chunk_slices(rows), _positions(request.body, incoming), strict=True)
+        for where, positions in chunks:
+            for index, attribute in enumerate(schema.attributes):
+                old = stream_pad_at(self._keys[index], attribute.size, positions)
+                change = group.subtract(new.span(index, where), old, attribute.size)
+                columns[index].append(desk.outgoing.put(pack(change, attribute.size)))
+        repad = Repad(
+            columns=tuple(
+                ColumnChunks(attribute=attribute.name, chunks=tuple(digests))
+                for attribute, digests in zip(schema.attributes, columns, strict=True)
+            ),
+            curator=desk.identity.party_id,
+            request_digest=request.digest,
+            rows=rows,
+            study=contract.study_id,
+            upload_id=new.upload_id,
+        )
+        return Prepared(sign(repad, desk.identity.signing), new)
+
+
+def _positions(request: RepadRequest, incoming: ChunkStore) -> Iterator[NDArray[np.int64]]:
+    """Read the drawn rows in the order of the release, chunk by chunk."""
+    for number, where in enumerate(chunk_slices(request.sample_size)):
+        yield read_position_chunk(request.positions, number, where, incoming)
+
+
+def _wrong_rows() -> MismatchError:
+    return MismatchError(
+        "the drawn rows are not different rows of the stored table",
+        hint="the server must draw each respondent at most once",
+    )

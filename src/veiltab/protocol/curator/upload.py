@@ -1,0 +1,303 @@
+"""From a curator's table to an encrypted upload: tokens, order, pads (spec 5, 6, 8).
+
+The pads of an upload are what its curator must keep to grant access, and must show nobody else.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Generic, Protocol, TypeVar
+
+from veiltab.core import group
+from veiltab.core.entropy import Entropy, random_bytes
+from veiltab.core.schema import Attribute, Codes, Schema
+from veiltab.crypto.derivation import SECRET_BYTES, UPLOAD_ID_BYTES, pad_key
+from veiltab.crypto.identity import PrivateIdentity
+from veiltab.crypto.linkage import KEY_BYTES
+from veiltab.crypto.pads import StreamPad, one_time_pad
+from veiltab.errors import AlignmentError, MismatchError, SchemaError
+from veiltab.protocol.curator.table import Intake, Rows
+from veiltab.protocol.sorting import Spool
+from veiltab.protocol.stores import ChunkStore, Digests, read_rows, write_rows, write_tokens
+from veiltab.protocol.verify import planned_sample_size, sign, verify, verify_agreement
+from veiltab.wire.contract import Contract, Vault
+from veiltab.wire.messages import Alignment, ColumnChunks, Repad, Upload
+from veiltab.wire.packing import chunk_slices, span_slices
+from veiltab.wire.signed import Signed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CuratorContext:
+    """What every step of a curator needs.
+
+    ``outgoing`` holds chunks for the server; ``private`` holds one-time pads, and nobody else may
+    ever read it.
+    """
+
+    identity: PrivateIdentity
+    entropy: Entropy = field(repr=False)
+    outgoing: ChunkStore = field(repr=False)
+    private: ChunkStore = field(repr=False)
+
+
+ROWS_BYTES = 8
+
+
+class Pads(Protocol):
+    """The pads of an upload, by the number of the attribute in the curator's list."""
+
+    @property
+    def upload_id(self) -> bytes:
+        """The fresh id of the preparation that these pads were drawn for."""
+
+    def span(self, attribute: int, where: slice) -> Codes:
+        """Return the pads of some rows of one attribute, from the start of a chunk on."""
+
+    def material(self, attributes: Sequence[int]) -> bytes:
+        """Return what a grant of these attributes hands to a researcher (spec 11)."""
+
+
+@dataclass(frozen=True)
+class StreamPads:
+    """Pads from a key per attribute (spec 6.1)."""
+
+    upload_id: bytes
+    attributes: tuple[Attribute, ...]
+    keys: tuple[bytes, ...] = field(repr=False)
+
+    @classmethod
+    def fresh(cls, attributes: Sequence[Attribute], scope: bytes, entropy: Entropy) -> "StreamPads":
+        """Draw a new upload id and secret; nothing else is ever encrypted under them."""
+        upload_id = random_bytes(UPLOAD_ID_BYTES, entropy)
+        secret = random_bytes(SECRET_BYTES, entropy)
+        keys = tuple(pad_key(secret, scope, upload_id, i) for i in range(len(attributes)))
+        return cls(upload_id, tuple(attributes), keys)
+
+    def span(self, attribute: int, where: slice) -> Codes:
+        """Compute the pads of some rows."""
+        return self.streams[attribute].rows(where.start, where.stop - where.start)
+
+    @cached_property
+    def streams(self) -> tuple[StreamPad, ...]:
+        """The pads of every attribute, which threads may share."""
+        sized = zip(self.keys, self.attributes, strict=True)
+        return tuple(StreamPad(key, attribute.size) for key, attribute in sized)
+
+    def material(self, attributes: Sequence[int]) -> bytes:
+        """Return the attributes' keys."""
+        return b"".join(self.keys[attribute] for attribute in attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class OneTimePads:
+    """Pads drawn one by one from the operating system, and kept in a private store."""
+
+    upload_id: bytes
+    attributes: tuple[Attribute, ...]
+    rows: int
+    digests: tuple[Digests, ...]
+    store: ChunkStore = field(repr=False)
+
+    @classmethod
+    def fresh(
+        cls, attributes: Sequence[Attribute], rows: int, entropy: Entropy, store: ChunkStore
+    ) -> "OneTimePads":
+        """Draw new pads for every row; ``store`` is the curator's own, and private."""
+        upload_id = random_bytes(UPLOAD_ID_BYTES, entropy)
+
+        def draw(attribute: Attribute) -> Digests:
+            digests: list[bytes] = []
+            for where in chunk_slices(rows):
+                pad = one_time_pad(attribute.size, where.stop - where.start, entropy)
+                digests += write_rows(pad, attribute, store)
+            return tuple(digests)
+
+        digests = tuple(draw(attribute) for attribute in attributes)
+        return cls(upload_id, tuple(attributes), rows, digests, store)
+
+    def span(self, attribute: int, where: slice) -> Codes:
+        """Read the pads of some rows."""
+        return read_rows(self.digests[attribute], self.attributes[attribute], where, self.store)
+
+    def material(self, attributes: Sequence[int]) -> bytes:
+        """Return the number of rows and the packed pads of all of them."""
+        packed = [self.store.get(digest) for a in attributes for digest in self.digests[a]]
+        return self.rows.to_bytes(ROWS_BYTES, "big") + b"".join(packed)
+
+
+def fresh_pads(desk: CuratorContext, mode: str, schema: Schema, scope: bytes, rows: int) -> Pads:
+    """Draw new pads of the contract's mode for one preparation."""
+    if mode == "one-time":
+        return OneTimePads.fresh(schema.attributes, rows, desk.entropy, desk.private)
+    return StreamPads.fresh(schema.attributes, scope, desk.entropy)
+
+
+AgreementType = TypeVar("AgreementType", Contract, Vault)
+Message = TypeVar("Message", Upload, Repad)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared(Generic[Message]):
+    """An upload, or new pads for stored rows, with the pads, which stay with the curator."""
+
+    message: Signed[Message]
+    pads: Pads
+
+
+def align(contract: Contract, identity: PrivateIdentity, intake: Intake) -> Signed[Alignment]:
+    """Publish how many respondents there are, and a keyed digest of who they are (spec 5.1)."""
+    _check_scope(contract, intake)
+    return sign(
+        Alignment(
+            curator=identity.party_id,
+            digest=intake.alignment_digest,
+            population=intake.population,
+            study=contract.study_id,
+        ),
+        identity.signing,
+    )
+
+
+def check_alignment(contract: Contract, alignments: Sequence[Signed[Alignment]]) -> int:
+    """Return n if all curators hold the same respondents; stop with the counts otherwise."""
+    by_curator = {contract.curator(s.body.curator).party_id: s for s in alignments}
+    held = []
+    for terms in contract.curators:
+        signed = by_curator.get(terms.party_id)
+        if signed is None:
+            raise AlignmentError(
+                f"{terms.identity.name!r} has not said which respondents it holds",
+                hint="wait for the alignment of every curator",
+            )
+        body = verify(signed, [terms.identity.signing_key])
+        if body.study != contract.study_id:
+            raise MismatchError(
+                f"the alignment of {terms.identity.name!r} is of another study",
+                hint="ask it for the alignment of this study",
+            )
+        held.append((terms.identity.name, body.population, body.digest))
+    if len({(count, digest) for _, count, digest in held}) > 1:
+        counts = ", ".join(f"{name!r} holds {count:,}" for name, count, _ in held)
+        raise AlignmentError(
+            f"the curators do not hold the same respondents: {counts}",
+            hint="compare the tables' sources and dates; or agree on a study where the server"
+            " samples, which takes the respondents that all curators hold",
+        )
+    return held[0][1]
+
+
+def prepare_sample(
+    desk: CuratorContext,
+    signed: Signed[Contract],
+    intake: Intake,
+    alignments: Sequence[Signed[Alignment]],
+) -> Prepared[Upload]:
+    """Sample and encrypt, where the curators sample (the paper's F_A).
+
+    The order of the tokens is the same secret random order for every curator; the rows are never
+    sorted by anything else.
+    """
+    contract = verify_agreement(signed)
+    _check_sampler(contract, "curators")
+    population = check_alignment(contract, alignments)
+    _check_scope(contract, intake)
+    if intake.alignment_digest not in {signed.body.digest for signed in alignments}:  # all the same
+        raise MismatchError(
+            f"the alignment was of {population:,} respondents, and not of the table's"
+            f" {intake.population:,}",
+            hint="prepare the same table that was aligned",
+        )
+    rows = planned_sample_size(contract, population)
+    return _prepare(desk, contract, intake, intake.rows(rows), rows=rows, population=population)
+
+
+def prepare_table(
+    desk: CuratorContext, signed: Signed[AgreementType], intake: Intake, spool: Spool
+) -> Prepared[Upload]:
+    """Encrypt a whole table in a fresh secret random order, where the server samples.
+
+    The order is that of AES-256-CMAC of the tokens under a key that is drawn here and forgotten.
+    ``spool`` is scratch space for sorting, another one than the intake's own.
+    """
+    agreement = verify_agreement(signed)
+    if isinstance(agreement, Contract):
+        _check_sampler(agreement, "server")
+    _check_scope(agreement, intake)
+    rows = intake.population
+    with closing(intake.shuffled(random_bytes(KEY_BYTES, desk.entropy), spool)) as shuffled:
+        return _prepare(desk, agreement, intake, shuffled, rows=rows)
+
+
+def _prepare(
+    desk: CuratorContext,
+    agreement: Contract | Vault,
+    intake: Intake,
+    spans: Iterator[Rows],
+    *,
+    rows: int,
+    population: int | None = None,
+) -> Prepared[Upload]:
+    """Encrypt the rows in the given order under fresh pads, and sign what was made."""
+    schema = agreement.schema_of(desk.identity.party_id)
+    if intake.schema != schema:
+        raise SchemaError(
+            f"the table was taken in as {', '.join(map(repr, intake.schema.names))}",
+            hint=f"the curator's attributes are {', '.join(map(repr, schema.names))}",
+        )
+    # A stored table serves many studies, so its pads can only come from a key.
+    mode = agreement.pads if isinstance(agreement, Contract) else "stream"
+    pads = fresh_pads(desk, mode, schema, agreement.scope, rows)
+    columns, tokens = _encrypt(schema, spans, rows, pads, desk.outgoing, whole=population is None)
+    upload = Upload(
+        columns=columns,
+        curator=desk.identity.party_id,
+        population=population,
+        rows=rows,
+        scope=agreement.scope,
+        tokens=tokens,
+        upload_id=pads.upload_id,
+    )
+    return Prepared(sign(upload, desk.identity.signing), pads)
+
+
+def _encrypt(
+    schema: Schema,
+    spans: Iterator[Rows],
+    rows: int,
+    pads: Pads,
+    store: ChunkStore,
+    *,
+    whole: bool,
+) -> tuple[tuple[ColumnChunks, ...], Digests | None]:
+    """Add the pads to the rows, span by span; of a whole table, the tokens are sent too."""
+    columns: list[list[bytes]] = [[] for _ in schema.attributes]
+    sent: list[bytes] = []
+    for where, (tokens, codes) in zip(span_slices(rows), spans, strict=True):
+        for index, attribute in enumerate(schema.attributes):
+            pad = pads.span(index, where)
+            encrypted = group.add(codes[index], pad, attribute.size, out=pad)
+            columns[index] += write_rows(encrypted, attribute, store)
+        if whole:
+            sent += write_tokens(tokens, store)
+    named = zip(schema.names, columns, strict=True)
+    made = tuple(ColumnChunks(attribute=name, chunks=tuple(digests)) for name, digests in named)
+    return made, tuple(sent) if whole else None
+
+
+def _check_scope(agreement: Contract | Vault, intake: Intake) -> None:
+    """Refuse tokens of another scope: they would match nobody's."""
+    if intake.scope != agreement.scope:
+        raise MismatchError(
+            "the table was taken in for another study or vault",
+            hint="take it in anew for this one: tokens and order are its own",
+        )
+
+
+def _check_sampler(contract: Contract, sampler: str) -> None:
+    if contract.sampling.by != sampler or contract.stored is not None:
+        raise MismatchError(
+            f"the contract has the {contract.sampling.by} sample"
+            f"{' from stored tables' if contract.stored else ''}",
+            hint="prepare the data in the way that the contract says",
+        )

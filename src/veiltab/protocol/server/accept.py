@@ -1,0 +1,86 @@
+"""What the server checks of what curators send, before it keeps any of it (spec 8, 12.2)."""
+
+from collections.abc import Sequence
+
+from veiltab.errors import MismatchError
+from veiltab.protocol.stores import ChunkStore, check_column, check_column_names, check_tokens
+from veiltab.protocol.verify import check_vault, planned_sample_size, verify
+from veiltab.wire.contract import Agreement, Contract, Vault
+from veiltab.wire.messages import Repad, RepadRequest, Upload
+from veiltab.wire.signed import Signed
+
+
+def check_upload(agreement: Agreement, signed: Signed[Upload], chunks: ChunkStore) -> None:
+    """Refuse an upload that is not wholly right: signature, scope, columns, every chunk."""
+    terms = agreement.curator(signed.body.curator)
+    upload = verify(signed, [terms.identity.signing_key])
+    if upload.scope != agreement.scope:
+        raise MismatchError(
+            f"the upload of {terms.identity.name!r} is for another study",
+            hint="prepare the data for this study; uploads cannot be moved",
+        )
+    _check_form(agreement, upload)
+    check_column_names(upload.columns, terms.schema)
+    for attribute, column in zip(terms.schema.attributes, upload.columns, strict=True):
+        check_column(column.chunks, attribute, upload.rows, chunks)
+    check_tokens(upload.tokens or (), upload.rows, chunks)
+
+
+def check_repad(
+    contract: Contract, request: Signed[RepadRequest], signed: Signed[Repad], chunks: ChunkStore
+) -> None:
+    """Refuse new pads that are not the answer to the server's own request."""
+    terms = contract.curator(signed.body.curator)
+    repad = verify(signed, [terms.identity.signing_key])
+    asked = request.body
+    if (repad.study, repad.curator, repad.request_digest, repad.rows) != (
+        contract.study_id,
+        asked.curator,
+        request.digest,
+        asked.sample_size,
+    ):
+        raise MismatchError(
+            f"the new pads of {terms.identity.name!r} answer another request",
+            hint="ask the curator to answer the request of this study",
+        )
+    check_column_names(repad.columns, terms.schema)
+    for attribute, column in zip(terms.schema.attributes, repad.columns, strict=True):
+        check_column(column.chunks, attribute, repad.rows, chunks)
+
+
+def _check_form(agreement: Agreement, upload: Upload) -> None:
+    """Refuse the form of the other architecture, or another sample than the contract's."""
+    contract = agreement if isinstance(agreement, Contract) else None
+    sampler = "server" if contract is None else contract.sampling.by
+    if (sampler == "curators") != (upload.population is not None):
+        raise MismatchError(
+            f"the {sampler} samples here, and the upload is of the other form",
+            hint="prepare the data in the way that the contract says",
+        )
+    if contract is not None and upload.population is not None:
+        expected = planned_sample_size(contract, upload.population)
+        if upload.rows != expected:
+            raise MismatchError(
+                f"the upload has {upload.rows} rows, the contract asks for {expected}",
+                hint="upload exactly the agreed sample",
+            )
+
+
+def check_stored(
+    contract: Contract, vault: Vault, uploads: Sequence[Signed[Upload]], chunks: ChunkStore
+) -> None:
+    """Refuse stored tables that are not the ones which the contract names (spec 12.1)."""
+    check_vault(contract, vault)
+    stored = contract.stored
+    if stored is None or tuple(upload.digest for upload in uploads) != stored.uploads:
+        raise MismatchError(
+            "these are not the uploads that the contract names",
+            hint="give them in the order of the curators",
+        )
+    if [upload.body.curator for upload in uploads] != [c.party_id for c in contract.curators]:
+        raise MismatchError(
+            "the contract names the stored uploads in another order than their curators",
+            hint="propose the study anew, with one upload of each curator in their order",
+        )
+    for upload in uploads:
+        check_upload(vault, upload, chunks)

@@ -1,0 +1,232 @@
+"""From the curators' ciphertext to a release: join, perturb once, sign (spec 9, 10, 12.2)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from veiltab.core import group
+from veiltab.core.entropy import Entropy
+from veiltab.core.noise import NoiseSource
+from veiltab.core.plan import Plan
+from veiltab.core.schema import Attribute, Codes, unmix
+from veiltab.crypto.signing import SigningKey
+from veiltab.errors import AlignmentError, MismatchError
+from veiltab.protocol.server.context import ServerContext
+from veiltab.protocol.server.match import ROW, Table, shuffled
+from veiltab.protocol.sorting import Records
+from veiltab.protocol.stores import ChunkStore, Digests, read_rows, write_rows
+from veiltab.protocol.verify import accounting_id, plan_for, sign
+from veiltab.wire.contract import Contract
+from veiltab.wire.messages import ColumnChunks, Release, ReleasedUpload, Repad, RepadRequest, Upload
+from veiltab.wire.packing import pack, pack_positions, span_slices
+from veiltab.wire.signed import Signed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """The sample, joined but not perturbed: it must never leave the server as it is."""
+
+    plan: Plan
+    attributes: tuple[Attribute, ...]
+    columns: tuple[Digests, ...]
+    uploads: tuple[ReleasedUpload, ...]
+    differences: tuple[Digests, ...] | None = None
+
+    def rows(self, where: slice, store: ChunkStore) -> list[Codes]:
+        """Read some rows of every column, under their new pads if they were re-padded."""
+        found = _read(self.columns, self.attributes, where, store)
+        if self.differences is None:
+            return found
+        changes = _read(self.differences, self.attributes, where, store)
+        return [
+            group.add(codes, change, attribute.size, out=codes)
+            for codes, change, attribute in zip(found, changes, self.attributes, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """Rows drawn from whole tables: the plan, each curator's positions, and the ciphertext."""
+
+    plan: Plan
+    positions: tuple[Digests, ...]
+    columns: tuple[Digests, ...]
+
+
+def join_sampled(contract: Contract, uploads: Sequence[Signed[Upload]]) -> Joined:
+    """Put the curators' samples side by side: they are in one order already."""
+    populations = {upload.body.population for upload in uploads}
+    if len(populations) != 1:
+        raise MismatchError(
+            f"the curators sampled from populations of {sorted(map(str, populations))}",
+            hint="all curators must hold the same respondents; abort and align again",
+        )
+    (population,) = populations
+    return Joined(
+        plan=plan_for(contract, population or 0),
+        attributes=contract.schema.attributes,
+        columns=tuple(column.chunks for upload in uploads for column in upload.body.columns),
+        uploads=tuple(_released(upload, None) for upload in uploads),
+    )
+
+
+def join_fresh(
+    bench: ServerContext, contract: Contract, uploads: Sequence[Signed[Upload]]
+) -> Joined:
+    """Match and sample tables that were uploaded for this study alone."""
+    drawn = draw_rows(bench, contract, uploads, bench.received, bench.released)
+    return Joined(
+        plan=drawn.plan,
+        attributes=contract.schema.attributes,
+        columns=drawn.columns,
+        uploads=tuple(map(_released, uploads, drawn.positions)),
+    )
+
+
+def join_stored(contract: Contract, drawn: Drawn, repads: Mapping[bytes, Signed[Repad]]) -> Joined:
+    """Put rows of stored tables under the study's own pads; no position is released."""
+    ordered = [repads[terms.party_id] for terms in contract.curators]
+    return Joined(
+        plan=drawn.plan,
+        attributes=contract.schema.attributes,
+        columns=drawn.columns,
+        uploads=tuple(
+            ReleasedUpload(curator=repad.body.curator, digest=repad.digest, positions=None)
+            for repad in ordered
+        ),
+        differences=tuple(column.chunks for repad in ordered for column in repad.body.columns),
+    )
+
+
+def draw_rows(
+    bench: ServerContext,
+    contract: Contract,
+    uploads: Sequence[Signed[Upload]],
+    stored: ChunkStore,
+    positions: ChunkStore,
+) -> Drawn:
+    """Match whole tables, draw a fresh sample in random order, and collect its ciphertext.
+
+    ``stored`` has the tables' chunks; the drawn positions go to ``positions``.
+    """
+    tables = [
+        Table(upload.body, terms.attributes, stored)
+        for upload, terms in zip(uploads, contract.curators, strict=True)
+    ]
+    with shuffled(tables, bench.entropy, bench.scratch) as common:
+        if not common.population:
+            raise AlignmentError(
+                "the curators have no respondent in common",
+                hint="check that all use the same ids, normalised in the same way",
+            )
+        plan = plan_for(contract, common.population)
+        written = [_Written(table, bench.received, positions) for table in tables]
+        for chunk in common.sample(plan.sample_size):
+            for own, rows in zip(written, chunk, strict=True):
+                own.write(rows)
+    return Drawn(
+        plan=plan,
+        positions=tuple(tuple(own.positions) for own in written),
+        columns=tuple(tuple(column) for own in written for column in own.columns),
+    )
+
+
+def repad_requests(
+    bench: ServerContext, contract: Contract, drawn: Drawn, uploads: Sequence[Signed[Upload]]
+) -> dict[bytes, Signed[RepadRequest]]:
+    """Ask each curator for new pads of its drawn rows, in the order of the release."""
+    requests = {}
+    for upload, positions in zip(uploads, drawn.positions, strict=True):
+        request = RepadRequest(
+            curator=upload.body.curator,
+            population=drawn.plan.population_size,
+            positions=positions,
+            sample_size=drawn.plan.sample_size,
+            study=contract.study_id,
+            upload_digest=upload.digest,
+        )
+        requests[upload.body.curator] = sign(request, bench.key)
+    return requests
+
+
+class _Written:
+    """The drawn rows of one curator, as chunks of their own."""
+
+    def __init__(self, table: Table, joined: ChunkStore, places: ChunkStore) -> None:
+        self._table, self._joined, self._places = table, joined, places
+        self.positions: list[bytes] = []
+        self.columns: list[list[bytes]] = [[] for _ in table.attributes]
+
+    def write(self, rows: Records) -> None:
+        """Store the next chunk of rows: their numbers, and the ciphertext of each column."""
+        self.positions.append(self._places.put(pack_positions(rows[ROW])))
+        codes = self._table.codes(rows)
+        for digests, attribute, own in zip(
+            self.columns, self._table.attributes, codes, strict=True
+        ):
+            digests.append(self._joined.put(pack(own, attribute.size)))
+
+
+def _read(
+    columns: Sequence[Digests],
+    attributes: Sequence[Attribute],
+    where: slice,
+    store: ChunkStore,
+) -> list[Codes]:
+    return [
+        read_rows(digests, attribute, where, store)
+        for digests, attribute in zip(columns, attributes, strict=True)
+    ]
+
+
+def _released(upload: Signed[Upload], positions: Digests | None) -> ReleasedUpload:
+    return ReleasedUpload(curator=upload.body.curator, digest=upload.digest, positions=positions)
+
+
+JoinedRows = Callable[[slice], Sequence[Codes]]
+"""Given some rows, returns their joined ciphertext, a column per attribute."""
+
+
+def perturb_and_sign(
+    contract: Contract,
+    plan: Plan,
+    joined: JoinedRows,
+    uploads: Sequence[ReleasedUpload],
+    key: SigningKey,
+    *,
+    entropy: Entropy,
+    released: ChunkStore,
+) -> Signed[Release]:
+    """Return the signed release (the paper's M); its chunks go to ``released``.
+
+    Noise is a joint cell, added in the group of the cells, so it passes through every pad
+    (Lemma 1).
+    """
+    attributes = contract.schema.attributes
+    digests: list[list[bytes]] = [[] for _ in attributes]
+    source = NoiseSource(plan.channel, plan.sample_size, entropy)
+    for where in span_slices(plan.sample_size):
+        noise = np.empty(where.stop - where.start, dtype=source.dtype)
+        source.draw(noise)
+        parts = unmix(contract.schema.sizes, noise)
+        columns = zip(attributes, joined(where), parts, digests, strict=True)
+        for attribute, encrypted, part, chunks in columns:
+            group.add(encrypted, part, attribute.size, out=encrypted)
+            chunks.extend(write_rows(encrypted, attribute, released))
+    release = Release(
+        accounting=accounting_id(plan),
+        cells=plan.domain_size,
+        columns=tuple(
+            ColumnChunks(attribute=attribute.name, chunks=tuple(chunks))
+            for attribute, chunks in zip(attributes, digests, strict=True)
+        ),
+        delta=plan.delta,
+        epsilon=plan.epsilon,
+        keep_threshold=plan.keep_threshold,
+        population=plan.population_size,
+        sample_size=plan.sample_size,
+        study=contract.study_id,
+        uploads=tuple(uploads),
+    )
+    return sign(release, key)

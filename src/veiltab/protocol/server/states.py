@@ -1,0 +1,69 @@
+"""The states of a study on the server, in one table; what is not in it cannot happen."""
+
+from enum import StrEnum
+
+from veiltab.errors import StateError
+
+
+class State(StrEnum):
+    """Where a study stands."""
+
+    PROPOSED = "proposed"
+    OPEN = "open"
+    UPLOADED = "uploaded"
+    SAMPLED = "sampled"
+    JOINED = "joined"
+    RELEASED = "released"
+    ABORTED = "aborted"
+
+
+class Event(StrEnum):
+    """What moves a study on."""
+
+    ALL_SIGNED = "every curator has signed"
+    ALL_UPLOADED = "every curator has uploaded"
+    ROWS_JOINED = "the server has put the uploads side by side"
+    ROWS_DRAWN = "the server has drawn rows of stored tables"
+    ALL_REPADDED = "every curator has re-padded the drawn rows"
+    PERTURBED = "the joined rows were perturbed, once"
+    ABORTED = "a curator or the operator has aborted"
+
+
+TRANSITIONS: dict[tuple[State, Event], State] = {
+    (State.PROPOSED, Event.ALL_SIGNED): State.OPEN,
+    (State.OPEN, Event.ALL_UPLOADED): State.UPLOADED,
+    (State.UPLOADED, Event.ROWS_JOINED): State.JOINED,
+    (State.OPEN, Event.ROWS_DRAWN): State.SAMPLED,
+    (State.SAMPLED, Event.ALL_REPADDED): State.JOINED,
+    (State.JOINED, Event.PERTURBED): State.RELEASED,
+    (State.PROPOSED, Event.ABORTED): State.ABORTED,
+    (State.OPEN, Event.ABORTED): State.ABORTED,
+    (State.UPLOADED, Event.ABORTED): State.ABORTED,
+    (State.SAMPLED, Event.ABORTED): State.ABORTED,
+    (State.JOINED, Event.ABORTED): State.ABORTED,
+}
+
+
+def advance(state: State, event: Event) -> State:
+    """Return the next state, or refuse an event that has no place in this one."""
+    following = TRANSITIONS.get((state, event))
+    if following is None:
+        allowed = [str(known) for known, at in _events_from(state)]
+        raise StateError(
+            f"a study that is {state} cannot take: {event}",
+            hint=f"what it can take now: {'; '.join(allowed) or 'nothing, its life is over'}",
+        )
+    return following
+
+
+def expect(state: State, *allowed: State) -> None:
+    """Refuse a step that belongs to another part of the study's life."""
+    if state not in allowed:
+        raise StateError(
+            f"the study is {state}, not {' or '.join(allowed)}",
+            hint="look at the study's status; each step has its time",
+        )
+
+
+def _events_from(state: State) -> list[tuple[Event, State]]:
+    return [(event, to) for (at, event), to in TRANSITIONS.items() if at == state]

@@ -1,0 +1,247 @@
+"""A study on the server: every message it takes, every step it makes, and each of them once."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self, TypeVar
+
+from veiltab.errors import AlignmentError, InputError, MismatchError, NotGrantedError, StateError
+from veiltab.protocol.server.accept import check_repad, check_stored, check_upload
+from veiltab.protocol.server.context import ServerContext
+from veiltab.protocol.server.release import (
+    Drawn,
+    Joined,
+    draw_rows,
+    join_fresh,
+    join_sampled,
+    join_stored,
+    perturb_and_sign,
+    repad_requests,
+)
+from veiltab.protocol.server.states import Event, State, advance, expect
+from veiltab.protocol.stores import ChunkStore
+from veiltab.protocol.verify import verify_agreement, verify_grant, verify_some
+from veiltab.wire.contract import Contract, Vault
+from veiltab.wire.messages import Release, Repad, RepadRequest, SignedGrant, Upload
+from veiltab.wire.signed import Signed
+
+Body = TypeVar("Body", Upload, Repad)
+
+
+class ServerStudy:
+    """The server's side of one study.
+
+    A message that is sent again changes nothing; a different one in its place is refused.  The
+    sample is drawn once and perturbed once; after that the same release is returned for ever, and
+    before that nothing of it is served.
+    """
+
+    def __init__(self, bench: ServerContext, contract: Contract) -> None:
+        """Take a proposed contract for this very server, which nobody need have signed yet."""
+        if contract.server.signing_key != bench.key.public:
+            raise MismatchError(
+                "the contract names another server", hint="propose the study with this server's key"
+            )
+        self._bench = bench
+        self.contract = Signed(contract, ())
+        self.state = State.PROPOSED
+        self.uploads: dict[bytes, Signed[Upload]] = {}
+        self.requests: dict[bytes, Signed[RepadRequest]] = {}
+        self._repads: dict[bytes, Signed[Repad]] = {}
+        self._grants: dict[bytes, SignedGrant] = {}
+        self._drawn: Drawn | None = None
+        self._joined: Joined | None = None
+        self._release: Signed[Release] | None = None
+
+    @classmethod
+    def resume(
+        cls,
+        bench: ServerContext,
+        contract: Signed[Contract],
+        state: State,
+        uploads: Iterable[Signed[Upload]] = (),
+        *,
+        release: Signed[Release] | None = None,
+        grants: Iterable[SignedGrant] = (),
+    ) -> Self:
+        """Take up a study where it stood: everything given here was checked when it was taken.
+
+        Joining and perturbing are repeatable.  With the same bytes from ``bench.entropy`` as
+        before, a release that was interrupted comes out the same.
+        """
+        study = cls(bench, contract.body)
+        study.contract, study.state = contract, state
+        study.uploads = {upload.body.curator: upload for upload in uploads}
+        study._release = release
+        study._grants = {grant.body.grant_id: grant for grant in grants}
+        return study
+
+    def sign(self, signed: Signed[Contract]) -> None:
+        """Take signatures; the study opens when every curator has signed."""
+        if signed.body != self.contract.body:
+            raise MismatchError(
+                "the signature is on another contract", hint="sign the contract of this study"
+            )
+        keys = [terms.identity.signing_key for terms in signed.body.curators]
+        verify_some(signed, keys)
+        for signature in signed.signatures:
+            self.contract = self.contract.with_signature(signature)
+        if self.state is State.PROPOSED and len(self.contract.signatures) == len(keys):
+            self.state = advance(self.state, Event.ALL_SIGNED)
+
+    def upload(self, signed: Signed[Upload]) -> None:
+        """Take a curator's upload, whose chunks have been received, if it is wholly right."""
+        if not self.has_upload(signed):
+            check_upload(self.contract.body, signed, self._bench.received)
+            self.take_upload(signed)
+
+    def has_upload(self, signed: Signed[Upload]) -> bool:
+        """Tell whether this very upload was taken before; refuse one that has no place here."""
+        if _is_repeated(self.uploads, signed):
+            return True
+        expect(self.state, State.OPEN)
+        if self.contract.body.stored is not None:
+            raise MismatchError(
+                "the study reads stored tables and takes no uploads",
+                hint="the contract names the uploads that it reads",
+            )
+        return False
+
+    def take_upload(self, signed: Signed[Upload]) -> None:
+        """Take an upload that :func:`check_upload` has found right."""
+        if self.has_upload(signed):
+            return
+        self.uploads[signed.body.curator] = signed
+        if len(self.uploads) == len(self.contract.body.curators):
+            self.state = advance(self.state, Event.ALL_UPLOADED)
+
+    def draw_from(
+        self, vault: Signed[Vault], uploads: Sequence[Signed[Upload]], tables: ChunkStore
+    ) -> dict[bytes, Signed[RepadRequest]]:
+        """Draw rows of stored tables, once; return the request for each curator.
+
+        The positions that a request refers to are among the received chunks.
+        """
+        if not self.requests:
+            expect(self.state, State.OPEN)
+            contract = self.contract.body
+            check_stored(contract, verify_agreement(vault), uploads, tables)
+            self._drawn = draw_rows(self._bench, contract, uploads, tables, self._bench.received)
+            self.requests = repad_requests(self._bench, contract, self._drawn, uploads)
+            self.state = advance(self.state, Event.ROWS_DRAWN)
+        return self.requests
+
+    def repad(self, signed: Signed[Repad]) -> None:
+        """Take a curator's new pads; join when all are there."""
+        if _is_repeated(self._repads, signed):
+            return
+        expect(self.state, State.SAMPLED)
+        contract, curator = self.contract.body, signed.body.curator
+        contract.curator(curator)
+        check_repad(contract, self.requests[curator], signed, self._bench.received)
+        self._repads[curator] = signed
+        if len(self._repads) == len(contract.curators) and self._drawn is not None:
+            self._joined = join_stored(contract, self._drawn, self._repads)
+            self.state = advance(self.state, Event.ALL_REPADDED)
+
+    def release(self) -> Signed[Release]:
+        """Join the rows and perturb them, once, and return the same release ever after."""
+        if self._release is None:
+            try:
+                self._release = self._perturb()
+            except (AlignmentError, InputError, MismatchError):
+                # It would fail again; and with other uploads in its place a curator could ask of
+                # one person after the other whether the others hold it.
+                self.abort()
+                raise
+            self.state = advance(self.state, Event.PERTURBED)
+            self._bench.received.clear()
+        return self._release
+
+    def accept_grant(self, grant: SignedGrant, now: int) -> None:
+        """Keep a grant, so that its researcher may fetch the columns that it covers."""
+        verify_grant(self.contract.body, self._released().body, grant, now)
+        if (grant.sealed is None) != (grant.body.pads == "one-time"):
+            raise MismatchError(
+                "a one-time-pad grant must not pass through the server; any other must be whole",
+                hint="send a one-time-pad grant to the researcher, and its header to the server",
+            )
+        earlier = self._grants.setdefault(grant.body.grant_id, grant)
+        if earlier != grant:
+            raise MismatchError("another grant has this id", hint="draw a fresh id for each grant")
+
+    def serve(self, researcher: bytes, digest: bytes, now: int) -> bytes:
+        """Return a chunk of the release that an unexpired grant of the researcher covers."""
+        self.check_granted(researcher, [digest], now)
+        return self._bench.released.get(digest)
+
+    def check_granted(self, researcher: bytes, digests: Iterable[bytes], now: int) -> None:
+        """Refuse unless unexpired grants of the researcher cover every one of these chunks."""
+        release = self._released().body
+        own = [grant for grant in self._grants.values() if grant.body.researcher == researcher]
+        left, used = set(digests), []
+        for grant in sorted(own, key=lambda grant: grant.body.expires, reverse=True):
+            covered = left & _covered(release, grant)
+            if covered:
+                used.append(grant)
+                left -= covered
+        if left:
+            raise NotGrantedError(
+                "no grant of yours covers this part of the release",
+                hint="ask the curator who holds the attribute for a grant",
+            )
+        for grant in used:
+            verify_grant(self.contract.body, release, grant, now)
+
+    def abort(self) -> None:
+        """End the study before its release; what was uploaded for it is forgotten."""
+        self.state = advance(self.state, Event.ABORTED)
+        self._bench.received.clear()
+        self._bench.released.clear()
+
+    def _perturb(self) -> Signed[Release]:
+        if self.state is State.UPLOADED:
+            self._joined = self._join()
+            self.state = advance(self.state, Event.ROWS_JOINED)
+        joined, bench = self._joined, self._bench
+        if joined is None:
+            raise StateError(
+                f"the study is {self.state}, and nothing is joined",
+                hint="wait for every curator's upload",
+            )
+        return perturb_and_sign(
+            self.contract.body,
+            joined.plan,
+            lambda where: joined.rows(where, bench.received),
+            joined.uploads,
+            bench.key,
+            entropy=bench.entropy,
+            released=bench.released,
+        )
+
+    def _join(self) -> Joined:
+        contract = self.contract.body
+        uploads = [self.uploads[terms.party_id] for terms in contract.curators]
+        if contract.sampling.by == "curators":
+            return join_sampled(contract, uploads)
+        return join_fresh(self._bench, contract, uploads)
+
+    def _released(self) -> Signed[Release]:
+        expect(self.state, State.RELEASED)
+        return self.release()
+
+
+def _is_repeated(known: Mapping[bytes, Signed[Body]], signed: Signed[Body]) -> bool:
+    """Tell whether this very message was taken before; refuse another in its place."""
+    earlier = known.get(signed.body.curator)
+    if earlier is not None and earlier != signed:
+        raise StateError(
+            f"this curator has sent another {signed.body.kind} already",
+            hint="it cannot be replaced; abort the study and propose a new one",
+        )
+    return earlier is not None
+
+
+def _covered(release: Release, grant: SignedGrant) -> set[bytes]:
+    """Return the digests of the columns, and positions, that a grant covers."""
+    columns = [c.chunks for c in release.columns if c.attribute in grant.body.attributes]
+    columns += [u.positions or () for u in release.uploads if u.curator == grant.body.curator]
+    return {digest for chunks in columns for digest in chunks}

@@ -1,0 +1,151 @@
+"""What a curator signs, what that costs, and whom it tells the secret."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.studies import Staged, pair, proposal, stage
+from veiltab.crypto.entropy import CipherEntropy
+from veiltab.crypto.identity import PrivateIdentity
+from veiltab.crypto.sealing import seal
+from veiltab.errors import (
+    BudgetError,
+    MismatchError,
+    SealError,
+    SignatureError,
+)
+from veiltab.protocol.curator.agreement import (
+    new_secret,
+    receive_secret,
+    share_secret,
+    sign_contract,
+    sign_vault,
+    unsigned,
+)
+from veiltab.protocol.curator.ledger import Ledger
+from veiltab.protocol.verify import cosign, sign
+from veiltab.simulation.protocol import Rehearsal, Terms
+from veiltab.wire.signed import Signature, Signed
+
+TERMS = Terms(epsilon=0.5, sample_size=20)
+LEDGER = Ledger(dataset="patients", epsilon_limit=1.0)
+
+
+def test_signing_charges_the_ledger() -> None:
+    """The signature and the charge come out together; signing again costs nothing more."""
+    rehearsal = pair()
+    contract, _ = proposal(rehearsal, TERMS)
+    signed, charged = sign_contract(unsigned(contract), rehearsal.curators[0], LEDGER)
+    assert [s.key for s in signed.signatures] == [rehearsal.curators[0].signing.public]
+    assert [(e.study, e.epsilon) for e in charged.entries] == [(contract.study_id, 0.5)]
+    again, same = sign_contract(signed, rehearsal.curators[0], charged)
+    assert (again, same) == (signed, charged)
+    both, _ = sign_contract(signed, rehearsal.curators[1], LEDGER)
+    assert len(both.signatures) == 2
+
+
+def test_nobody_but_a_curator_can_sign() -> None:
+    """Neither a contract nor a vault; and nothing is charged."""
+    rehearsal = pair()
+    contract, _ = proposal(rehearsal, TERMS)
+    vault = rehearsal.deposit().vault
+    for identity in (rehearsal.server, rehearsal.researcher):
+        with pytest.raises(MismatchError, match="is no curator"):
+            sign_contract(unsigned(contract), identity, LEDGER)
+        with pytest.raises(MismatchError, match="is no curator"):
+            sign_vault(vault, identity)
+
+
+def test_a_foreign_or_wrong_signature_is_not_countersigned() -> None:
+    """A curator checks who has signed before it does."""
+    rehearsal = pair()
+    contract, _ = proposal(rehearsal, TERMS)
+    other, _ = proposal(rehearsal, TERMS)
+    vault = rehearsal.deposit().vault
+    first, second = rehearsal.curators
+    moved = cosign(unsigned(other), second.signing).signatures
+    nonsense = Signature(second.signing.public, bytes(64))
+    for bad in (
+        cosign(unsigned(contract), rehearsal.server.signing),
+        Signed(contract, moved),
+        Signed(contract, (nonsense,)),
+    ):
+        with pytest.raises(SignatureError):
+            sign_contract(bad, first, LEDGER)
+    with pytest.raises(SignatureError):
+        sign_vault(cosign(vault, rehearsal.server.signing), first)
+
+
+def test_above_the_limit_there_is_no_signature() -> None:
+    """And no charge: the ledger stays what it was."""
+    rehearsal = pair()
+    spent = LEDGER
+    for _ in range(2):
+        contract, _ = proposal(rehearsal, TERMS)
+        _, spent = sign_contract(unsigned(contract), rehearsal.curators[0], spent)
+    third, _ = proposal(rehearsal, TERMS)
+    before = spent.entries
+    with pytest.raises(BudgetError):
+        sign_contract(unsigned(third), rehearsal.curators[0], spent)
+    assert spent.entries == before
+    assert len(before) == 2
+
+
+def shared() -> tuple[Rehearsal, Staged, PrivateIdentity, PrivateIdentity]:
+    """Return an open study and its two curators."""
+    rehearsal = pair()
+    first, second = rehearsal.curators
+    return rehearsal, stage(rehearsal, TERMS), first, second
+
+
+def test_a_secret_is_for_one_curator() -> None:
+    """The receiver opens it; another does not, and cannot by readdressing it either."""
+    rehearsal, staged, first, second = shared()
+    message = share_secret(staged.contract, first, staged.secret, second.party_id)
+    assert receive_secret(staged.contract, second, message) == staged.secret
+    with pytest.raises(MismatchError, match="another curator"):
+        receive_secret(staged.contract, first, message)
+    with pytest.raises(MismatchError, match="is no curator"):
+        share_secret(staged.contract, first, staged.secret, rehearsal.researcher.party_id)
+    readdressed = sign(replace(message.body, receiver=first.party_id), first.signing)
+    with pytest.raises(SealError):
+        receive_secret(staged.contract, first, readdressed)
+    assert staged.secret not in message.dumps()
+    assert staged.secret.hex().encode() not in message.dumps()
+
+
+def test_a_secret_cannot_be_moved_to_another_study() -> None:
+    """Not as it is, and not with a new signature: the seal is bound to the study."""
+    _, staged, first, second = shared()
+    message = share_secret(staged.contract, first, staged.secret, second.party_id)
+    other = replace(staged.contract, title="another study")
+    with pytest.raises(MismatchError, match="another study"):
+        receive_secret(other, second, message)
+    moved = sign(replace(message.body, scope=other.scope), first.signing)
+    with pytest.raises(SealError):
+        receive_secret(other, second, moved)
+
+
+def test_a_secret_comes_from_a_curator_of_the_study() -> None:
+    """Somebody else's is refused, also if it is the right one."""
+    rehearsal, staged, _, second = shared()
+    message = share_secret(staged.contract, rehearsal.researcher, staged.secret, second.party_id)
+    with pytest.raises(MismatchError, match="is no curator"):
+        receive_secret(staged.contract, second, message)
+    genuine = share_secret(staged.contract, second, staged.secret, second.party_id)
+    with pytest.raises(SignatureError):
+        receive_secret(staged.contract, second, sign(genuine.body, rehearsal.researcher.signing))
+
+
+def test_the_secret_is_the_one_that_the_contract_commits_to() -> None:
+    """A proposer cannot send another by mistake, nor to some curators on purpose."""
+    _, staged, first, second = shared()
+    message = share_secret(staged.contract, first, staged.secret, second.party_id)
+    context = staged.contract.scope + first.party_id + second.party_id
+    for wrong in (new_secret(CipherEntropy.from_seed(1, "wrong"))[0], b"", staged.secret[:-1]):
+        with pytest.raises(MismatchError, match="commits to"):
+            share_secret(staged.contract, first, wrong, second.party_id)
+        sealed = seal(wrong, second.sealing.public, "secret", context)
+        forged = sign(replace(message.body, sealed=sealed), first.signing)
+        with pytest.raises(MismatchError, match="commits to"):
+            receive_secret(staged.contract, second, forged)

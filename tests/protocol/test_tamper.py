@@ -1,0 +1,239 @@
+"""Nothing can be changed on its way: every byte of every message, and every byte of every chunk.
+
+Each message is damaged, parsed, and given to the role that receives it, as it would be.
+"""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.studies import Recorded, pair, prepare, stage, stored_contract
+from veiltab.errors import DigestError, MessageError
+from veiltab.protocol.curator.agreement import receive_secret, share_secret, sign_contract
+from veiltab.protocol.curator.ledger import Ledger
+from veiltab.protocol.curator.upload import align, check_alignment
+from veiltab.protocol.researcher.access import open_access
+from veiltab.protocol.researcher.decrypt import estimate
+from veiltab.protocol.stores import MemoryChunks
+from veiltab.simulation.protocol import Outcome, Terms
+from veiltab.wire.contract import Contract, Sampler
+from veiltab.wire.messages import (
+    Alignment,
+    Release,
+    Repad,
+    RepadRequest,
+    Secret,
+    SignedGrant,
+    Upload,
+)
+
+Take = Callable[[bytes], object]
+"""Parses a message and gives it to the role that receives it."""
+
+samplers = pytest.mark.parametrize("sampler", ["curators", "server"])
+TERMS = Terms(epsilon=1.0, sample_size=20)
+
+
+def damaged(data: bytes) -> Iterator[bytes]:
+    """Yield the message with each of its bytes changed, one at a time.
+
+    Mostly one bit; every third time to another character of those that messages are made of,
+    so that more of the damage survives the parser and meets the checks behind it.
+    """
+    for position, byte in enumerate(data):
+        other = byte ^ 1 << position % 7
+        if position % 3 == 0:
+            alphabet = b"0123456789abcdef"
+            other = alphabet[position % 16]
+            other = alphabet[(position + 1) % 16] if other == byte else other
+        yield data[:position] + bytes([other]) + data[position + 1 :]
+
+
+def assert_guarded(data: bytes, take: Take) -> None:
+    """Fail unless the message is taken as it is, and refused with any byte changed."""
+    refused = 0
+    for changed in damaged(data):
+        with pytest.raises(MessageError):
+            take(changed)
+        refused += 1
+    assert refused == len(data) > 400
+    take(data)
+
+
+def opened(rehearsal: Recorded, outcome: Outcome) -> dict[str, Take]:
+    """Return how a researcher takes a contract, a release and a grant."""
+    contract, release = outcome.contract, outcome.study.release()
+    first, second = rehearsal.grants(outcome)
+    who = rehearsal.researcher
+    return {
+        "contract": lambda data: open_access(
+            who, Contract.loads(data), release, [first, second], now=0
+        ),
+        "release": lambda data: open_access(
+            who, contract, Release.loads(data), [first, second], now=0
+        ),
+        "grant": lambda data: open_access(
+            who, contract, release, [first, SignedGrant.loads(data)], now=0
+        ),
+    }
+
+
+def test_contract() -> None:
+    """A researcher, the server and a curator who is asked to sign it."""
+    rehearsal = pair()
+    outcome = rehearsal.run(TERMS)
+    data = outcome.contract.dumps()
+    assert_guarded(data, opened(rehearsal, outcome)["contract"])
+    study = rehearsal._open(outcome.contract.body).study
+    assert_guarded(data, lambda changed: study.sign(Contract.loads(changed)))
+    ledger = Ledger(dataset="tampering", epsilon_limit=10.0)
+    identity = rehearsal.curators[0]
+    assert_guarded(data, lambda changed: sign_contract(Contract.loads(changed), identity, ledger))
+
+
+def test_secret() -> None:
+    """The curator whom it is sealed to."""
+    rehearsal = pair()
+    staged = stage(rehearsal, TERMS)
+    first, second = rehearsal.curators
+    message = share_secret(staged.contract, first, staged.secret, second.party_id)
+    assert_guarded(
+        message.dumps(),
+        lambda data: receive_secret(staged.contract, second, Secret.loads(data)),
+    )
+
+
+def test_alignment() -> None:
+    """The other curators, before they upload."""
+    rehearsal = pair()
+    staged = stage(rehearsal, TERMS)
+    first, second = (
+        align(staged.contract, identity, intake)
+        for identity, intake in zip(rehearsal.curators, staged.intakes, strict=True)
+    )
+    assert_guarded(
+        first.dumps(),
+        lambda data: check_alignment(staged.contract, [Alignment.loads(data), second]),
+    )
+
+
+@samplers
+def test_upload(sampler: Sampler) -> None:
+    """The server; after so many wrong ones it takes the right one."""
+    rehearsal = pair()
+    staged = stage(rehearsal, Terms(epsilon=1.0, sample_size=20, sampler=sampler))
+    first, second = prepare(rehearsal, staged)
+    study = staged.outcome.study
+    assert_guarded(first.message.dumps(), lambda data: study.upload(Upload.loads(data)))
+    study.upload(second.message)
+    study.release()
+
+
+def test_release() -> None:
+    """The researcher."""
+    rehearsal = pair()
+    outcome = rehearsal.run(TERMS)
+    data = outcome.study.release().dumps()
+    assert_guarded(data, opened(rehearsal, outcome)["release"])
+
+
+def test_grant() -> None:
+    """The researcher, and the server which keeps it; the sealed part is guarded as well."""
+    rehearsal = pair()
+    outcome = rehearsal.run(TERMS)
+    take = opened(rehearsal, outcome)["grant"]
+    data = rehearsal.grants(outcome)[1].dumps()
+    assert_guarded(data, take)
+    study = outcome.study
+    assert_guarded(data, lambda changed: study.accept_grant(SignedGrant.loads(changed), now=0))
+
+
+def test_repad_request_and_repad() -> None:
+    """The curator who is asked for new pads, and the server which asked."""
+    rehearsal = pair()
+    deposit = rehearsal.deposit()
+    terms = Terms(epsilon=1.0, sample_size=20, sampler="server")
+    outcome = rehearsal._open(stored_contract(rehearsal, terms, deposit))
+    uploads = [table.upload for table in deposit.stored]
+    requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)
+    desk, table = outcome.desks[0], deposit.stored[0]
+    request = requests[desk.identity.party_id]
+    assert_guarded(
+        request.dumps(),
+        lambda data: table.repad(
+            desk, outcome.contract, RepadRequest.loads(data), outcome.received
+        ),
+    )
+    answer = table.repad(desk, outcome.contract, request, outcome.received)
+    study = outcome.study
+    assert_guarded(answer.message.dumps(), lambda data: study.repad(Repad.loads(data)))
+
+
+def assert_chunks_guarded(store: MemoryChunks, take: Callable[[], object]) -> None:
+    """Change bytes of every chunk, lose it, and swap it for the others; then leave all as it is."""
+    genuine = dict(store._chunks)
+    checked = 0
+    for digest, chunk in genuine.items():
+        changes = [
+            chunk[:position] + bytes([chunk[position] ^ 1 << position % 8]) + chunk[position + 1 :]
+            for position in range(0, len(chunk), 1 + len(chunk) // 300)
+        ]
+        changes += [other for other in genuine.values() if other != chunk]
+        for change in changes:
+            store._chunks[digest] = change
+            with pytest.raises(DigestError, match="does not have the digest"):
+                take()
+            checked += 1
+        del store._chunks[digest]
+        with pytest.raises(DigestError, match="there is no chunk"):
+            take()
+        store._chunks[digest] = chunk
+    assert checked > 100
+    take()
+
+
+@samplers
+def test_chunks_of_an_upload(sampler: Sampler) -> None:
+    """The server looks at every chunk before it takes the upload; tokens are chunks too."""
+    rehearsal = pair(population=400)
+    staged = stage(rehearsal, Terms(epsilon=1.0, sample_size=400, sampler=sampler))
+    first, _ = prepare(rehearsal, staged)
+    study, body = staged.outcome.study, first.message.body
+    own = {digest for column in body.columns for digest in column.chunks}
+    own |= set(body.tokens or ())
+    chunks = staged.outcome.received._chunks
+    for digest in set(chunks) - own:
+        del chunks[digest]
+    assert_chunks_guarded(staged.outcome.received, lambda: study.upload(first.message))
+    assert list(study.uploads) == [body.curator]
+
+
+@samplers
+def test_chunks_of_a_release(sampler: Sampler) -> None:
+    """The researcher decrypts nothing of a damaged column; positions are chunks too."""
+    rehearsal = pair(population=400)
+    outcome = rehearsal.run(Terms(epsilon=1.0, sample_size=400, sampler=sampler))
+    access = rehearsal.access(outcome)
+    assert_chunks_guarded(outcome.released, lambda: estimate(access, outcome.released))
+
+
+def test_chunks_of_a_repad() -> None:
+    """Positions that a curator is asked about, and the differences that it answers with."""
+    rehearsal = pair(population=400)
+    deposit = rehearsal.deposit()
+    terms = Terms(epsilon=1.0, sample_size=400, sampler="server")
+    outcome = rehearsal._open(stored_contract(rehearsal, terms, deposit))
+    uploads = [table.upload for table in deposit.stored]
+    requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)
+    desk, table = outcome.desks[0], deposit.stored[0]
+    request = requests[desk.identity.party_id]
+    asked = MemoryChunks()
+    for digest in request.body.positions:
+        asked.put(outcome.received.get(digest))
+    assert_chunks_guarded(asked, lambda: table.repad(desk, outcome.contract, request, asked))
+    answer = table.repad(desk, outcome.contract, request, asked)
+    chunks = outcome.received._chunks
+    differences = {digest for column in answer.message.body.columns for digest in column.chunks}
+    for digest in set(chunks) - differences:
+        del chunks[digest]
+    assert_chunks_guarded(outcome.received, lambda: outcome.study.repad(answer.message))
