@@ -24,6 +24,8 @@ from benchmarks.growth_table import SIZES, Batches
 from veiltab.core.schema import Attribute, Schema
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
+from veiltab.files.chunks import FolderChunks
+from veiltab.files.spool import FolderSpool
 from veiltab.protocol.curator.agreement import new_secret, public_identity, sign_contract, unsigned
 from veiltab.protocol.curator.grant import grant
 from veiltab.protocol.curator.ledger import Ledger
@@ -41,8 +43,6 @@ from veiltab.protocol.server.accept import check_upload
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.states import State
 from veiltab.protocol.server.study import ServerStudy
-from veiltab.storage.chunks import FolderChunks
-from veiltab.storage.spool import FolderSpool
 from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Sampler, Sampling
 from veiltab.wire.messages import Release, SignedGrant, Upload
 from veiltab.wire.signed import Signed

@@ -26,13 +26,13 @@ from veiltab.client.api import ReleasedChunks, Server
 from veiltab.core.schema import Attribute
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
+from veiltab.files.chunks import FolderChunks
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.verify import sign
-from veiltab.service.casebook import GRANT, RELEASE, Case
-from veiltab.service.context import Context
-from veiltab.storage.chunks import FolderChunks
-from veiltab.storage.folders import DataDirectory
-from veiltab.storage.records import RESEARCHER
+from veiltab.server.context import Context
+from veiltab.server.db.records import RESEARCHER
+from veiltab.server.directory import DataDirectory
+from veiltab.server.study import GRANT, RELEASE, Case
 from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Sampling
 from veiltab.wire.messages import ColumnChunks, Grant, Release, ReleasedUpload, SignedGrant
 from veiltab.wire.packing import CHUNK_ROWS, TOKEN_BYTES, packed_length

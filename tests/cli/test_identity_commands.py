@@ -13,7 +13,7 @@ from tests.support.service import Running, make_context, running
 from veiltab.crypto import keyfile
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
-from veiltab.service.parties import invite
+from veiltab.server.auth import invite
 
 PASSPHRASE = "korrekt Pferd Batterie ñ"  # noqa: S105 - of a test
 

@@ -16,7 +16,7 @@ from tests.support.certificates import write_certificate
 from tests.support.commands import assert_refused
 from tests.support.offices import open_office, run
 from veiltab.cli.serve import is_loopback
-from veiltab.service.settings import Settings
+from veiltab.server.limits import Settings
 
 
 @dataclass

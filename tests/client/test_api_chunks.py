@@ -26,7 +26,7 @@ from veiltab.errors import DigestError, StateError
 from veiltab.protocol.researcher.access import Access
 from veiltab.protocol.researcher.decrypt import estimate
 from veiltab.protocol.stores import ChunkStore, MemoryChunks
-from veiltab.service.settings import Settings
+from veiltab.server.limits import Settings
 from veiltab.simulation.protocol import Outcome, Terms
 from veiltab.wire.bundles import BUNDLE_BYTES, MAX_ASKED, Named, bundle, unbundle
 from veiltab.wire.codec import dump

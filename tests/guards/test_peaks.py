@@ -1,6 +1,6 @@
 """Memory that is held at a time: so many bytes for a record of one span, however many spans.
 
-What whole parties hold is in ``tests/roles/test_bounded_memory.py``; here stand the numbers.
+What whole parties hold is in ``tests/protocol/test_bounded_memory.py``; here stand the numbers.
 """
 
 from collections.abc import Callable

@@ -13,6 +13,9 @@ import pytest
 from tests.support.deposits import draw
 from tests.support.studies import pair, prepare, stage, stored_contract
 from veiltab.crypto.entropy import CipherEntropy
+from veiltab.files import bundles
+from veiltab.files.chunks import FolderChunks
+from veiltab.files.spool import FolderSpool
 from veiltab.protocol import sorting
 from veiltab.protocol.researcher.decrypt import estimate
 from veiltab.protocol.server import match
@@ -20,9 +23,6 @@ from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.states import State
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.simulation.protocol import Terms
-from veiltab.storage import bundles
-from veiltab.storage.chunks import FolderChunks
-from veiltab.storage.spool import FolderSpool
 
 FEW, MANY = 600_000, 1_100_000
 ROW_BYTES = 2

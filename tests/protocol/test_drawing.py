@@ -15,12 +15,12 @@ from tests.support.studies import CountingEntropy, attribute
 from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import MismatchError, UnavailableError
+from veiltab.files.spool import FolderSpool
 from veiltab.protocol.server import match
 from veiltab.protocol.server.context import memory_scratch
 from veiltab.protocol.server.match import ROW, Table, partition_count, shuffled
 from veiltab.protocol.sorting import MemorySpool, Spool
 from veiltab.protocol.stores import MemoryChunks, write_rows, write_tokens
-from veiltab.storage.spool import FolderSpool
 from veiltab.wire.messages import ColumnChunks, Upload
 from veiltab.wire.packing import CHUNK_ROWS
 

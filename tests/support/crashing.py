@@ -21,10 +21,10 @@ from unittest import mock
 from tests.support.service import make_context
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.service.casebook import Case
-from veiltab.service.context import Context
-from veiltab.service.releases import release_study, tidy
-from veiltab.storage import bundles, disk
+from veiltab.files import bundles, disk
+from veiltab.server.context import Context
+from veiltab.server.release import release_study, tidy
+from veiltab.server.study import Case
 
 WRITING = (bundles.__file__, disk.__file__)
 SERVER = PrivateIdentity.create("server", CipherEntropy.from_seed(9, "server"))

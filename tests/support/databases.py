@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from veiltab.storage.database import Database
+from veiltab.server.db.database import Database
 
 KINDS = ("sqlite", "postgresql")
 

@@ -18,6 +18,7 @@ from tests.support.studies import PAIR, holding
 from veiltab.client import curator
 from veiltab.client.session import Session
 from veiltab.client.study_file import StudyDraft
+from veiltab.files.chunks import FolderChunks
 from veiltab.protocol.curator.agreement import public_identity, receive_secret
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.curator.upload import (
@@ -28,9 +29,8 @@ from veiltab.protocol.curator.upload import (
     prepare_table,
 )
 from veiltab.protocol.sorting import MemorySpool
-from veiltab.service.worker import Worker
+from veiltab.server.worker import Worker
 from veiltab.simulation.protocol import Holding, take_in
-from veiltab.storage.chunks import FolderChunks
 from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Pads, Sampler, Sampling
 from veiltab.wire.messages import Upload
 from veiltab.wire.signed import Signed

@@ -13,7 +13,7 @@ import pytest
 from tests.support.commands import Outcome
 from tests.support.service import Running
 from veiltab.cli.main import main
-from veiltab.service.parties import invite
+from veiltab.server.auth import invite
 
 SAID: list[str] = []
 """Everything that commands have printed here, to look for secrets in."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.support.studies import attribute, holding
 from veiltab.core.schema import Schema
 from veiltab.crypto.entropy import CipherEntropy
+from veiltab.files.spool import FolderSpool
 from veiltab.protocol.curator.agreement import new_secret
 from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.curator.upload import prepare_table
@@ -16,7 +17,6 @@ from veiltab.protocol.stores import MemoryChunks
 from veiltab.simulation.protocol import Rehearsal, Terms
 from veiltab.sources.feeding import feed
 from veiltab.sources.tables import open_table
-from veiltab.storage.spool import FolderSpool
 
 
 class NoChunks(MemoryChunks):

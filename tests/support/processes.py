@@ -20,9 +20,9 @@ from veiltab.client.api import Retry, Server
 from veiltab.client.home import Home
 from veiltab.client.session import Session
 from veiltab.crypto.entropy import SystemEntropy
-from veiltab.service.context import Context
-from veiltab.service.parties import invite
-from veiltab.storage.folders import DataDirectory
+from veiltab.server.auth import invite
+from veiltab.server.context import Context
+from veiltab.server.directory import DataDirectory
 
 MIB = 2**20
 NO_LIMITS = ("--rate", 1e6, "--burst", 10**6, "--stranger-rate", 1e6, "--stranger-burst", 10**6)

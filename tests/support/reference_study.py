@@ -13,7 +13,7 @@ from tests.support.reference import COMMANDS
 from tests.support.service import Running, make_context, running
 from veiltab.cli.serve import _announce
 from veiltab.cli.server_options import server_identity
-from veiltab.storage.folders import DataDirectory
+from veiltab.server.directory import DataDirectory
 
 TITLE = "Smoking and income"
 PEOPLE = 40

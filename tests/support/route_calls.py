@@ -13,7 +13,7 @@ from veiltab.client.session import Session
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.protocol.curator.agreement import public_identity, share_secret
 from veiltab.protocol.verify import sign
-from veiltab.service.routes import PUBLIC
+from veiltab.server.routes import PUBLIC
 from veiltab.wire.bundles import bundle
 from veiltab.wire.codec import dump
 from veiltab.wire.messages import Alignment, Grant, SignedGrant

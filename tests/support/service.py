@@ -18,13 +18,13 @@ from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import CipherEntropy, SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.service.app import create_app
-from veiltab.service.context import Context
-from veiltab.service.parties import invite
-from veiltab.service.run import Address, _listen
-from veiltab.service.settings import Settings
-from veiltab.storage.database import Database
-from veiltab.storage.folders import DataDirectory
+from veiltab.server.app import create_app
+from veiltab.server.auth import invite
+from veiltab.server.context import Context
+from veiltab.server.db.database import Database
+from veiltab.server.directory import DataDirectory
+from veiltab.server.limits import Settings
+from veiltab.server.run import Address, _listen
 
 QUICK = Settings(rate=1e6, burst=10**6, stranger_rate=1e6, stranger_burst=10**6, poll_seconds=0.1)
 """Limits that no test reaches by accident."""

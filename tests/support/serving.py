@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO
 
 from tests.support.service import make_context
-from veiltab.service.logs import set_up_logs
-from veiltab.service.run import Address, serve
+from veiltab.server.monitoring import set_up_logs
+from veiltab.server.run import Address, serve
 
 
 @dataclass(eq=False)

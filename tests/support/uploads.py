@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from tests.support.studies import Recorded, Staged, pair, prepare, stage
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.upload import Prepared
-from veiltab.service import studies
-from veiltab.service.authentication import Sender
-from veiltab.service.context import Context
+from veiltab.server import steps
+from veiltab.server.auth import Sender
+from veiltab.server.context import Context
 from veiltab.simulation.protocol import Terms
 from veiltab.wire.bundles import bundle
 from veiltab.wire.messages import Upload
@@ -41,23 +41,23 @@ def open_study(context: Context, terms: Terms, rehearsal: Recorded | None = None
     for number, _ in enumerate(parties.curators):
         body = staged.outcome.contract.dumps()
         if number == 0:
-            studies.propose(context, found.sender(number, body))
+            steps.propose(context, found.sender(number, body))
         else:
-            studies.sign(context, found.sender(number, body), found.study)
+            steps.sign(context, found.sender(number, body), found.study)
     return found
 
 
 def send_chunks(context: Context, found: Uploaded, number: int) -> None:
     """Send all chunks of one curator."""
     body = bundle(list(found.rehearsal.sent[number]._chunks.items()))
-    studies.put_chunks(context, found.sender(number, body), found.study)
+    steps.put_chunks(context, found.sender(number, body), found.study)
 
 
 def send_upload(context: Context, found: Uploaded, number: int) -> None:
     """Send the chunks of one curator, and the upload that refers to them."""
     send_chunks(context, found, number)
     body = found.prepared[number].message.dumps()
-    studies.upload(context, found.sender(number, body), found.study)
+    steps.upload(context, found.sender(number, body), found.study)
 
 
 def uploaded_study(context: Context, terms: Terms, rehearsal: Recorded | None = None) -> Uploaded:

@@ -19,8 +19,8 @@ from vectors.generator.requests import SENDER, SERVER
 from veiltab.crypto.signing import SigningKey
 from veiltab.protocol.audit_log import Seen, verify_log
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.service.authentication import Gate, Newcomer, Sender
-from veiltab.service.context import Context
+from veiltab.server.auth import Gate, Newcomer, Sender
+from veiltab.server.context import Context
 from veiltab.wire.audit import AuditEntry, AuditHead, entry_hash
 from veiltab.wire.codec import load
 from veiltab.wire.contract import PublicIdentity

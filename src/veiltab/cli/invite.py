@@ -15,8 +15,8 @@ from veiltab.cli.server_options import (
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
-    from veiltab.service.context import Context
-    from veiltab.storage.people import Invitation
+    from veiltab.server.context import Context
+    from veiltab.server.db.records import Invitation
 
 DAYS = 14
 
@@ -67,7 +67,7 @@ def invite_command(
 
 def _existing_server(data: Path, database: str | None) -> "Context":
     """Open a server that has been started before: a mistyped folder must not become a new one."""
-    from veiltab.storage.folders import DataDirectory
+    from veiltab.server.directory import DataDirectory
 
     if not (data / "server.key").exists():
         raise ParameterError(
@@ -80,7 +80,7 @@ def _existing_server(data: Path, database: str | None) -> "Context":
 def _invite(context: "Context", name: str, days: int, *, as_json: bool) -> None:
     from veiltab.core.schema import check_text
     from veiltab.crypto.identity import fingerprint
-    from veiltab.service.parties import SECONDS_A_DAY, invite
+    from veiltab.server.auth import SECONDS_A_DAY, invite
 
     check_text(name, "the name")
     code = invite(context, name, days)

@@ -19,9 +19,9 @@ from veiltab.cli.server_options import (
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
-    from veiltab.service.context import Context
-    from veiltab.service.settings import Settings
-    from veiltab.storage.folders import DataDirectory
+    from veiltab.server.context import Context
+    from veiltab.server.directory import DataDirectory
+    from veiltab.server.limits import Settings
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 RATE = click.FloatRange(min=0, min_open=True)
@@ -91,9 +91,9 @@ def serve_command(
             hint="give --tls-cert and --tls-key, or --behind-proxy if a proxy encrypts",
         )
     address = database_address(database, database_file)
-    from veiltab.service.logs import set_up_logs
-    from veiltab.service.run import Address, serve
-    from veiltab.storage.folders import DataDirectory
+    from veiltab.server.directory import DataDirectory
+    from veiltab.server.monitoring import set_up_logs
+    from veiltab.server.run import Address, serve
 
     where = Address(
         host=host,
@@ -145,7 +145,7 @@ def _stop(_number: int, _frame: object) -> NoReturn:
 
 
 def _settings(limits: dict[str, Any]) -> "Settings":
-    from veiltab.service.settings import Settings
+    from veiltab.server.limits import Settings
 
     return Settings(**{name: value for name, value in limits.items() if value is not None})
 

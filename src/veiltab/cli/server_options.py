@@ -13,9 +13,9 @@ from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
     from veiltab.crypto.identity import PrivateIdentity
-    from veiltab.service.context import Context
-    from veiltab.service.settings import Settings
-    from veiltab.storage.folders import DataDirectory
+    from veiltab.server.context import Context
+    from veiltab.server.directory import DataDirectory
+    from veiltab.server.limits import Settings
 
 ENVIRONMENT = "VEILTAB_DATABASE"
 DEFAULT_NAME = "veiltab server"
@@ -87,9 +87,9 @@ def open_server(
     """Return the server of a data folder; nothing is read from its database yet."""
     from veiltab.crypto.entropy import SystemEntropy
     from veiltab.protocol.curator.agreement import public_identity
-    from veiltab.service.context import Context
-    from veiltab.service.settings import Settings
-    from veiltab.storage.database import Database
+    from veiltab.server.context import Context
+    from veiltab.server.db.database import Database
+    from veiltab.server.limits import Settings
 
     return Context(
         identity=public_identity(identity),

@@ -8,12 +8,12 @@ from veiltab.client.ledgers import Note
 from veiltab.client.session import Session
 from veiltab.client.study_file import StudyDraft
 from veiltab.errors import HomeError, NotFoundError, StateError
+from veiltab.files.chunks import FolderChunks
 from veiltab.protocol.curator.agreement import new_secret, share_secret, sign_contract, unsigned
 from veiltab.protocol.curator.grant import grant as make_grant
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.curator.upload import CuratorContext
 from veiltab.protocol.verify import check_own_upload, verify, verify_agreement, verify_release
-from veiltab.storage.chunks import FolderChunks
 from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import Release, SignedGrant
 from veiltab.wire.signed import Signed

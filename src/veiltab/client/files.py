@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from veiltab.errors import HomeError, VeiltabError, VersionError
-from veiltab.storage import disk
+from veiltab.files import disk
 from veiltab.wire.codec import MAX_MESSAGE_BYTES
 
 FILE_MODE = 0o600

@@ -17,6 +17,8 @@ from veiltab.client.session import Session
 from veiltab.client.study_home import StudyHome
 from veiltab.core.plan import Plan
 from veiltab.errors import DigestError, StateError
+from veiltab.files.chunks import FolderChunks
+from veiltab.files.spool import FolderSpool
 from veiltab.protocol.curator.agreement import receive_secret
 from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.curator.upload import (
@@ -30,8 +32,6 @@ from veiltab.protocol.curator.upload import (
 from veiltab.protocol.verify import plan_for, verify_agreement
 from veiltab.sources.feeding import feed
 from veiltab.sources.tables import Table
-from veiltab.storage.chunks import FolderChunks
-from veiltab.storage.spool import FolderSpool
 from veiltab.wire.contract import Contract
 from veiltab.wire.messages import Alignment, Upload
 from veiltab.wire.packing import TOKEN_BYTES, chunk_slices, packed_length

@@ -1,0 +1,1 @@
+"""Files that survive crashes: private, written whole, and on the disk when a call returns."""

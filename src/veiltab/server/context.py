@@ -1,0 +1,47 @@
+"""What every part of the service works with: its key, its records, its clock."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from veiltab.core.entropy import Entropy
+from veiltab.crypto.signing import SigningKey
+from veiltab.errors import MismatchError
+from veiltab.server.db.database import Database
+from veiltab.server.directory import DataDirectory
+from veiltab.server.limits import Memory, Settings
+from veiltab.server.monitoring import Metrics
+from veiltab.wire.contract import PublicIdentity
+
+ANSWER_BYTES = 64 * 2**20
+"""What released chunks may take in memory while they are sent; beyond it they are read twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Context:
+    """One server.  ``clock`` tells the seconds since 1970.
+
+    The server signs and never decrypts, so of its identity only the signing key is here.
+    """
+
+    identity: PublicIdentity
+    key: SigningKey = field(repr=False)
+    database: Database
+    folders: DataDirectory
+    entropy: Entropy = field(repr=False)
+    clock: Callable[[], float]
+    settings: Settings = field(default_factory=Settings)
+    metrics: Metrics = field(default_factory=Metrics)
+    answers: Memory = field(default_factory=lambda: Memory(ANSWER_BYTES), repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a key that is not the identity's: everything it signs would be refused."""
+        if self.key.public != self.identity.signing_key:
+            raise MismatchError(
+                "the server's key is not the one of its identity",
+                hint="load both from the same key file",
+            )
+
+    @property
+    def now(self) -> int:
+        """The time in whole seconds."""
+        return int(self.clock())

@@ -1,0 +1,301 @@
+"""The server's database: transactions on SQLite or PostgreSQL, and errors that say what to do.
+
+What a database refuses becomes an error of veiltab, with no SQL, no values and no passwords in it.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url, select, text
+from sqlalchemy.exc import ArgumentError
+
+from veiltab.errors import ParameterError, StateError, UnavailableError, VeiltabError
+from veiltab.files.disk import disk_errors
+from veiltab.server.db.migration import upgrade
+from veiltab.server.db.records import Records
+from veiltab.server.db.tables import STUDIES
+
+WRITING = "veiltab_writing"
+"""The execution option of connections that may write."""
+
+CONNECT_SECONDS = 10
+IDLE_FACTOR = 10
+
+_POSTGRESQL = {"postgres", "postgresql", "postgresql+psycopg"}
+_SQLITE = {"sqlite", "sqlite+pysqlite"}
+_HINT = "give sqlite:///path/to/veiltab.db or postgresql://user@host/database"
+
+
+def read_address(text: str) -> URL:
+    """Read the address of a database; the error never repeats it, as it may hold a password."""
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):  # the second for a port that is no number
+        raise ParameterError("the address of the database cannot be read", hint=_HINT) from None
+    if url.drivername in _POSTGRESQL:
+        return url.set(drivername="postgresql+psycopg")
+    if url.drivername not in _SQLITE:
+        raise ParameterError("the database is neither SQLite nor PostgreSQL", hint=_HINT)
+    if url.database in {None, "", ":memory:"} or url.query or url.host:
+        raise ParameterError(
+            "the address of an SQLite database must be the path of a file, without options",
+            hint=_HINT,
+        )
+    return url.set(drivername="sqlite")
+
+
+def make_engine(url: URL, timeout: float) -> Engine:
+    """Return an engine that waits at most ``timeout`` seconds for a lock or a statement."""
+    if url.drivername == "sqlite":
+        return _sqlite(url, timeout)
+    return _postgresql(url, timeout)
+
+
+def create_file(url: URL) -> None:
+    """Create the file of an SQLite database with mode 0600, unless it is there."""
+    if url.drivername != "sqlite":
+        return
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+    # An existing file must not even be opened: closing it would drop this process's locks on it.
+    with disk_errors("making the database"), suppress(FileExistsError):
+        os.close(os.open(_path(url), flags, 0o600))
+
+
+def _path(url: URL) -> Path:
+    return Path(str(url.database)).absolute()
+
+
+def _sqlite(url: URL, timeout: float) -> Engine:
+    # mode=rw: a file that is gone is an error, and not a reason to start with an empty one.
+    file = URL.create(
+        "sqlite",
+        database=f"file:{quote(str(_path(url)))}",
+        query={"mode": "rw", "uri": "true"},
+    )
+    engine = create_engine(
+        file, connect_args={"timeout": timeout}, pool_timeout=timeout, hide_parameters=True
+    )
+    event.listen(engine, "connect", _set_up_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _set_up_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - any driver's
+    """Make what is committed survive a power cut, and what is deleted not linger in the file."""
+    connection.isolation_level = None  # transactions are begun below, not guessed by the driver
+    for setting in (
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+        "secure_delete = ON",
+    ):
+        connection.execute(f"PRAGMA {setting}").close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """Begin: a writer takes its lock at once, as an upgrade later on could only fail."""
+    writing = connection.get_execution_options().get(WRITING, False)
+    connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if writing else 'ON'}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+def _postgresql(url: URL, timeout: float) -> Engine:
+    settings = {
+        "connect_timeout": CONNECT_SECONDS,
+        # A host that vanishes says nothing; without these a request would wait for hours.
+        "keepalives_idle": CONNECT_SECONDS,
+        "keepalives_interval": CONNECT_SECONDS // 2,
+        "keepalives_count": 3,
+        "tcp_user_timeout": _milliseconds(timeout),
+    }
+    limits = {
+        "statement_timeout": timeout,
+        "lock_timeout": timeout,
+        # Ends a transaction whose server hangs, so that its locks do not stay for ever.
+        "idle_in_transaction_session_timeout": IDLE_FACTOR * timeout,
+    }
+    engine = create_engine(
+        url,
+        connect_args={name: value for name, value in settings.items() if name not in url.query},
+        pool_pre_ping=True,
+        pool_timeout=timeout,
+        hide_parameters=True,
+    )
+
+    def set_up(connection: Any, _record: object) -> None:  # noqa: ANN401 - any driver's
+        for name, seconds in limits.items():
+            connection.execute(f"SET {name} = {_milliseconds(seconds)}")
+        connection.commit()
+
+    event.listen(engine, "connect", set_up)
+    return engine
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
+
+
+@contextmanager
+def database_errors() -> Iterator[None]:
+    """Turn a database that does not answer into :class:`UnavailableError`.
+
+    What the driver said is left out of the chain: PostgreSQL quotes rows, and rows have secrets.
+    """
+    try:
+        yield
+    except exc.TimeoutError:
+        raise unavailable("every connection to it is in use") from None
+    except exc.DBAPIError as error:
+        problem = _translate(error)
+        if problem is None:
+            raise
+        raise problem from None
+
+
+def unavailable(reason: str) -> UnavailableError:
+    """Build the error for a database that cannot be used now."""
+    return UnavailableError(
+        f"the database does not answer: {reason}",
+        hint="try again later; the operator should look at the database and its disk",
+    )
+
+
+def _translate(error: exc.DBAPIError) -> VeiltabError | None:
+    if isinstance(error, exc.IntegrityError):
+        return StateError(
+            "the database refuses a record that contradicts what is there",
+            hint="look at the study's status; each step has its time, and happens once",
+        )
+    gone = isinstance(error, exc.OperationalError | exc.InterfaceError)
+    # SQLite reports a file that is no database, or a damaged one, by the root of its errors.
+    damaged = type(error) is exc.DatabaseError
+    if gone or damaged or _reason(error) == "UndefinedTable" or error.connection_invalidated:
+        return unavailable(_reason(error))
+    return None
+
+
+def _reason(error: exc.DBAPIError) -> str:
+    """Say what happened: SQLite's own few words, or the name of PostgreSQL's condition."""
+    original = error.orig
+    if original is None:
+        return type(error).__name__
+    if type(original).__module__ == "sqlite3":
+        return str(original)
+    return type(original).__name__
+
+
+TIMEOUT_SECONDS = 30.0
+"""How long a request waits for a connection, a lock or a statement."""
+
+
+class Database:
+    """A database at an address such as ``sqlite:///path`` or ``postgresql://user@host/name``.
+
+    It may be used by many threads.  When the database does not answer, calls raise
+    :class:`~veiltab.errors.UnavailableError`; they work again as soon as it does.
+    """
+
+    def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
+        """Note the address; nothing connects before the first call."""
+        self._url = read_address(url)
+        self._engine = make_engine(self._url, timeout)
+        self._timeout = timeout
+        self._queue = threading.Lock() if self._engine.dialect.name == "sqlite" else None
+        self._writer = self._engine.execution_options(**{WRITING: True})
+        self._reader = self._engine
+        if self._engine.dialect.name == "postgresql":
+            self._reader = self._engine.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+
+    def __repr__(self) -> str:
+        """Show the kind of database only: an address may hold a password in several places."""
+        return f"<{type(self).__name__} {self._engine.dialect.name}>"
+
+    def __enter__(self) -> Self:
+        """Close the database at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close every connection."""
+        self.close()
+
+    def migrate(self) -> None:
+        """Create the tables, or bring those of an older version up to date."""
+        create_file(self._url)
+        with database_errors(), self._writer.begin() as connection:
+            upgrade(connection)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Records]:
+        """Read and write: all of it happens at the end of the block, or after an error nothing."""
+        with self._turn(), database_errors(), self._writer.begin() as connection:
+            yield Records(connection, writing=True)
+
+    @contextmanager
+    def reading(self) -> Iterator[Records]:
+        """Read only, and everything as it was at one time."""
+        with database_errors(), self._reader.begin() as connection:
+            yield Records(connection, writing=False)
+
+    def ping(self) -> None:
+        """Read from a table, or raise :class:`~veiltab.errors.UnavailableError`."""
+        with database_errors(), self._reader.begin() as connection:
+            connection.execute(select(STUDIES.c.study).limit(1))
+
+    def scrub(self) -> None:
+        """Let go of what was erased: to be called after a study's noise key and uploads were.
+
+        SQLite's log of recent changes is emptied, the last place where an erased value is; if
+        somebody reads it for too long, that is an error, and it must be done again.
+        PostgreSQL drops the old versions of the rows; its own log keeps them for as long as it is
+        set up to, out of a client's reach.
+        """
+        with database_errors():
+            if self._engine.dialect.name == "postgresql":
+                outside = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+                with outside.connect() as connection:
+                    connection.execute(text("VACUUM studies, messages"))
+            else:
+                self._empty_log()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Let this process's threads write to SQLite in turn.
+
+        SQLite itself lets a writer that finds the database locked sleep and look again, so that
+        under load some would wait for a hundred others.
+        """
+        if self._queue is None:
+            yield
+            return
+        if not self._queue.acquire(timeout=self._timeout):
+            raise unavailable("too many requests wait to write")
+        try:
+            yield
+        finally:
+            self._queue.release()
+
+    def _empty_log(self) -> None:
+        """Move SQLite's log of recent changes into the file, outside of any transaction."""
+        with closing(self._engine.raw_connection()) as connection:
+            cursor = connection.cursor()
+            try:
+                # SQLite says in the answer, and not by an error, that it has to wait too long.
+                (busy, *_) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            except sqlite3.Error as error:  # SQLAlchemy does not see those of a raw connection
+                raise unavailable(str(error)) from None
+            finally:
+                cursor.close()
+        if busy:
+            raise unavailable("what was erased is still being read")

@@ -1,0 +1,326 @@
+"""Everything that the server remembers, as one transaction sees it.
+
+Who may speak to it, which studies there are and who is named in them, and what was sent in each.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import (
+    Connection,
+    RowMapping,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from veiltab.errors import InvitationError, StateError
+from veiltab.server.db.tables import AUDIT, INVITATIONS, MEMBERS, MESSAGES, NONCES, PARTIES, STUDIES
+from veiltab.wire.contract import PublicIdentity
+
+CURATOR: Final = "curator"
+RESEARCHER: Final = "researcher"
+
+
+class Access:
+    """One transaction's view of the database; the parts of ``Records`` build on it."""
+
+    def __init__(self, connection: Connection, *, writing: bool) -> None:
+        """Take a connection on which a transaction has begun."""
+        self._connection = connection
+        self._writing = writing
+
+    def _insert_new(self, table: Table, values: Mapping[str, Any]) -> bool:
+        """Insert a row unless one with its primary key is there; say whether it was inserted.
+
+        Of two transactions that insert the same key at once, one waits for the other to end and
+        then finds the row: exactly one of them is told ``True``.
+        """
+        statement = _insertion(self._connection.dialect.name, table)
+        # SQLAlchemy asks the driver how many rows an INSERT made only if it is told to.
+        options = {"preserve_rowcount": True}
+        done = self._connection.execute(statement, values, execution_options=options)
+        return done.rowcount == 1
+
+
+@cache
+def _insertion(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """Build a statement once: each request inserts a nonce, and building takes long."""
+    if dialect == "sqlite":
+        return sqlite.insert(table).on_conflict_do_nothing()
+    return postgresql.insert(table).on_conflict_do_nothing()
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """An invitation as the operator sees it; of its code only the hash is known."""
+
+    code_hash: bytes
+    name: str
+    created: int
+    expires: int
+    party: bytes | None
+    used: int | None
+
+
+class PeopleRecords(Access):
+    """Invitations, parties and nonces."""
+
+    def add_invitation(self, code_hash: bytes, name: str, now: int, expires: int) -> None:
+        """Keep an invitation; its code itself is never stored."""
+        values = {"code_hash": code_hash, "name": name, "created": now, "expires": expires}
+        if not self._insert_new(INVITATIONS, values):
+            raise InvitationError(
+                "there is an invitation with this code already", hint="draw a new code at random"
+            )
+
+    def use_invitation(self, code_hash: bytes, party: bytes, now: int) -> None:
+        """Give an invitation to the party that shows its code; it may show it again later."""
+        fresh = INVITATIONS.c.party.is_(None) & (INVITATIONS.c.expires > now)
+        statement = (
+            update(INVITATIONS)
+            .where(INVITATIONS.c.code_hash == code_hash)
+            .where(fresh | (INVITATIONS.c.party == party))
+            .values(party=party, used=func.coalesce(INVITATIONS.c.used, now))
+        )
+        if self._connection.execute(statement).rowcount != 1:
+            # One answer for all three: who guesses codes must not learn which of them exist.
+            raise InvitationError(
+                "the invitation is unknown, expired or used by somebody else",
+                hint="ask the operator of the server for a new invitation",
+            )
+
+    def invitations(self) -> list[Invitation]:
+        """Return all invitations, the oldest first."""
+        statement = select(INVITATIONS).order_by(INVITATIONS.c.created, INVITATIONS.c.code_hash)
+        return [Invitation(**row) for row in self._connection.execute(statement).mappings()]
+
+    def add_party(self, identity: PublicIdentity, now: int) -> bool:
+        """Register a party; ``False`` if it is registered, whose first name then stays."""
+        values = {
+            "party": identity.party_id,
+            "name": identity.name,
+            "signing_key": identity.signing_key,
+            "sealing_key": identity.sealing_key,
+            "created": now,
+        }
+        return self._insert_new(PARTIES, values)
+
+    def party(self, party_id: bytes) -> PublicIdentity | None:
+        """Return a registered party."""
+        statement = select(PARTIES).where(PARTIES.c.party == party_id)
+        row = self._connection.execute(statement).mappings().one_or_none()
+        if row is None:
+            return None
+        return PublicIdentity(row["name"], row["signing_key"], row["sealing_key"])
+
+    def use_nonce(self, party: bytes, nonce: bytes, created: int) -> bool:
+        """Note that a party has used a nonce; ``False`` if it had done so before."""
+        return self._insert_new(NONCES, {"party": party, "nonce": nonce, "created": created})
+
+    def forget_nonces(self, before: int) -> int:
+        """Delete the nonces of requests that are too old to be accepted; return how many."""
+        return self._connection.execute(delete(NONCES).where(NONCES.c.created < before)).rowcount
+
+
+# Almost every request runs these; building them takes longer than running them.
+_STUDY = select(STUDIES).where(STUDIES.c.study == bindparam("wanted"))
+_STUDY_TO_CHANGE = _STUDY.with_for_update()  # SQLite has one writer at a time, and leaves this out
+_ROLE = select(MEMBERS.c.role).where(
+    MEMBERS.c.study == bindparam("wanted"), MEMBERS.c.party == bindparam("member")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRecord:
+    """A study as the server knows it.
+
+    ``contract`` is the canonical bytes of the contract with its signatures so far.
+    """
+
+    study: bytes
+    title: str
+    contract: bytes
+    state: str
+    noise_key: bytes | None = field(repr=False)
+    reason: str | None
+    created: int
+    updated: int
+
+
+class StudyRecords(Access):
+    """Studies and their members."""
+
+    def add_study(self, record: StudyRecord) -> None:
+        """Keep a new study; refuse one that is there."""
+        if not self._insert_new(STUDIES, asdict(record)):
+            raise StateError(
+                f"the study {record.study.hex()} is there already",
+                hint="ask for its status; repeat the request if it was sent twice at once",
+            )
+
+    def study(self, study: bytes) -> StudyRecord | None:
+        """Return a study.
+
+        While something may be written, no other transaction that writes gets it before this one
+        ends: the requests on one study follow each other.
+        """
+        statement = _STUDY_TO_CHANGE if self._writing else _STUDY
+        row = self._connection.execute(statement, {"wanted": study}).mappings().one_or_none()
+        return None if row is None else StudyRecord(**row)
+
+    def update_study(self, record: StudyRecord) -> None:
+        """Put a record in the place of the one with the same study."""
+        statement = update(STUDIES).where(STUDIES.c.study == record.study).values(**asdict(record))
+        if self._connection.execute(statement).rowcount != 1:
+            raise StateError(
+                f"there is no study {record.study.hex()} to change", hint="add the study first"
+            )
+
+    def studies_of(self, party: bytes) -> list[tuple[StudyRecord, str]]:
+        """Return the studies that name a party, each with its role, the oldest first."""
+        statement = (
+            select(STUDIES, MEMBERS.c.role)
+            .join(MEMBERS, MEMBERS.c.study == STUDIES.c.study)
+            .where(MEMBERS.c.party == party)
+            .order_by(STUDIES.c.created, STUDIES.c.study)
+        )
+        return [_with_role(row) for row in self._connection.execute(statement).mappings()]
+
+    def studies_in(self, states: Collection[str]) -> list[bytes]:
+        """Return the ids of the studies that are in one of these states, the oldest first."""
+        statement = (
+            select(STUDIES.c.study)
+            .where(STUDIES.c.state.in_(states))
+            .order_by(STUDIES.c.created, STUDIES.c.study)
+        )
+        return list(self._connection.execute(statement).scalars())
+
+    def add_member(self, study: bytes, party: bytes, role: str) -> None:
+        """Note a party's role in a study; if it has one, that one stays."""
+        self._insert_new(MEMBERS, {"study": study, "party": party, "role": role})
+
+    def role(self, study: bytes, party: bytes) -> str | None:
+        """Return a party's role in a study: ``curator``, ``researcher`` or none."""
+        wanted = {"wanted": study, "member": party}
+        role: str | None = self._connection.execute(_ROLE, wanted).scalar_one_or_none()
+        return role
+
+
+def _with_role(row: RowMapping) -> tuple[StudyRecord, str]:
+    fields = dict(row)
+    role = fields.pop("role")
+    return StudyRecord(**fields), role
+
+
+# Most requests run it, some several times; building it takes longer than running it.
+_MESSAGES = (
+    select(MESSAGES)
+    .where(MESSAGES.c.study == bindparam("wanted"), MESSAGES.c.kind == bindparam("of_kind"))
+    .order_by(MESSAGES.c.at, MESSAGES.c.sender, MESSAGES.c.reference)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRecord:
+    """A message as it was sent: ``content`` is its canonical bytes, or empty if it was erased.
+
+    ``reference`` tells a sender's messages of one kind apart: the receiver's party id, the id of a
+    grant, or nothing where each sender has one.
+    """
+
+    study: bytes
+    kind: str
+    sender: bytes
+    reference: bytes
+    digest: bytes
+    content: bytes = field(repr=False)
+    at: int
+
+
+class MessageRecords(Access):
+    """Messages and audit logs of studies."""
+
+    def add_message(self, record: MessageRecord) -> bool:
+        """Keep a message; ``False`` if the same one is there, and refuse another in its place."""
+        if self._insert_new(MESSAGES, asdict(record)):
+            return True
+        there = self.message(record.study, record.kind, record.sender, record.reference)
+        if there is None or there.digest != record.digest:
+            raise StateError(
+                f"there is another message of the kind {record.kind} in this one's place",
+                hint="what was sent stays: send the same message again, or start a new study",
+            )
+        return False
+
+    def message(
+        self, study: bytes, kind: str, sender: bytes, reference: bytes = b""
+    ) -> MessageRecord | None:
+        """Return one message."""
+        statement = select(MESSAGES).where(
+            MESSAGES.c.study == study,
+            MESSAGES.c.kind == kind,
+            MESSAGES.c.sender == sender,
+            MESSAGES.c.reference == reference,
+        )
+        row = self._connection.execute(statement).mappings().one_or_none()
+        return None if row is None else MessageRecord(**row)
+
+    def messages(self, study: bytes, kind: str) -> list[MessageRecord]:
+        """Return the messages of one kind in the order of their time, then of their sender."""
+        found = self._connection.execute(_MESSAGES, {"wanted": study, "of_kind": kind})
+        return [MessageRecord(**row) for row in found.mappings()]
+
+    def forget_contents(self, study: bytes, kind: str) -> None:
+        """Erase what was in the messages of one kind; that they came, and their digests, stay."""
+        self._connection.execute(
+            update(MESSAGES)
+            .where(MESSAGES.c.study == study, MESSAGES.c.kind == kind)
+            .values(content=b"")
+        )
+
+    def append_audit(self, study: bytes, content: bytes, hash: bytes) -> None:  # noqa: A002 - the field's name in the log
+        """Add an entry to the end of a study's audit log."""
+        head = self.audit_head(study)
+        values = {"study": study, "sequence": head[0] if head else 0}
+        self._connection.execute(insert(AUDIT).values(content=content, hash=hash, **values))
+
+    def audit(self, study: bytes) -> list[bytes]:
+        """Return the contents of a study's audit log in order."""
+        statement = select(AUDIT.c.content).where(AUDIT.c.study == study).order_by(AUDIT.c.sequence)
+        return list(self._connection.execute(statement).scalars())
+
+    def audit_head(self, study: bytes) -> tuple[int, bytes] | None:
+        """Return the length of a study's audit log and the hash of its last entry."""
+        statement = (
+            select(AUDIT.c.sequence, AUDIT.c.hash)
+            .where(AUDIT.c.study == study)
+            .order_by(AUDIT.c.sequence.desc())
+            .limit(1)
+        )
+        row = self._connection.execute(statement).one_or_none()
+        return None if row is None else (row.sequence + 1, row.hash)
+
+
+__all__ = [
+    "CURATOR",
+    "RESEARCHER",
+    "Invitation",
+    "MessageRecord",
+    "Records",
+    "StudyRecord",
+]
+
+
+class Records(PeopleRecords, StudyRecords, MessageRecords):
+    """One transaction's view of the database; ``Database`` makes it, and ends the transaction.
+
+    Times are in seconds since 1970; ids, digests and messages are bytes.
+    """

@@ -1,0 +1,187 @@
+"""The server's data directory: where the database, the key file and the chunks of studies are."""
+
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from sqlalchemy import URL
+
+from veiltab.errors import ParameterError, StateError
+from veiltab.files.bundles import BundledChunks
+from veiltab.files.chunks import FolderChunks, JoinedChunks
+from veiltab.files.disk import (
+    disk_errors,
+    drop_unfinished,
+    make_folder,
+    set_aside,
+    sweep,
+    sync_folder,
+)
+from veiltab.files.spool import FolderSpool
+
+ID_BYTES = 32
+"""Ids of studies and of parties."""
+
+_ID = re.compile(f"[0-9a-f]{{{2 * ID_BYTES}}}")
+_SCRATCH = "scratch"
+_RELEASED = "released"
+_PROBE = ".writable"
+_LOCK = ".lock"
+_UNSAFE_MODE = stat.S_IRWXG | stat.S_IRWXO
+
+
+class DataDirectory:
+    """A folder that only its owner can open, and the one place that knows what is where in it."""
+
+    def __init__(self, path: Path) -> None:
+        """Create the directory with mode 0700; one that others can open is refused."""
+        self._path = path.absolute()
+        with disk_errors("making the data directory"):
+            make_folder(self._path)
+            mode = stat.S_IMODE(self._path.stat().st_mode)
+        if mode & _UNSAFE_MODE:
+            raise ParameterError(
+                f"the data directory {path} can be opened by others (mode {mode:04o})",
+                hint=f"make it private with: chmod 700 {path}; or name a directory of its own",
+            )
+
+    @property
+    def path(self) -> Path:
+        """Where the directory is, as an absolute path."""
+        return self._path
+
+    @property
+    def database_url(self) -> str:
+        """The address of the SQLite database that a server uses unless it is told otherwise."""
+        url = URL.create("sqlite", database=str(self._path / "veiltab.db"))
+        return url.render_as_string(hide_password=False)
+
+    @property
+    def key_file(self) -> Path:
+        """Where the server's own identity is."""
+        return self._path / "server.key"
+
+    def received(self, study: bytes, curator: bytes) -> BundledChunks:
+        """Return the chunks that one curator has sent for a study."""
+        return BundledChunks(self._study(study) / "received" / _hex(curator))
+
+    def joined(self, study: bytes) -> FolderChunks:
+        """Return the chunks of the joined rows: scratch that the server can compute again."""
+        return FolderChunks(self._study(study) / "joined", durable=False)
+
+    def received_all(self, study: bytes, curators: Iterable[bytes]) -> JoinedChunks:
+        """Return the chunks of all curators in one view; what is new goes to the joined ones."""
+        return JoinedChunks(
+            self.joined(study), [self.received(study, curator) for curator in curators]
+        )
+
+    def scratch(self, study: bytes, name: str) -> FolderSpool:
+        """Return scratch space of a release: tokens and ciphertext, which is not perturbed."""
+        errors = partial(disk_errors, "sorting a study's rows")
+        return FolderSpool(self._study(study) / _SCRATCH, name, errors)
+
+    def released(self, study: bytes) -> BundledChunks:
+        """Return the perturbed chunks of a study."""
+        return BundledChunks(self._study(study) / _RELEASED)
+
+    def studies(self) -> Iterator[bytes]:
+        """Yield the ids of the studies that have chunks here, in ascending order."""
+        with disk_errors("listing studies"):
+            try:
+                names = sorted(entry.name for entry in self._studies.iterdir())
+            except FileNotFoundError:
+                names = []
+        yield from (bytes.fromhex(name) for name in names if _ID.fullmatch(name))
+
+    def forget_received(self, study: bytes) -> None:
+        """Delete what curators have sent and what was joined: at once, and for good."""
+        folder = self._study(study)
+        with disk_errors("deleting received chunks"):
+            if not folder.is_dir():
+                return
+            set_aside(folder / "received", folder)
+            set_aside(folder / "joined", folder)
+            set_aside(folder / _SCRATCH, folder)
+            sync_folder(folder)
+            sweep(folder)
+
+    def forget_study(self, study: bytes) -> None:
+        """Delete every chunk of a study."""
+        folder = self._study(study)
+        with disk_errors("deleting a study's chunks"):
+            if not self._studies.is_dir():
+                return
+            set_aside(folder, self._studies)
+            sync_folder(self._studies)
+            sweep(self._studies)
+
+    def sweep(self) -> None:
+        """Finish deletions that were interrupted, in all studies, while none is being released.
+
+        A release that was interrupted begins anew, and needs nothing of its scratch space, nor
+        the bundle that it was writing.
+        """
+        for study in self.studies():
+            with disk_errors("finishing a deletion"):
+                set_aside(self._study(study) / _SCRATCH, self._study(study))
+                drop_unfinished(self._study(study) / _RELEASED)
+                sweep(self._study(study))
+        with disk_errors("finishing a deletion"):
+            sweep(self._studies)
+
+    def check_writable(self) -> None:
+        """Write, wait for the disk and delete again, or raise :class:`UnavailableError`."""
+        with disk_errors("a test of writing"):
+            descriptor = os.open(self._path / _PROBE, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                os.write(descriptor, b"writable")
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+                (self._path / _PROBE).unlink(missing_ok=True)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other servers out of this directory for as long as the block runs.
+
+        The operating system lets go of the lock when the process ends, however it ends.
+        """
+        with disk_errors("locking the data directory"):
+            descriptor = os.open(self._path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            self._seize(descriptor)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _seize(self, descriptor: int) -> None:
+        with disk_errors("locking the data directory"):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StateError(
+                    f"another server is using the data directory {self._path}",
+                    hint="stop it first, or give this server a data directory of its own",
+                ) from None
+
+    @property
+    def _studies(self) -> Path:
+        return self._path / "studies"
+
+    def _study(self, study: bytes) -> Path:
+        return self._studies / _hex(study)
+
+
+def _hex(identifier: bytes) -> str:
+    """Return the name of a folder; an empty id would name all of them together."""
+    if len(identifier) != ID_BYTES:
+        raise ParameterError(
+            f"an id has {ID_BYTES} bytes, not {len(identifier)}",
+            hint="take the ids of studies and parties from their messages",
+        )
+    return identifier.hex()

@@ -1,0 +1,122 @@
+"""How much the service takes, from whom, and how fast."""
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from threading import Lock
+from weakref import WeakValueDictionary
+
+from veiltab.errors import RateLimitError, TooLargeError
+from veiltab.wire.bundles import BUNDLE_BYTES, CHUNK_BYTES
+
+SOFTWARE_VERSION = version("veiltab")
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The limits of a service; the defaults suit a few hundred parties on one small machine.
+
+    ``rate`` is in requests a second for each party, ``burst`` how many may come at once; those of
+    strangers, who have not proved who they are, are counted by network address.
+    """
+
+    message_bytes: int = 16 * MIB
+    bundle_bytes: int = BUNDLE_BYTES
+    chunk_bytes: int = CHUNK_BYTES
+    small_bytes: int = 64 * KIB
+    rate: float = 500.0
+    burst: int = 2000
+    stranger_rate: float = 20.0
+    stranger_burst: int = 100
+    shutdown_seconds: int = 20
+    poll_seconds: float = 2.0
+    """How often the worker looks for work that nobody woke it for, such as after a crash."""
+
+
+MAX_SENDERS = 10_000
+"""Buckets that are kept; the sender that was quiet for longest is forgotten first."""
+
+
+class Buckets:
+    """Tokens that fill a bucket at a steady rate, one bucket for each sender.
+
+    Safe for use by several threads.
+    """
+
+    def __init__(self, rate: float, burst: int, clock: Callable[[], float]) -> None:
+        """Allow ``burst`` requests at once, and ``rate`` a second in the long run."""
+        self._rate, self._burst, self._clock = rate, float(burst), clock
+        self._lock = Lock()
+        self._levels: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def take(self, sender: Hashable) -> None:
+        """Take a token of the sender's, or raise :class:`RateLimitError`."""
+        now = self._clock()
+        with self._lock:
+            level, then = self._levels.pop(sender, (self._burst, now))
+            level = min(self._burst, level + max(0.0, now - then) * self._rate)
+            allowed = level >= 1
+            self._levels[sender] = (level - 1 if allowed else level, now)
+            if len(self._levels) > MAX_SENDERS:
+                self._levels.popitem(last=False)
+        if not allowed:
+            seconds = math.ceil((1 - level) / self._rate)
+            raise RateLimitError(
+                "you are asking too often", hint=f"ask again in {seconds} s, and less often"
+            )
+
+
+class Places:
+    """Room in memory for large bodies: for so many at once, and half of them of one sender.
+
+    Whoever sends slowly keeps its places for long, and cannot keep all of them.
+    """
+
+    def __init__(self, places: int) -> None:
+        """Start with every place free."""
+        self._own_places = max(1, places // 2)
+        self._all = asyncio.Semaphore(places)
+        self._own: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def take(self, sender: Hashable) -> AsyncIterator[None]:
+        """Wait for a place, and keep it for as long as the block runs."""
+        own = self._own.setdefault(sender, asyncio.Semaphore(self._own_places))
+        async with own, self._all:
+            yield
+
+
+class Memory:
+    """Bytes that answers may keep in memory together; safe for use by several threads."""
+
+    def __init__(self, size: int) -> None:
+        """Start with all of it free."""
+        self._free = size
+        self._lock = Lock()
+
+    def take(self, size: int) -> bool:
+        """Take so many bytes, if that many are free."""
+        with self._lock:
+            if size > self._free:
+                return False
+            self._free -= size
+            return True
+
+    def give_back(self, size: int) -> None:
+        """Let others have them."""
+        with self._lock:
+            self._free += size
+
+
+def too_large(what: str, most: int) -> TooLargeError:
+    """Return the error for something that has more bytes than it may have."""
+    return TooLargeError(
+        f"{what} has more than {most:,} bytes",
+        hint="split the table into chunks; ask the operator if a study really needs more",
+    )

@@ -1,0 +1,162 @@
+"""The service's own answers, and how routes are described to people and programs."""
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any
+
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+
+from veiltab.server.problems import MEDIA_TYPE
+
+
+class Server(BaseModel):
+    """Who this server is; compare its fingerprint before you trust it with anything."""
+
+    identity: dict[str, Any]
+    software: str
+    time: int
+    versions: list[int]
+
+
+class Registered(BaseModel):
+    """A party that is now known here."""
+
+    party: str
+
+
+class StudyLine(BaseModel):
+    """A study in a list."""
+
+    study: str
+    title: str
+    state: str
+    role: str
+    updated: int
+
+
+class StudyList(BaseModel):
+    """The studies that name the sender."""
+
+    studies: list[StudyLine]
+
+
+class Party(BaseModel):
+    """Somebody who is named in a study."""
+
+    name: str
+    party: str
+
+
+class CuratorStatus(Party):
+    """What a curator has done so far."""
+
+    signed: bool
+    aligned: bool
+    uploaded: bool
+
+
+class Status(BaseModel):
+    """Where a study stands; ``granted`` lists the attributes that the sender may estimate."""
+
+    study: str
+    title: str
+    state: str
+    reason: str | None
+    role: str
+    updated: int
+    curators: list[CuratorStatus]
+    researchers: list[Party] | None
+    granted: list[str]
+
+
+class Nothing(BaseModel):
+    """The request is done, and there is nothing more to say."""
+
+
+class Alignments(BaseModel):
+    """The curators' signed alignments."""
+
+    alignments: list[dict[str, Any]]
+
+
+class Chunks(BaseModel):
+    """The digests of the chunks that the sender has sent."""
+
+    chunks: list[str]
+
+
+class Grants(BaseModel):
+    """Signed grants that the sender has given or was given."""
+
+    grants: list[dict[str, Any]]
+
+
+class AuditLog(BaseModel):
+    """A study's audit log: entries in order, and the signed head."""
+
+    entries: list[dict[str, Any]]
+    head: dict[str, Any]
+
+
+class Problem(BaseModel):
+    """Problem details (RFC 9457), with a stable code and a hint."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    hint: str
+    code: str
+
+
+JSON = "application/json"
+BYTES = "application/octet-stream"
+
+Responses = dict[int | str, dict[str, Any]]
+
+_PROBLEM = {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}
+PROBLEMS: Responses = {
+    "4XX": {
+        "description": "The request is refused, and nothing was changed.",
+        "content": _PROBLEM,
+    },
+    "5XX": {"description": "The service cannot answer now.", "content": _PROBLEM},
+}
+
+
+class ThreadRoute(APIRoute):
+    """A route whose work is done in a thread; its answer is written without waiting for another."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        """Take the work of a route, of either kind."""
+        work = endpoint if iscoroutinefunction(endpoint) else _in_thread(endpoint)
+        super().__init__(path, work, **options)
+
+
+def _in_thread(work: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(work)
+    async def run(**values: Any) -> Any:  # noqa: ANN401 - whatever the route answers
+        return await run_in_threadpool(work, **values)
+
+    return run
+
+
+def repeated(model: type[BaseModel]) -> Responses:
+    """Describe the answer to a request that was made before and changes nothing any more."""
+    return {200: {"model": model, "description": "It was done before."}}
+
+
+def body(description: str, media: str = JSON) -> dict[str, Any]:
+    """Describe a body, which the service reads by itself, as the protocol's spec says."""
+    schema = {"type": "object"} if media == JSON else {"type": "string", "format": "binary"}
+    content = {media: {"schema": schema}}
+    return {"requestBody": {"required": True, "description": description, "content": content}}
+
+
+def bytes_answer(description: str, media: str = JSON) -> Responses:
+    """Describe an answer that is no model: a message of the protocol, or bytes."""
+    schema = {"type": "object"} if media == JSON else {"type": "string", "format": "binary"}
+    return {200: {"description": description, "content": {media: {"schema": schema}}}, **PROBLEMS}

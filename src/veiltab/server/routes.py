@@ -1,0 +1,280 @@
+"""The routes of the service; every one of them but those in ``PUBLIC`` takes signed requests."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Response
+from fastapi.responses import StreamingResponse
+
+from veiltab.server import auth, steps, views
+from veiltab.server.auth import Gate, Newcomer, Sender
+from veiltab.server.context import Context
+from veiltab.server.limits import SOFTWARE_VERSION
+from veiltab.server.models import (
+    BYTES,
+    JSON,
+    PROBLEMS,
+    Alignments,
+    AuditLog,
+    Chunks,
+    Grants,
+    Nothing,
+    Registered,
+    Server,
+    Status,
+    StudyList,
+    ThreadRoute,
+    body,
+    bytes_answer,
+    repeated,
+)
+from veiltab.server.monitoring import CONTENT_TYPE
+from veiltab.server.worker import Worker
+from veiltab.wire.bundles import MAX_ASKED
+from veiltab.wire.codec import TEXT, exact_fields, items, load
+from veiltab.wire.contract import DIGEST
+from veiltab.wire.signed import VERSION
+
+PUBLIC = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/server"})
+"""Routes that answer anybody; none of them says anything about a party or a study."""
+
+_HEX = r"^[0-9a-f]{64}$"
+StudyId = Annotated[str, Path(pattern=_HEX, description="The study's id, in hexadecimal.")]
+
+_ASKED = items(DIGEST, least=1, most=MAX_ASKED)
+
+
+def operator_routes(context: Context, worker: Worker, gate: Gate) -> APIRouter:
+    """Return what the operator's tools ask, and who the server is."""
+    router = APIRouter(
+        tags=["operator"],
+        dependencies=[Depends(gate.stranger)],
+        responses=PROBLEMS,
+        route_class=ThreadRoute,
+    )
+
+    @router.get("/healthz", summary="The process runs")
+    def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @router.get("/readyz", summary="The database, the disk and the worker answer")
+    def readyz() -> dict[str, str]:
+        context.database.ping()
+        context.folders.check_writable()
+        worker.check_alive()
+        return {"status": "ready"}
+
+    @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
+    def metrics() -> Response:
+        return Response(context.metrics.expose(), media_type=CONTENT_TYPE)
+
+    @router.get("/v1/server", summary="Who this server is")
+    def server() -> Server:
+        return Server(
+            identity=context.identity.to_json(),
+            software=f"veiltab {SOFTWARE_VERSION}",
+            time=context.now,
+            versions=[VERSION],
+        )
+
+    return router
+
+
+def party_routes(context: Context, gate: Gate) -> APIRouter:
+    """Return the one route for those who are not registered yet."""
+    router = APIRouter(tags=["parties"], responses=PROBLEMS, route_class=ThreadRoute)
+
+    @router.post(
+        "/v1/parties",
+        summary="Register with an invitation",
+        status_code=201,
+        responses=repeated(Registered),
+        openapi_extra=body("identity and invitation, signed by that identity"),
+    )
+    def register(
+        response: Response, newcomer: Annotated[Newcomer, Depends(gate.newcomer)]
+    ) -> Registered:
+        _created(response, new=auth.register(context, newcomer))
+        return Registered(party=newcomer.identity.party_id.hex())
+
+    return router
+
+
+def study_routes(context: Context, gate: Gate, worker: Worker) -> APIRouter:
+    """Return the routes by which curators agree on a study."""
+    router = APIRouter(tags=["studies"], responses=PROBLEMS, route_class=ThreadRoute)
+    limits = context.settings
+    small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
+    large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]
+
+    @router.get("/v1/studies", summary="The studies that name you")
+    def list_studies(sender: small) -> StudyList:
+        return views.studies(context, sender)
+
+    @router.post(
+        "/v1/studies",
+        summary="Propose a study",
+        status_code=201,
+        responses=repeated(Status),
+        openapi_extra=body("a contract, signed by its proposer (spec 4)"),
+    )
+    def propose(response: Response, sender: large) -> Status:
+        study, new = steps.propose(context, sender)
+        _created(response, new=new)
+        return views.status(context, sender, study)
+
+    @router.get("/v1/studies/{study}", summary="Where a study stands")
+    def status(study: StudyId, sender: small) -> Status:
+        return views.status(context, sender, bytes.fromhex(study))
+
+    @router.get(
+        "/v1/studies/{study}/contract",
+        summary="The contract with its signatures so far",
+        response_class=Response,
+        responses=bytes_answer("a contract (spec 4)"),
+    )
+    def contract(study: StudyId, sender: small) -> Response:
+        return Response(views.contract(context, sender, bytes.fromhex(study)), media_type=JSON)
+
+    @router.post(
+        "/v1/studies/{study}/signatures",
+        summary="Sign the contract",
+        openapi_extra=body("the contract, signed by a curator (spec 4)"),
+    )
+    def sign(study: StudyId, sender: large) -> Status:
+        steps.sign(context, sender, bytes.fromhex(study))
+        return views.status(context, sender, bytes.fromhex(study))
+
+    @router.post(
+        "/v1/studies/{study}/abort",
+        summary="End a study before its release",
+        openapi_extra=body("the reason, a text"),
+    )
+    def abort(study: StudyId, sender: small) -> Status:
+        found = exact_fields(load(sender.body), ("reason",), "")
+        reason = TEXT.read(found["reason"], "reason")
+        steps.abort(context, sender, bytes.fromhex(study), reason)
+        return views.status(context, sender, bytes.fromhex(study))
+
+    @router.get("/v1/studies/{study}/audit", summary="The study's audit log")
+    def audit(study: StudyId, sender: small) -> AuditLog:
+        return views.audit(context, sender, bytes.fromhex(study))
+
+    _add_curator_routes(router, context, gate, worker)
+    _add_researcher_routes(router, context, gate)
+    return router
+
+
+def _add_curator_routes(router: APIRouter, context: Context, gate: Gate, worker: Worker) -> None:
+    limits = context.settings
+    small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
+    large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]
+    bundle = Annotated[Sender, Depends(gate.sender(limits.bundle_bytes))]
+
+    @router.post(
+        "/v1/studies/{study}/secrets",
+        summary="Pass the study's secret to another curator, sealed",
+        status_code=201,
+        responses=repeated(Nothing),
+        openapi_extra=body("a sealed secret (spec 4.2)"),
+    )
+    def send_secret(response: Response, study: StudyId, sender: small) -> Nothing:
+        _created(response, new=steps.send_secret(context, sender, bytes.fromhex(study)))
+        return Nothing()
+
+    @router.get(
+        "/v1/studies/{study}/secret",
+        summary="The study's secret, sealed to you",
+        response_class=Response,
+        responses=bytes_answer("a sealed secret (spec 4.2)"),
+    )
+    def secret(study: StudyId, sender: small) -> Response:
+        return Response(views.secret(context, sender, bytes.fromhex(study)), media_type=JSON)
+
+    @router.post(
+        "/v1/studies/{study}/alignments",
+        summary="Say how many respondents you hold, with a keyed digest",
+        status_code=201,
+        responses=repeated(Nothing),
+        openapi_extra=body("an alignment (spec 5.1)"),
+    )
+    def send_alignment(response: Response, study: StudyId, sender: small) -> Nothing:
+        _created(response, new=steps.send_alignment(context, sender, bytes.fromhex(study)))
+        return Nothing()
+
+    @router.get("/v1/studies/{study}/alignments", summary="The curators' alignments")
+    def alignments(study: StudyId, sender: small) -> Alignments:
+        found: Any = views.alignments(context, sender, bytes.fromhex(study))
+        return Alignments(alignments=found)
+
+    @router.get("/v1/studies/{study}/chunks", summary="The chunks that you have sent")
+    def chunks(study: StudyId, sender: small) -> Chunks:
+        return Chunks(chunks=views.chunks(context, sender, bytes.fromhex(study)))
+
+    @router.put(
+        "/v1/studies/{study}/chunks",
+        summary="Send chunks",
+        status_code=201,
+        responses=repeated(Nothing),
+        openapi_extra=body("a bundle of chunks (spec 7)", BYTES),
+    )
+    def put_chunks(response: Response, study: StudyId, sender: bundle) -> Nothing:
+        _created(response, new=steps.put_chunks(context, sender, bytes.fromhex(study)))
+        return Nothing()
+
+    @router.post(
+        "/v1/studies/{study}/uploads",
+        summary="Complete your upload",
+        openapi_extra=body("an upload, whose chunks were sent before (spec 8)"),
+    )
+    def upload(study: StudyId, sender: large) -> Status:
+        steps.upload(context, sender, bytes.fromhex(study))
+        worker.wake()
+        return views.status(context, sender, bytes.fromhex(study))
+
+    @router.post(
+        "/v1/studies/{study}/grants",
+        summary="Grant attributes to a researcher",
+        status_code=201,
+        responses=repeated(Nothing),
+        openapi_extra=body("a grant; of one-time pads only its header (spec 11)"),
+    )
+    def send_grant(response: Response, study: StudyId, sender: large) -> Nothing:
+        _created(response, new=steps.grant(context, sender, bytes.fromhex(study)))
+        return Nothing()
+
+
+def _add_researcher_routes(router: APIRouter, context: Context, gate: Gate) -> None:
+    small = Annotated[Sender, Depends(gate.sender(context.settings.small_bytes))]
+
+    @router.get(
+        "/v1/studies/{study}/release",
+        summary="The release, without its chunks",
+        response_class=Response,
+        responses=bytes_answer("a release (spec 10)"),
+    )
+    def release(study: StudyId, sender: small) -> Response:
+        return Response(views.release(context, sender, bytes.fromhex(study)), media_type=JSON)
+
+    @router.post(
+        "/v1/studies/{study}/release/chunks",
+        summary="Perturbed chunks that grants of yours cover",
+        response_class=Response,
+        responses=bytes_answer("a bundle of chunks (spec 7)", BYTES),
+        openapi_extra=body("the digests of the chunks"),
+    )
+    def release_chunks(study: StudyId, sender: small) -> Response:
+        asked = exact_fields(load(sender.body), ("chunks",), "")
+        digests = _ASKED.read(asked["chunks"], "chunks")
+        found = views.release_chunks(context, sender, bytes.fromhex(study), digests)
+        headers = {"Content-Length": str(found.length)}
+        return StreamingResponse(found.pieces, media_type=BYTES, headers=headers)
+
+    @router.get("/v1/studies/{study}/grants", summary="Grants that you gave or were given")
+    def grants(study: StudyId, sender: small) -> Grants:
+        found: Any = views.grants(context, sender, bytes.fromhex(study))
+        return Grants(grants=found)
+
+
+def _created(response: Response, *, new: bool) -> None:
+    """Answer 201 the first time and 200 when a request is repeated."""
+    response.status_code = 201 if new else 200

@@ -1,1 +1,0 @@
-"""What lasts: tables in SQLite or PostgreSQL, and chunks in folders, safe against crashes."""

@@ -1,1 +1,0 @@
-"""The history of the database's schema; ``veiltab.storage.migration`` runs it."""

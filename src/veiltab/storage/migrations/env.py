@@ -1,8 +1,0 @@
-"""How Alembic runs a migration here: on a connection, and in a transaction, that it is given."""
-
-from alembic import context
-
-from veiltab.storage.tables import METADATA
-
-context.configure(connection=context.config.attributes["connection"], target_metadata=METADATA)
-context.run_migrations()

@@ -1,0 +1,109 @@
+"""Bundles at the service: how much memory they take, and what happens when there is no more."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.http_studies import HttpStudy, Stage, Terms, run_study
+from tests.support.service import QUICK, Running, make_context, running
+from veiltab.client.api import Server
+from veiltab.client.push import Source, Watcher, push
+from veiltab.client.researcher import estimate_study
+from veiltab.errors import DigestError, TooLargeError
+from veiltab.server.context import ANSWER_BYTES
+from veiltab.server.limits import Memory, Places
+
+
+def released(study: HttpStudy) -> list[bytes]:
+    """Return the digests of all columns."""
+    release = study.researcher.server.release(study.study).body
+    return [digest for column in release.columns for digest in column.chunks]
+
+
+@pytest.mark.parametrize("room", [0, ANSWER_BYTES])
+def test_answers_are_the_same_with_little_memory(tmp_path: Path, room: int) -> None:
+    """If too many readers are slow, chunks are read again as they are sent; all is given back."""
+    context = replace(make_context(tmp_path / "data"), answers=Memory(room))
+    with running(context) as service:
+        study = run_study(service, tmp_path, Stage.GRANTED)
+        digests = released(study)
+        assert len(digests) > 1
+        store = context.folders.released(study.study)
+        for _ in range(3):
+            found = study.researcher.server.release_chunks(study.study, digests)
+            assert found == [store.get(digest) for digest in digests]
+        estimate_study(study.researcher, study.study)
+    assert context.answers._free == room
+
+
+def test_an_answer_has_its_limit(tmp_path: Path) -> None:
+    """One byte more is refused; a part of it may be asked for."""
+    context = make_context(tmp_path / "data")
+    with running(context) as service:
+        study = run_study(service, tmp_path, Stage.GRANTED)
+        digests, server = released(study), study.researcher.server
+        length = 4 + sum(36 + len(chunk) for chunk in server.release_chunks(study.study, digests))
+    for most in (length, length - 1):
+        settings = replace(QUICK, bundle_bytes=most)
+        with running(replace(context, settings=settings)) as service:
+            server = Server(service.url, context.identity, study.researcher.identity)
+            if most < length:
+                with pytest.raises(TooLargeError, match=f"the answer has more than {most:,} bytes"):
+                    server.release_chunks(study.study, digests)
+            assert server.release_chunks(study.study, digests[: len(digests) - (most < length)])
+            server.close()
+
+
+def test_places_are_few_and_nobody_has_all_of_them() -> None:
+    """A sender that keeps its places leaves the other half to the others."""
+
+    async def run() -> list[str]:
+        places, inside, end = Places(4), [], asyncio.Event()
+
+        async def stay(sender: str) -> None:
+            async with places.take(sender):
+                inside.append(sender)
+                await end.wait()
+
+        tasks = [asyncio.create_task(stay(sender)) for sender in "aaaabbbccc"]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        found = list(inside)
+        end.set()
+        await asyncio.gather(*tasks)
+        assert sorted(inside) == sorted("aaaabbbccc")
+        assert len(places._own) == 0
+        return found
+
+    assert asyncio.run(run()) == ["a", "a", "b", "b"]
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Running]:
+    """Run a service."""
+    with running(make_context(tmp_path / "data")) as found:
+        yield found
+
+
+def no_source() -> Source:
+    """Fail: what is prepared is not read again."""
+    raise AssertionError("the table was read a second time")
+
+
+def test_a_chunk_that_the_curators_own_disk_has_damaged(service: Running, tmp_path: Path) -> None:
+    """Is refused by the server, and named; with the file restored, pushing again is enough."""
+    study = run_study(service, tmp_path, Stage.PREPARED, terms=Terms(sampler="server"))
+    session = study.curators[0]
+    file = min(session.home.study(study.study).outgoing.iterdir())
+    whole = file.read_bytes()
+    file.write_bytes(os.urandom(len(whole)))
+    with pytest.raises(DigestError, match=f"stored chunk {file.name} is damaged"):
+        push(session, study.study, no_source, Watcher())
+    assert bytes.fromhex(file.name) not in session.server.sent_chunks(study.study)
+    file.write_bytes(whole)
+    status = push(session, study.study, no_source, Watcher())
+    assert [each.uploaded for each in status.curators] == [True, False]

@@ -1,0 +1,100 @@
+"""Whether the process runs, and whether it can work: two questions with two answers."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import httpx
+import pytest
+
+from tests.support.http_studies import join_parties
+from tests.support.service import Running, make_context, running
+from veiltab.client.api import Server
+from veiltab.server.limits import SOFTWARE_VERSION
+
+DATA = "secret-place"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Running]:
+    """Return a service that is well."""
+    with running(make_context(tmp_path / DATA)) as found:
+        yield found
+
+
+@contextmanager
+def database_gone(service: Running) -> Iterator[None]:
+    """Take the database away for a while."""
+    path = service.context.folders.path / "veiltab.db"
+    path.rename(path.with_suffix(".away"))
+    service.context.database.close()  # connections that are open would still work
+    yield
+    path.with_suffix(".away").rename(path)
+
+
+@contextmanager
+def disk_unwritable(service: Running) -> Iterator[None]:
+    """Make writing to the data directory fail for a while, also for root."""
+    probe = service.context.folders.path / ".writable"
+    probe.mkdir()
+    yield
+    probe.rmdir()
+
+
+def test_a_service_that_is_well(service: Running) -> None:
+    """It runs, and it is ready."""
+    assert httpx.get(f"{service.url}/healthz").json() == {"status": "ok"}
+    assert httpx.get(f"{service.url}/readyz").json() == {"status": "ready"}
+    assert list(service.context.folders.path.glob(".writable")) == []
+
+
+@pytest.mark.parametrize("trouble", [database_gone, disk_unwritable])
+def test_a_service_that_cannot_work(service: Running, trouble: object) -> None:
+    """It runs, and is not ready; as soon as the trouble is over, it is."""
+    assert callable(trouble)
+    with trouble(service):
+        answer = httpx.get(f"{service.url}/readyz")
+        assert httpx.get(f"{service.url}/healthz").status_code == 200
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert answer.headers["retry-after"] == "1"
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert DATA not in answer.text
+    assert httpx.get(f"{service.url}/readyz").json() == {"status": "ready"}
+
+
+def test_parties_are_asked_to_come_back(service: Running, tmp_path: Path) -> None:
+    """A client that finds the database away tries again, and notices no more than a delay."""
+    (session,) = join_parties(service, tmp_path, ("Süd",))
+    answers: list[int] = []
+    with httpx.Client(base_url=service.url) as client, database_gone(service):
+        answers += [client.get(path).status_code for path in ("/readyz", "/v1/server")]
+    assert answers == [503, 200]
+    assert session.server.studies() == []
+
+
+def test_the_server_says_who_it_is(service: Running) -> None:
+    """To anybody: its identity, its version and its time."""
+    found = httpx.get(f"{service.url}/v1/server").json()
+    assert found.keys() == {"identity", "software", "time", "versions"}
+    assert found["identity"] == service.context.identity.to_json()
+    assert found["software"] == f"veiltab {SOFTWARE_VERSION}"
+    assert found["versions"] == [1]
+    assert abs(found["time"] - service.context.now) < 60
+    assert Server.discover(service.url) == service.context.identity
+
+
+def test_the_documentation_is_there(service: Running) -> None:
+    """As data; a page with somebody else's scripts is not."""
+    found = httpx.get(f"{service.url}/openapi.json").json()
+    assert found["info"]["title"] == "veiltab"
+    assert found["info"]["version"] == SOFTWARE_VERSION
+    assert httpx.get(f"{service.url}/docs").status_code == 404
+
+
+def test_a_service_whose_worker_has_died(service: Running) -> None:
+    """It would take uploads and never release them: it is not ready."""
+    with mock.patch("veiltab.server.worker.Thread.is_alive", return_value=False):
+        answer = httpx.get(f"{service.url}/readyz")
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert "worker" in answer.json()["detail"]

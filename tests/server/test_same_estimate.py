@@ -1,0 +1,99 @@
+"""The same study gives the same estimate over HTTP and in one process, on either database."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.support.http_studies import EXPIRES, HttpStudy, Stage, Terms, run_study
+from tests.support.service import make_context, running
+from veiltab.client.researcher import estimate_study, open_study
+from veiltab.core.entropy import Entropy
+from veiltab.crypto.entropy import CipherEntropy
+from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.curator.grant import grant
+from veiltab.protocol.curator.upload import CuratorContext, align, prepare_sample, prepare_table
+from veiltab.protocol.researcher.access import open_access
+from veiltab.protocol.researcher.decrypt import UnbiasedEstimate, estimate
+from veiltab.protocol.server.context import ServerContext
+from veiltab.protocol.server.states import State
+from veiltab.protocol.server.study import ServerStudy
+from veiltab.protocol.sorting import MemorySpool
+from veiltab.protocol.stores import MemoryChunks
+from veiltab.server.context import Context
+from veiltab.simulation.protocol import take_in
+from veiltab.wire.contract import Pads, Sampler
+
+KEY_BYTES = 32
+
+
+class Remembering:
+    """A source of randomness that remembers what it gave last: the study's noise key."""
+
+    def __init__(self, source: Entropy) -> None:
+        """Start with nothing to remember."""
+        self._source = source
+        self.keys: list[bytes] = []
+
+    def fill(self, out: NDArray[np.uint8]) -> None:
+        """Overwrite ``out``, and remember it if it is a key."""
+        self._source.fill(out)
+        if out.size == KEY_BYTES:
+            self.keys.append(out.tobytes())
+
+
+def in_process(study: HttpStudy, context: Context, noise_key: bytes) -> UnbiasedEstimate:
+    """Go through the same contract, secret, tables and noise without a network or a disk."""
+    signed, entropy = study.contract, CipherEntropy.from_seed(4, "other pads")
+    secret = study.curators[0].home.study(study.study).secret()
+    assert secret is not None
+    received, released = MemoryChunks(), MemoryChunks()
+    desks = [
+        CuratorContext(each.identity, entropy, received, MemoryChunks()) for each in study.curators
+    ]
+    intakes = [take_in(signed.body, secret, each) for each in study.holdings]
+    aligned = [align(signed.body, d.identity, i) for d, i in zip(desks, intakes, strict=True)]
+    prepared = [
+        prepare_sample(desk, signed, intake, aligned)
+        if study.terms.sampler == "curators"
+        else prepare_table(desk, signed, intake, MemorySpool())
+        for desk, intake in zip(desks, intakes, strict=True)
+    ]
+    bench = ServerContext(context.key, CipherEntropy(noise_key), received, released)
+    server = ServerStudy.resume(bench, signed, State.OPEN)
+    for each in prepared:
+        server.upload(each.message)
+    release, reader = server.release(), study.researcher.identity
+    to = public_identity(reader)
+    grants = [
+        grant(desk, signed.body, each, to, expires=EXPIRES)
+        for desk, each in zip(desks, prepared, strict=True)
+    ]
+    return estimate(open_access(reader, signed, release, grants, now=0), released)
+
+
+@pytest.mark.parametrize(
+    ("address", "sampler", "pads"),
+    [
+        *itertools.product(["sqlite"], ["curators", "server"], ["stream", "one-time"]),
+        ("postgresql", "curators", "stream"),
+        ("postgresql", "server", "stream"),
+    ],
+    indirect=["address"],
+)
+def test_the_same_estimate(tmp_path: Path, address: str, sampler: Sampler, pads: Pads) -> None:
+    """Other pads, other uploads, another place: the same counts and the same plan."""
+    entropy = Remembering(CipherEntropy.from_seed(3, "server"))
+    context = make_context(tmp_path / "data", database=address, entropy=entropy)
+    with running(context) as service:
+        study = run_study(service, tmp_path, Stage.GRANTED, terms=Terms(sampler=sampler, pads=pads))
+        files = [g for c in study.curators for g in c.home.study(study.study).grants()]
+        found = estimate_study(study.researcher, study.study, files=files)
+        access = open_study(study.researcher, study.study, files)
+        again = in_process(study, context, entropy.keys[-1])
+    assert len(entropy.keys) == 1
+    assert access.plan == found.plan == again.plan
+    assert found.counts.sum() == found.plan.sample_size
+    assert (found.counts == again.counts).all()
