@@ -17,12 +17,11 @@ from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import IdMessages
+from veiltab.data.tables import feed, open_table
 from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.researcher.decrypt import UnbiasedEstimate, estimate
 from veiltab.protocol.sorting import PARTITIONS
-from veiltab.simulation.protocol import Holding, Rehearsal, Terms
-from veiltab.sources.feeding import feed
-from veiltab.sources.tables import open_table
+from veiltab.rehearsal import Holding, Rehearsal, Terms
 from veiltab.wire.contract import Linkage
 
 FOLDER = Path("build/bench")

@@ -4,9 +4,14 @@ import numpy as np
 
 from benchmarks.timing import Ratio, median_seconds
 from veiltab.core.schema import CountTable
-from veiltab.simulation import figures
-from veiltab.simulation.distributions import ADULT_POPULATION, distribution_table
-from veiltab.simulation.experiment import Setting, run_experiment, settings_for
+from veiltab.paper import figures
+from veiltab.paper.experiment import (
+    ADULT_POPULATION,
+    Setting,
+    distribution_table,
+    run_experiment,
+    settings_for,
+)
 
 RUNS = 1000
 LEAST_RATIO = 20

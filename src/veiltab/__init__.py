@@ -7,8 +7,8 @@ from veiltab.errors import VeiltabError
 
 if TYPE_CHECKING:
     from veiltab.core.channel import GammaDiagonal
-    from veiltab.core.recode import Bins, ValueMap
     from veiltab.core.schema import Attribute, Schema
+    from veiltab.data.recode import Bins, ValueMap
 
 __all__ = [
     "Attribute",
@@ -24,10 +24,10 @@ __all__ = [
 # Loaded on first use: planning needs none of these, and they would load NumPy.
 _HOMES = {
     "Attribute": "veiltab.core.schema",
-    "Bins": "veiltab.core.recode",
+    "Bins": "veiltab.data.recode",
     "GammaDiagonal": "veiltab.core.channel",
     "Schema": "veiltab.core.schema",
-    "ValueMap": "veiltab.core.recode",
+    "ValueMap": "veiltab.data.recode",
 }
 
 

@@ -13,8 +13,8 @@ from veiltab.cli.estimate_output import estimate_json, print_estimate
 from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
 from veiltab.estimates import Estimate
-from veiltab.report.estimate_view import Asked
-from veiltab.report.numbers import between, percent, points
+from veiltab.report.view import Asked
+from veiltab.report.words import between, percent, points
 
 SIZES = {"share": 10, "standard_error": 4, "age [bold]": 2}
 

@@ -26,8 +26,8 @@ from veiltab.errors import DigestError, StateError
 from veiltab.protocol.researcher.access import Access
 from veiltab.protocol.researcher.decrypt import estimate
 from veiltab.protocol.stores import ChunkStore, MemoryChunks
+from veiltab.rehearsal import Outcome, Terms
 from veiltab.server.limits import Settings
-from veiltab.simulation.protocol import Outcome, Terms
 from veiltab.wire.bundles import BUNDLE_BYTES, MAX_ASKED, Named, bundle, unbundle
 from veiltab.wire.codec import dump
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from tests.support.messages import party
 from veiltab.client.draft import PARTNER_FILE, Draft, draft_study
-from veiltab.client.profile import Use, profile_table, round_edges
-from veiltab.client.recode_file import Recode, parse_recode
 from veiltab.client.study_file import StudyDraft, read_study_file
 from veiltab.core.schema import Schema
+from veiltab.data.encoding import decode_column, encode_table
+from veiltab.data.profile import Use, profile_table, round_edges
+from veiltab.data.recode import Recode, parse_recode
 from veiltab.errors import SchemaError, StudyFileError
-from veiltab.sources.encoding import decode_column, encode_table
 
 ME = party("Krankenhaus Süd")
 PARTNER = party("Tax office")

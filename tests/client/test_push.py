@@ -9,8 +9,8 @@ from tests.support.http_studies import HttpStudy, Stage, Terms, run_study
 from tests.support.offices import write_csv
 from tests.support.service import make_context, running
 from veiltab.client.push import Source, Watcher, push
+from veiltab.data.tables import open_table
 from veiltab.errors import StateError
-from veiltab.sources.tables import open_table
 
 TERMS = Terms(shares=({"first": 2}, {"second": 2}), population=4, sample_size=2)
 

@@ -8,11 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.message_strategies import TEXTS
-from veiltab.client.recode_file import Recode, parse_recode, read_recode_file, recode_text
-from veiltab.core.recode import Bins, Rule, ValueMap
 from veiltab.core.schema import Attribute, Schema
+from veiltab.data.encoding import encode_table
+from veiltab.data.recode import (
+    Bins,
+    Recode,
+    Rule,
+    ValueMap,
+    parse_recode,
+    read_recode_file,
+    recode_text,
+)
 from veiltab.errors import StudyFileError
-from veiltab.sources.encoding import encode_table
 
 SCHEMA = Schema(
     [

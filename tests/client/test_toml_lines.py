@@ -5,8 +5,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veiltab.client.toml_lines import find_lines
-from veiltab.client.toml_writing import toml_key, toml_string
+from veiltab.files.toml import find_lines, toml_key, toml_string
 
 TEXT = '''\
 title = "a = b"  # [not.a.table]

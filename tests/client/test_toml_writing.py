@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veiltab.client.toml_writing import comment, toml_key, toml_number, toml_string, toml_strings
 from veiltab.errors import StudyFileError
+from veiltab.files.toml import comment, toml_key, toml_number, toml_string, toml_strings
 
 ANY_TEXT = st.text(st.characters(codec="utf-8"))
 

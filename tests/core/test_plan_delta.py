@@ -14,8 +14,7 @@ from veiltab.core.accounting import largest_gamma
 from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.plan import Plan, plan
 from veiltab.errors import InfeasiblePlanError, ParameterError
-from veiltab.simulation.distributions import distribution_table
-from veiltab.simulation.experiment import Setting, run_experiment
+from veiltab.paper.experiment import Setting, distribution_table, run_experiment
 
 
 def adult_plan(epsilon: float, delta: float = 1e-6, sample_size: int | None = None) -> Plan:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veiltab.core.recode import Bins, ValueMap
 from veiltab.core.schema import Attribute
+from veiltab.data.encoding import encode_column
+from veiltab.data.recode import Bins, ValueMap
 from veiltab.errors import SchemaError, ValueNotInSchemaError
-from veiltab.sources.encoding import encode_column
 
 YES_NO = Attribute("answer", ["yes", "no"])
 AGE = Bins([40, 60])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support.reference import ROOT, prose, tables
-from veiltab.simulation.coverage import Coverage, estimator_gains, interval_coverage
+from veiltab.paper.coverage import Coverage, estimator_gains, interval_coverage
 
 PAGE = ROOT / "docs" / "explanation" / "estimates.md"
 RUNS, SEED = 2_000, 3

@@ -24,8 +24,8 @@ from tests.support.reference import (
     tables,
 )
 from veiltab import errors
-from veiltab.simulation.claims import Claim
-from veiltab.simulation.experiment import Result
+from veiltab.paper.claims import Claim
+from veiltab.paper.experiment import Result
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 

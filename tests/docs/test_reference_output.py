@@ -15,9 +15,10 @@ import veiltab
 from tests.support.offices import run
 from tests.support.reference import REFERENCE, ROOT, listed, paths, section
 from tests.support.reference_study import Stage, run_study
-from veiltab.client import recode_file, study_file
+from veiltab.client import study_file
 from veiltab.crypto import keyfile
-from veiltab.report.demo_results import (
+from veiltab.data import recode
+from veiltab.demo.results import (
     Cell,
     Column,
     DemoResults,
@@ -144,8 +145,8 @@ FILE_KEYS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "ATTRIBUTE_KEYS": ("Keys of an attribute", study_file.ATTRIBUTE_KEYS),
     "RESEARCHER_KEYS": ("Keys of a researcher", study_file.RESEARCHER_KEYS),
     "IDENTITY_KEYS": ("Identity file", study_file.IDENTITY_KEYS),
-    "RECODE_KEYS": ("Recode file", recode_file.RECODE_KEYS | recode_file.BINS_KEYS),
-    "BINS_KEYS": ("Keys of bins", recode_file.BINS_KEYS),
+    "RECODE_KEYS": ("Recode file", recode.RECODE_KEYS | recode.BINS_KEYS),
+    "BINS_KEYS": ("Keys of bins", recode.BINS_KEYS),
 }
 
 
@@ -157,7 +158,7 @@ def test_every_key_of_a_file_that_people_write(heading: str, keys: Mapping[str, 
 
 def test_no_table_of_keys_is_forgotten() -> None:
     """Whatever a reader accepts is compared above."""
-    tables = [name for name in (*vars(study_file), *vars(recode_file)) if name.endswith("_KEYS")]
+    tables = [name for name in (*vars(study_file), *vars(recode)) if name.endswith("_KEYS")]
     assert sorted(tables) == sorted(FILE_KEYS)
 
 

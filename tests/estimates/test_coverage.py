@@ -11,7 +11,7 @@ import pytest
 from veiltab.core.uncertainty import critical_value
 from veiltab.estimates import Estimate
 from veiltab.estimates.quantities import DOUBT
-from veiltab.simulation.coverage import (
+from veiltab.paper.coverage import (
     GROUP,
     OUTCOME,
     Coverage,
@@ -21,7 +21,7 @@ from veiltab.simulation.coverage import (
     interval_coverage,
     paper_settings,
 )
-from veiltab.simulation.experiment import Setting
+from veiltab.paper.experiment import Setting
 
 ALMOST_ALWAYS = 0.95
 """A quantity counts as estimable at a setting if at least so many releases give an interval."""

@@ -9,8 +9,7 @@ from veiltab.core.plan import plan
 from veiltab.core.resampling import apportion, draw_releases
 from veiltab.core.uncertainty import Design, Population
 from veiltab.errors import ParameterError
-from veiltab.estimates.null import Null
-from veiltab.estimates.resample import resample
+from veiltab.estimates.independence import Null, resample
 
 REPLICATES = 199
 

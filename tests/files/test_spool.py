@@ -13,7 +13,7 @@ from veiltab.errors import OutputError
 from veiltab.files.spool import FolderSpool
 from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.sorting import MemorySpool, Spool
-from veiltab.simulation.protocol import Terms
+from veiltab.rehearsal import Terms
 
 
 @pytest.fixture

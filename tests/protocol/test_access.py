@@ -12,7 +12,7 @@ from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import MessageError, MismatchError, PromiseError, SignatureError
 from veiltab.protocol.researcher.access import Access, open_access
 from veiltab.protocol.verify import cosign, sign
-from veiltab.simulation.protocol import Outcome, Terms
+from veiltab.rehearsal import Outcome, Terms
 from veiltab.wire.contract import Sampler
 from veiltab.wire.messages import Release
 from veiltab.wire.signed import Signed

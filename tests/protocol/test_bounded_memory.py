@@ -22,7 +22,7 @@ from veiltab.protocol.server import match
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.states import State
 from veiltab.protocol.server.study import ServerStudy
-from veiltab.simulation.protocol import Terms
+from veiltab.rehearsal import Terms
 
 FEW, MANY = 600_000, 1_100_000
 ROW_BYTES = 2

@@ -24,7 +24,7 @@ from veiltab.protocol.curator.agreement import (
 )
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.verify import cosign, sign
-from veiltab.simulation.protocol import Rehearsal, Terms
+from veiltab.rehearsal import Rehearsal, Terms
 from veiltab.wire.signed import Signature, Signed
 
 TERMS = Terms(epsilon=0.5, sample_size=20)

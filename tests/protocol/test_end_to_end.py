@@ -22,7 +22,7 @@ from veiltab.crypto.linkage import token_order
 from veiltab.errors import ParameterError
 from veiltab.protocol.researcher.access import Access
 from veiltab.protocol.researcher.decrypt import estimate
-from veiltab.simulation.protocol import Outcome, Terms
+from veiltab.rehearsal import Outcome, Terms
 from veiltab.wire.contract import Pads
 from veiltab.wire.messages import Upload
 from veiltab.wire.packing import CHUNK_ROWS

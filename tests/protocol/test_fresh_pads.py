@@ -16,7 +16,7 @@ from veiltab.errors import StateError
 from veiltab.protocol.curator.upload import Prepared, align, prepare_sample, prepare_table
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.verify import sign
-from veiltab.simulation.protocol import Holding, Terms, take_in
+from veiltab.rehearsal import Holding, Terms, take_in
 from veiltab.wire.contract import Pads, Sampler
 from veiltab.wire.messages import Repad, Upload
 

@@ -25,7 +25,7 @@ from veiltab.protocol.curator.grant import grant
 from veiltab.protocol.researcher.access import Access, open_access
 from veiltab.protocol.researcher.decrypt import decrypt, estimate
 from veiltab.protocol.verify import seal_context
-from veiltab.simulation.protocol import Outcome, Terms
+from veiltab.rehearsal import Outcome, Terms
 from veiltab.wire.contract import Pads
 from veiltab.wire.messages import SignedGrant
 

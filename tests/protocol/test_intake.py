@@ -29,7 +29,7 @@ from veiltab.protocol.curator.upload import (
 )
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
-from veiltab.simulation.protocol import Holding, Terms
+from veiltab.rehearsal import Holding, Terms
 from veiltab.wire.contract import Sampler
 from veiltab.wire.messages import Upload
 

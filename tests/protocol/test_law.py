@@ -8,7 +8,7 @@ from tests.support.statistics import assert_fits
 from tests.support.studies import holding_of, sanitized
 from veiltab.core.plan import Plan
 from veiltab.crypto.entropy import CipherEntropy
-from veiltab.simulation.protocol import Holding, Outcome, Rehearsal, Terms
+from veiltab.rehearsal import Holding, Outcome, Rehearsal, Terms
 from veiltab.wire.contract import Sampler
 
 

@@ -15,7 +15,7 @@ from veiltab.errors import AlignmentError, LinkageError, MismatchError
 from veiltab.protocol.server.match import match_tokens
 from veiltab.protocol.stores import write_tokens
 from veiltab.protocol.verify import sign
-from veiltab.simulation.protocol import Terms
+from veiltab.rehearsal import Terms
 
 TOKENS = st.tuples(st.integers(0, 3), st.sampled_from([0, 7, 8, 15])).map(
     lambda drawn: bytes(drawn[1]) + bytes([drawn[0]]) + bytes(15 - drawn[1])

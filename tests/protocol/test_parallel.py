@@ -10,7 +10,7 @@ from tests.support.studies import holding
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.protocol import parallel
 from veiltab.protocol.parallel import MOST_THREADS, available_threads, ordered_map
-from veiltab.simulation.protocol import Rehearsal, Terms
+from veiltab.rehearsal import Rehearsal, Terms
 from veiltab.wire.contract import Sampler
 
 

@@ -22,7 +22,7 @@ from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.curator.upload import align, check_alignment, prepare_sample, prepare_table
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.verify import sign
-from veiltab.simulation.protocol import Rehearsal, Terms, take_in
+from veiltab.rehearsal import Rehearsal, Terms, take_in
 from veiltab.wire.contract import Stored
 from veiltab.wire.messages import Alignment
 from veiltab.wire.signed import Signed

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.studies import pair, prepare, stage
 from veiltab.crypto.entropy import CipherEntropy
+from veiltab.data.ids import row_messages
 from veiltab.errors import MalformedError, MismatchError, NotGrantedError
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.grant import grant
@@ -17,8 +18,7 @@ from veiltab.protocol.server.states import State
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.protocol.verify import cosign, sign
-from veiltab.simulation.protocol import LATER, Terms
-from veiltab.sources.ids import row_messages
+from veiltab.rehearsal import LATER, Terms
 from veiltab.wire.contract import Linkage
 from veiltab.wire.messages import Release
 from veiltab.wire.signed import Signed

@@ -28,7 +28,7 @@ from veiltab.protocol.server.states import TRANSITIONS, Event, State, advance, e
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.protocol.verify import cosign, sign
-from veiltab.simulation.protocol import Terms
+from veiltab.rehearsal import Terms
 from veiltab.wire.contract import Sampler
 from veiltab.wire.messages import Upload
 from veiltab.wire.signed import Signed

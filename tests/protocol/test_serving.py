@@ -16,7 +16,7 @@ from veiltab.errors import (
 )
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.grant import grant
-from veiltab.simulation.protocol import Outcome, Terms
+from veiltab.rehearsal import Outcome, Terms
 from veiltab.wire.contract import Pads
 from veiltab.wire.messages import SignedGrant, Upload
 

@@ -7,14 +7,14 @@ import pytest
 
 from veiltab.core.schema import Attribute
 from veiltab.crypto.entropy import CipherEntropy
+from veiltab.data.ids import row_messages
 from veiltab.errors import BudgetError, MalformedError, PromiseError
 from veiltab.protocol.curator.agreement import sign_contract, unsigned
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.researcher.access import open_access
 from veiltab.protocol.researcher.decrypt import estimate
 from veiltab.protocol.verify import sign
-from veiltab.simulation.protocol import Holding, Outcome, Rehearsal, Terms
-from veiltab.sources.ids import row_messages
+from veiltab.rehearsal import Holding, Outcome, Rehearsal, Terms
 
 PEOPLE = 4000
 SHUFFLED = Terms(epsilon=1.0, delta=1e-6)

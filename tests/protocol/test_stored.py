@@ -15,7 +15,7 @@ from tests.support.studies import (
 from veiltab.errors import MessageError, MismatchError, SignatureError, StateError
 from veiltab.protocol.server.states import State
 from veiltab.protocol.verify import sign
-from veiltab.simulation.protocol import Deposit
+from veiltab.rehearsal import Deposit
 from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Stored
 from veiltab.wire.signed import Signed
 

@@ -15,7 +15,7 @@ from veiltab.protocol.curator.upload import align, check_alignment
 from veiltab.protocol.researcher.access import open_access
 from veiltab.protocol.researcher.decrypt import estimate
 from veiltab.protocol.stores import MemoryChunks
-from veiltab.simulation.protocol import Outcome, Terms
+from veiltab.rehearsal import Outcome, Terms
 from veiltab.wire.contract import Contract, Sampler
 from veiltab.wire.messages import (
     Alignment,

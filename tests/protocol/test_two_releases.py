@@ -17,7 +17,7 @@ from veiltab.core import privacy
 from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.pads import stream_pad_at
-from veiltab.simulation.protocol import Deposit, Terms
+from veiltab.rehearsal import Deposit, Terms
 from veiltab.wire.contract import Pads
 
 Law = dict[tuple[int, ...], Fraction]

@@ -17,7 +17,7 @@ from veiltab.core import privacy
 from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.protocol.stores import read_chunk
-from veiltab.simulation.protocol import Holding, Terms
+from veiltab.rehearsal import Holding, Terms
 from veiltab.wire.contract import Pads, Sampler
 from veiltab.wire.messages import Upload
 from veiltab.wire.packing import chunk_slices

@@ -14,9 +14,21 @@ from veiltab.core import utility
 from veiltab.core.plan import Plan, plan
 from veiltab.core.privacy import gamma_for
 from veiltab.errors import OutputError, ParameterError
-from veiltab.report.charts import BOUND, DASHED, ErrorChart, Mark, Vertical, ticks
-from veiltab.report.plan_chart import OURS, PAPER, TIGHTENED, WORST, plan_chart
-from veiltab.report.style import check_chart_path, save_chart
+from veiltab.report.charts import (
+    BOUND,
+    DASHED,
+    OURS,
+    PAPER,
+    TIGHTENED,
+    WORST,
+    ErrorChart,
+    Mark,
+    Vertical,
+    check_chart_path,
+    plan_chart,
+    save_chart,
+    ticks,
+)
 
 CHART = ErrorChart(
     title="A title",

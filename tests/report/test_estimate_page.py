@@ -18,10 +18,10 @@ from tests.support.estimates import (
 )
 from tests.support.pages import Element, read_page
 from veiltab.estimates import Estimate
-from veiltab.report.bars import SHADES, Scale, heat_map
-from veiltab.report.estimate_page import estimate_page
-from veiltab.report.estimate_view import Asked, Background, Part, Row, view_estimate
-from veiltab.report.numbers import between, percent
+from veiltab.report.html import SHADES, Scale, heat_map
+from veiltab.report.page import estimate_page
+from veiltab.report.view import Asked, Background, Part, Row, view_estimate
+from veiltab.report.words import between, percent
 
 BACKGROUND = Background(
     made="16 November 2026",
@@ -313,7 +313,7 @@ def _contrast(first: str, second: str) -> float:
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_colours_can_be_told_apart(scheme: int) -> None:
     """Text has contrast, in both schemes; shades differ in lightness, not in hue alone."""
-    style = (files("veiltab.report") / "estimate_page.css").read_text("utf-8")
+    style = (files("veiltab.report") / "page.css").read_text("utf-8")
     block = re.findall(r":root \{(.*?)\}", style, flags=re.DOTALL)[scheme]
     colors = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))
     for text in ("text", "muted", "accent"):

@@ -13,10 +13,10 @@ from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
 from veiltab.errors import ParameterError
 from veiltab.estimates import Estimate
-from veiltab.report import numbers
-from veiltab.report.estimate_figures import figures, plain, save_figures
-from veiltab.report.estimate_view import Asked, Background, adjusted, error_shares, view_estimate
-from veiltab.report.estimate_words import citation, interval_words
+from veiltab.report import words
+from veiltab.report.figures import figures, plain, save_figures
+from veiltab.report.view import Asked, Background, adjusted, error_shares, view_estimate
+from veiltab.report.words import citation, interval_words
 
 
 @pytest.mark.parametrize(
@@ -31,14 +31,14 @@ from veiltab.report.estimate_words import citation, interval_words
 )
 def test_points(share: float, digits: int, text: str) -> None:
     """Per cent with fixed decimals, and no minus before nothing."""
-    assert numbers.points(share, digits) == text
+    assert words.points(share, digits) == text
 
 
 @pytest.mark.parametrize("nothing", [float("nan"), float("inf")])
 def test_no_number_is_never_printed(nothing: float) -> None:
     """It would be a mistake, so it is an error."""
     with pytest.raises(ParameterError):
-        numbers.percent(nothing)
+        words.percent(nothing)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_no_number_is_never_printed(nothing: float) -> None:
 )
 def test_decimals(errors: list[float | None], digits: int) -> None:
     """Two digits of a typical error; two decimals at least, and where there is no error."""
-    assert numbers.decimals(errors) == digits
+    assert words.decimals(errors) == digits
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_decimals(errors: list[float | None], digits: int) -> None:
 )
 def test_p_values(p_value: float, text: str) -> None:
     """The smallest that 1,999 draws can show is a bound."""
-    assert numbers.significance(p_value, 1999) == text
+    assert words.significance(p_value, 1999) == text
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_p_values(p_value: float, text: str) -> None:
 )
 def test_small_numbers(number: float, text: str) -> None:
     """Powers of ten as people write them."""
-    assert numbers.small(number) == text
+    assert words.small(number) == text
 
 
 def test_holm() -> None:

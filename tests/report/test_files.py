@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from veiltab.errors import OutputError
-from veiltab.report.files import make_folder, write_whole
+from veiltab.files.plain import make_folder, write_whole
 
 NO_ROOM = """
 import resource, signal, sys
 from pathlib import Path
 from veiltab.errors import OutputError
-from veiltab.report.files import write_whole
+from veiltab.files.plain import write_whole
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
 try:

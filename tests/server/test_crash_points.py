@@ -11,7 +11,7 @@ from tests.support.crashing import SERVER
 from tests.support.service import make_context
 from tests.support.studies import pair
 from tests.support.uploads import uploaded_study
-from veiltab.simulation.protocol import Terms
+from veiltab.rehearsal import Terms
 from veiltab.wire.contract import Sampler
 
 ROOT = Path(__file__).parents[2]

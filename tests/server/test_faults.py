@@ -21,13 +21,13 @@ from veiltab.client.researcher import estimate_study
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import DamagedError, MismatchError, StateError, UnavailableError
 from veiltab.protocol.curator.agreement import share_secret
+from veiltab.rehearsal import Terms
 from veiltab.server import release, steps
 from veiltab.server.context import Context
 from veiltab.server.directory import DataDirectory
 from veiltab.server.release import release_study, tidy
 from veiltab.server.study import Case
 from veiltab.server.worker import Worker
-from veiltab.simulation.protocol import Terms
 
 WORKER = "veiltab-worker"
 TERMS = Terms(epsilon=2.0, sample_size=20)

@@ -20,10 +20,10 @@ from veiltab.client.session import Session
 from veiltab.client.study_file import StudyDraft
 from veiltab.core.schema import Attribute
 from veiltab.crypto.entropy import SystemEntropy
+from veiltab.data.tables import open_table
 from veiltab.errors import NotFoundError, StateError
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.ledger import Ledger
-from veiltab.sources.tables import open_table
 from veiltab.wire.contract import CuratorTerms, Linkage, Sampler, Sampling
 
 ROWS = 150_000

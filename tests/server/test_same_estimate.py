@@ -22,8 +22,8 @@ from veiltab.protocol.server.states import State
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
+from veiltab.rehearsal import take_in
 from veiltab.server.context import Context
-from veiltab.simulation.protocol import take_in
 from veiltab.wire.contract import Pads, Sampler
 
 KEY_BYTES = 32

@@ -14,10 +14,10 @@ from tests.support.service import make_context
 from tests.support.studies import pair
 from tests.support.uploads import uploaded_study
 from veiltab.errors import UnavailableError
+from veiltab.rehearsal import Terms
 from veiltab.server.context import Context
 from veiltab.server.release import release_study, tidy
 from veiltab.server.study import Case
-from veiltab.simulation.protocol import Terms
 
 TERMS = Terms(epsilon=2.0, sample_size=20, sampler="server")
 

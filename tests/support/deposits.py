@@ -11,7 +11,7 @@ from tests.support.studies import (
 from veiltab.protocol.curator.upload import Prepared
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.verify import sign
-from veiltab.simulation.protocol import Deposit, Outcome, Terms
+from veiltab.rehearsal import Deposit, Outcome, Terms
 from veiltab.wire.contract import Contract
 from veiltab.wire.messages import Repad, RepadRequest
 from veiltab.wire.signed import Signed

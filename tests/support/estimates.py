@@ -4,9 +4,9 @@ import numpy as np
 
 from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, CountTable, Schema
+from veiltab.data.counts import adult_table
 from veiltab.estimates import Estimate, Provenance
-from veiltab.simulation.engines import simulate_counts
-from veiltab.sources.adult import adult_table
+from veiltab.paper.experiment import simulate_counts
 
 ORIGIN = Provenance("5a" * 32, "Work and wages", "Statistics bureau")
 

@@ -38,7 +38,7 @@ from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.protocol.verify import SEAL_PURPOSE, plan_for, seal_context
-from veiltab.simulation.protocol import LATER, Deposit, Holding, Rehearsal, Terms, take_in
+from veiltab.rehearsal import LATER, Deposit, Holding, Rehearsal, Terms, take_in
 from veiltab.wire.contract import Agreement
 from veiltab.wire.messages import Repad, Upload
 

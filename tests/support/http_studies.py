@@ -29,8 +29,8 @@ from veiltab.protocol.curator.upload import (
     prepare_table,
 )
 from veiltab.protocol.sorting import MemorySpool
+from veiltab.rehearsal import Holding, take_in
 from veiltab.server.worker import Worker
-from veiltab.simulation.protocol import Holding, take_in
 from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Pads, Sampler, Sampling
 from veiltab.wire.messages import Upload
 from veiltab.wire.signed import Signed

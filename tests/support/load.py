@@ -23,10 +23,10 @@ from veiltab.client.session import Session
 from veiltab.client.study_file import StudyDraft
 from veiltab.core.parameters import MAX_EPSILON
 from veiltab.core.schema import Schema
+from veiltab.data.csv_file import CsvTable
 from veiltab.estimates import Estimate
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.ledger import Ledger
-from veiltab.sources.csv_file import CsvTable
 from veiltab.wire.contract import CuratorTerms, Linkage, Pads, Sampler, Sampling
 from veiltab.wire.messages import SignedGrant
 

@@ -6,9 +6,9 @@ from numpy.typing import NDArray
 from veiltab.core.plan import plan
 from veiltab.core.resampling import apportion
 from veiltab.core.schema import Attribute, CountTable, Schema
+from veiltab.data.counts import adult_table
 from veiltab.estimates import Estimate, Provenance
-from veiltab.simulation.engines import simulate_counts
-from veiltab.sources.adult import adult_table
+from veiltab.paper.experiment import simulate_counts
 
 PROVENANCE = Provenance(
     study="3fa9" * 16, title="Salary & schooling", perturbed_by="Statistics <Office>"

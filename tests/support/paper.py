@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from veiltab.simulation import figures
-from veiltab.simulation.experiment import Result, run_experiment
+from veiltab.paper import figures
+from veiltab.paper.experiment import Result, run_experiment
 
 RUNS = 200
 

@@ -23,7 +23,7 @@ from veiltab.protocol.researcher.decrypt import estimate
 from veiltab.protocol.server.release import perturb_and_sign
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import ChunkStore, Digests, MemoryChunks
-from veiltab.simulation.protocol import Terms
+from veiltab.rehearsal import Terms
 from veiltab.wire.messages import Release, ReleasedUpload
 from veiltab.wire.packing import SPAN_ROWS, chunk_slices, pack_positions, span_slices
 from veiltab.wire.signed import Signed

@@ -9,14 +9,13 @@ from pathlib import Path
 from tests.support.studies import attribute, holding
 from veiltab.core.schema import Schema
 from veiltab.crypto.entropy import CipherEntropy
+from veiltab.data.tables import feed, open_table
 from veiltab.files.spool import FolderSpool
 from veiltab.protocol.curator.agreement import new_secret
 from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.curator.upload import prepare_table
 from veiltab.protocol.stores import MemoryChunks
-from veiltab.simulation.protocol import Rehearsal, Terms
-from veiltab.sources.feeding import feed
-from veiltab.sources.tables import open_table
+from veiltab.rehearsal import Rehearsal, Terms
 
 
 class NoChunks(MemoryChunks):

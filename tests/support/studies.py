@@ -16,6 +16,7 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.linkage import IdMessages
 from veiltab.crypto.linkage import tokens as make_tokens
+from veiltab.data.ids import id_messages
 from veiltab.protocol.curator.agreement import new_secret
 from veiltab.protocol.curator.table import Intake, Tokens
 from veiltab.protocol.curator.upload import CuratorContext, Prepared
@@ -23,8 +24,7 @@ from veiltab.protocol.researcher.access import Access
 from veiltab.protocol.researcher.decrypt import decrypt
 from veiltab.protocol.stores import ChunkStore, MemoryChunks
 from veiltab.protocol.verify import sign
-from veiltab.simulation.protocol import Deposit, Holding, Outcome, Rehearsal, Terms
-from veiltab.sources.ids import id_messages
+from veiltab.rehearsal import Deposit, Holding, Outcome, Rehearsal, Terms
 from veiltab.wire.contract import Agreement, Contract, Stored, Vault
 from veiltab.wire.messages import SignedGrant, Upload
 from veiltab.wire.signed import Signed

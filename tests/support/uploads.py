@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from tests.support.studies import Recorded, Staged, pair, prepare, stage
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.upload import Prepared
+from veiltab.rehearsal import Terms
 from veiltab.server import steps
 from veiltab.server.auth import Sender
 from veiltab.server.context import Context
-from veiltab.simulation.protocol import Terms
 from veiltab.wire.bundles import bundle
 from veiltab.wire.messages import Upload
 

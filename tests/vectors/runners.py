@@ -27,7 +27,7 @@ from veiltab.crypto.linkage import tokens as make_tokens
 from veiltab.crypto.pads import stream_pad, stream_pad_at
 from veiltab.crypto.sealing import SealingKey
 from veiltab.crypto.signing import SigningKey
-from veiltab.sources.ids import id_messages
+from veiltab.data.ids import id_messages
 from veiltab.wire.codec import dump, load
 from veiltab.wire.contract import Contract, Vault
 from veiltab.wire.messages import (

@@ -19,6 +19,7 @@ from veiltab.crypto.derivation import pad_key, token_key
 from veiltab.crypto.linkage import IdMessages, token_order
 from veiltab.crypto.linkage import tokens as make_tokens
 from veiltab.crypto.pads import stream_pad_at
+from veiltab.data.ids import id_messages, row_messages
 from veiltab.protocol.curator.agreement import receive_secret
 from veiltab.protocol.curator.stored import StoredTable
 from veiltab.protocol.curator.table import Intake, Tokens
@@ -28,7 +29,6 @@ from veiltab.protocol.researcher.decrypt import decrypt, estimate
 from veiltab.protocol.server.accept import check_repad, check_upload
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
-from veiltab.sources.ids import id_messages, row_messages
 from veiltab.wire.contract import Agreement
 from veiltab.wire.packing import packed_length, unpack
 

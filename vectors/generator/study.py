@@ -14,6 +14,7 @@ from veiltab.core.entropy import Entropy
 from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.derivation import SECRET_BYTES, pad_key
 from veiltab.crypto.identity import PrivateIdentity
+from veiltab.data.ids import id_messages, row_messages
 from veiltab.protocol.curator.agreement import new_secret, public_identity, unsigned
 from veiltab.protocol.curator.stored import StoredTable
 from veiltab.protocol.curator.table import Intake
@@ -31,7 +32,6 @@ from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.protocol.verify import cosign, sign
-from veiltab.sources.ids import id_messages, row_messages
 from veiltab.wire.contract import Agreement, Contract, CuratorTerms, Linkage, Stored, Vault
 from veiltab.wire.messages import Alignment, Release, Repad, RepadRequest, Secret, Upload
 from veiltab.wire.signed import Signed

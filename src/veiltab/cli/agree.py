@@ -83,8 +83,8 @@ def _draft(
 ) -> None:
     from veiltab.client.draft import draft_study
     from veiltab.client.files import write_private
-    from veiltab.report.files import write_whole
-    from veiltab.sources.feeding import BATCH_ROWS
+    from veiltab.data.tables import BATCH_ROWS
+    from veiltab.files.plain import write_whole
 
     for path in (out, recode_out):
         if path is not None:

@@ -12,7 +12,7 @@ from veiltab.errors import InputError, MessageError, ParameterError
 
 if TYPE_CHECKING:
     from veiltab.estimates import Estimate
-    from veiltab.report.estimate_view import Background
+    from veiltab.report.view import Background
     from veiltab.wire.messages import SignedGrant
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -101,7 +101,7 @@ def estimate_command(
     """  # noqa: D301 - \b tells click to leave the lines alone
     from veiltab.cli.estimate_output import estimate_json, print_estimate
     from veiltab.core.uncertainty import critical_value
-    from veiltab.report.estimate_view import Asked, answer_all
+    from veiltab.report.view import Asked, answer_all
 
     files = OutputFiles(report=report, csv=csv_file, parquet=parquet, figures=figures, save=save)
     files.check()
@@ -129,7 +129,7 @@ def _load(
     path: Path, attributes: tuple[str, ...], grants: tuple[Path, ...]
 ) -> "tuple[Estimate, Background]":
     from veiltab.estimates import Estimate
-    from veiltab.report.estimate_view import Background
+    from veiltab.report.view import Background
 
     if grants:
         raise ParameterError(
@@ -145,7 +145,7 @@ def _fetch(
     study: str, attributes: tuple[str, ...], grants: tuple[Path, ...], party: Party
 ) -> "tuple[Estimate, Background]":
     from veiltab.client.researcher import estimate_study
-    from veiltab.report.estimate_view import Background
+    from veiltab.report.view import Background
 
     given = [_read_grant(path) for path in grants]
     with party.session(LONG_PATIENCE) as session:

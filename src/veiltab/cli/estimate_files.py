@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from veiltab.estimates import Estimate
-    from veiltab.report.estimate_view import Asked, Background
+    from veiltab.report.view import Asked, Background
 
 NOTE = "veiltab"
 """The key under which a Parquet file says where its numbers come from."""
@@ -61,7 +61,7 @@ class OutputFiles:
                 yield each.name, str(path)
 
     def _write_tables(self, estimate: "Estimate", asked: "Asked") -> None:
-        from veiltab.report.files import write_whole
+        from veiltab.files.plain import write_whole
 
         frame = estimate.table(**asked.options)
         if self.csv is not None:
@@ -70,16 +70,16 @@ class OutputFiles:
             write_whole(self.parquet, _parquet(frame, estimate))
 
     def _write_report(self, estimate: "Estimate", asked: "Asked", background: "Background") -> None:
-        from veiltab.report.estimate_view import view_estimate
-        from veiltab.report.files import write_whole
+        from veiltab.files.plain import write_whole
+        from veiltab.report.view import view_estimate
 
         view = view_estimate(estimate, asked)
         if self.report is not None:
-            from veiltab.report.estimate_page import estimate_page
+            from veiltab.report.page import estimate_page
 
             write_whole(self.report, estimate_page(view, background).encode())
         if self.figures is not None:
-            from veiltab.report.estimate_figures import save_figures
+            from veiltab.report.figures import save_figures
 
             save_figures(view, self.figures, track)
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from veiltab.cli.output import print_facts, print_rows
 from veiltab.estimates import Estimate, Quantity
-from veiltab.report import estimate_view as views
-from veiltab.report import estimate_words as words
-from veiltab.report.estimate_view import Asked, Part, Row
-from veiltab.report.numbers import between, decimals, percent, points, small
+from veiltab.report import view as views
+from veiltab.report import words
+from veiltab.report.view import Asked, Part, Row
+from veiltab.report.words import between, decimals, percent, points, small
 
 if TYPE_CHECKING:
     from rich.console import Console

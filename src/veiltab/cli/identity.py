@@ -110,7 +110,7 @@ def show_command(public: bool, out: Path | None, party: Party, as_json: bool) ->
     home = party.home
     identity = home.public
     if out is not None:
-        from veiltab.report.files import write_whole
+        from veiltab.files.plain import write_whole
 
         check_new(out)
         write_whole(out, f"{_public(identity)}\n".encode())

@@ -16,7 +16,7 @@ INTERRUPTED = 130
 """What shells expect of a command that was stopped from the keyboard."""
 
 COMMANDS = {
-    "demo": "veiltab.cli.demo.command:demo_command",
+    "demo": "veiltab.cli.demo:demo_command",
     "plan": "veiltab.cli.plan:plan_command",
     "simulate": "veiltab.cli.simulate:simulate_command",
     "reproduce": "veiltab.cli.reproduce:reproduce_command",

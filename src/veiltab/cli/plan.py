@@ -73,8 +73,7 @@ def plan_command(
         target_rmse=target_rmse,
     )
     if plot is not None:
-        from veiltab.report.plan_chart import plan_chart
-        from veiltab.report.style import save_chart
+        from veiltab.report.charts import plan_chart, save_chart
 
         save_chart(plan_chart(chosen).draw(), plot)
     if as_json:

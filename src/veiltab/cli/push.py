@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from veiltab.client.api import Status
     from veiltab.client.push import Preview, Source
     from veiltab.client.session import Session
-    from veiltab.sources.tables import Table
+    from veiltab.data.tables import Table
 
 
 @click.command("push")
@@ -105,7 +105,7 @@ def _source(
     session: "Session", study: bytes, table: "Table", ids: tuple[str, ...], recode: Path | None
 ) -> "Source":
     from veiltab.client.push import Source
-    from veiltab.client.recode_file import Recode, read_recode_file
+    from veiltab.data.recode import Recode, read_recode_file
 
     schema = session.contract(study).body.schema_of(session.identity.party_id)
     return Source(table, ids, Recode() if recode is None else read_recode_file(recode, schema))

@@ -10,7 +10,7 @@ import click
 from veiltab.cli.output import console, json_option, print_json, track
 
 if TYPE_CHECKING:
-    from veiltab.simulation.claims import Claim
+    from veiltab.paper.claims import Claim
 
 
 @click.command("reproduce")
@@ -33,7 +33,7 @@ def reproduce_command(out: Path, runs: int, seed: int, as_json: bool) -> None:
     Example:
       veiltab reproduce --out figures
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.simulation.reproduce import reproduce
+    from veiltab.paper.reproduce import reproduce
 
     found = reproduce(out, runs=runs, seed=seed, track=track)
     if as_json:

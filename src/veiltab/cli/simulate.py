@@ -12,7 +12,7 @@ from veiltab.errors import CountsError, ParameterError
 
 if TYPE_CHECKING:
     from veiltab.core.schema import CountTable
-    from veiltab.simulation.experiment import Result
+    from veiltab.paper.experiment import Result
 
 NAMES = ("adult", "uniform", "linear", "peaky")
 DEFAULT_CELLS = 24
@@ -81,7 +81,7 @@ def simulate_command(
     import secrets
 
     from veiltab.core.parameters import check_runs, check_seed
-    from veiltab.simulation.experiment import run_experiment, settings_for
+    from veiltab.paper.experiment import run_experiment, settings_for
 
     seed = secrets.randbits(32) if seed is None else seed
     check_runs(runs)
@@ -104,7 +104,7 @@ def _tables(
     cells: int | None,
     population: int | None,
 ) -> "list[tuple[str, CountTable]]":
-    from veiltab.simulation.distributions import distribution_table
+    from veiltab.paper.experiment import distribution_table
 
     if counts is None:
         size = DEFAULT_CELLS if cells is None else cells
@@ -120,7 +120,7 @@ def _tables(
 
 
 def _read(counts: Path, cells: int | None, population: int | None) -> "CountTable":
-    from veiltab.sources.counts import read_counts
+    from veiltab.data.counts import read_counts
 
     table = read_counts(counts)
     for what, stated, found in (

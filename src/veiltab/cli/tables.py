@@ -12,7 +12,7 @@ from veiltab.cli.server_options import check_no_password
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
-    from veiltab.sources.tables import Table
+    from veiltab.data.tables import Table
 
 ENVIRONMENT = "VEILTAB_TABLE_URL"
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -48,7 +48,7 @@ def open_source(
     option: str, location: str | None, query: str | None, table_file: Path | None
 ) -> "Table":
     """Open the table that is meant."""
-    from veiltab.sources.tables import open_table
+    from veiltab.data.tables import open_table
 
     return open_table(_location(option, location, table_file), query)
 

@@ -10,17 +10,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from veiltab.client.profile import ColumnProfile, Use, profile_table
-from veiltab.client.recode_file import Recode, recode_text
-from veiltab.client.toml_writing import (
-    comment,
-    toml_key,
-    toml_number,
-    toml_string,
-    toml_strings,
-)
-from veiltab.core.recode import Rule, ValueMap
 from veiltab.core.schema import UNPRINTABLE, Attribute
+from veiltab.data.profile import ColumnProfile, Use, profile_table
+from veiltab.data.recode import Recode, Rule, ValueMap, recode_text
+from veiltab.files.toml import comment, toml_key, toml_number, toml_string, toml_strings
 from veiltab.wire.codec import MAX_TEXT
 from veiltab.wire.contract import PublicIdentity
 

@@ -12,10 +12,11 @@ import polars as pl
 
 from veiltab.client.api import Status
 from veiltab.client.files import locked
-from veiltab.client.recode_file import Recode
 from veiltab.client.session import Session
 from veiltab.client.study_home import StudyHome
 from veiltab.core.plan import Plan
+from veiltab.data.recode import Recode
+from veiltab.data.tables import Table, feed
 from veiltab.errors import DigestError, StateError
 from veiltab.files.chunks import FolderChunks
 from veiltab.files.spool import FolderSpool
@@ -30,8 +31,6 @@ from veiltab.protocol.curator.upload import (
     prepare_table,
 )
 from veiltab.protocol.verify import plan_for, verify_agreement
-from veiltab.sources.feeding import feed
-from veiltab.sources.tables import Table
 from veiltab.wire.contract import Contract
 from veiltab.wire.messages import Alignment, Upload
 from veiltab.wire.packing import TOKEN_BYTES, chunk_slices, packed_length

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from veiltab.client.toml_reading import Document, Table, read_bytes
 from veiltab.core.schema import MAX_CATEGORIES, Attribute
 from veiltab.errors import InputError, MalformedError, StudyFileError
+from veiltab.files.toml import Document, Table, read_bytes
 from veiltab.wire.codec import MAX_INTEGER, TEXT, Codec, choice, describe, integer, items, malformed
 from veiltab.wire.contract import (
     DELTA,

@@ -2,7 +2,7 @@
 
 from veiltab.estimates.estimate import Estimate
 from veiltab.estimates.independence import IndependenceTest
-from veiltab.estimates.provenance import Promise, Provenance
-from veiltab.estimates.quantity import Quantity
+from veiltab.estimates.quantities import Quantity
+from veiltab.estimates.released import Promise, Provenance
 
 __all__ = ["Estimate", "IndependenceTest", "Promise", "Provenance", "Quantity"]

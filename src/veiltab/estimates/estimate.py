@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from veiltab.core.uncertainty import Population
 from veiltab.errors import InputError
 from veiltab.estimates import association, quantities, storing, tables
-from veiltab.estimates.advice import table_warnings
 from veiltab.estimates.conditions import Categories, Condition, negate, read_condition
-from veiltab.estimates.display import estimate_html
 from veiltab.estimates.independence import IndependenceTest, independence_test
-from veiltab.estimates.quantities import Question
-from veiltab.estimates.quantity import Quantity
-from veiltab.estimates.released import Estimator, Released
+from veiltab.estimates.quantities import Quantity, Question
+from veiltab.estimates.released import Estimator, Released, table_warnings
+from veiltab.estimates.tables import estimate_html
 
 Names = str | Sequence[str]
 Event = str | Mapping[str, Categories]

@@ -1,16 +1,125 @@
-"""Quantities made of a few conditions: shares, differences and ratios."""
+"""Quantities made of a few conditions: shares, differences and ratios, each with its error."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from veiltab.core import estimators
 from veiltab.core.intervals import fieller, product_ratio, proportion_interval, share_interval
 from veiltab.core.uncertainty import Design, Population, critical_value
-from veiltab.estimates.advice import sample_warnings
-from veiltab.estimates.conditions import Condition, combine, negate
-from veiltab.estimates.events import Events, estimate_events
-from veiltab.estimates.quantity import Quantity
-from veiltab.estimates.released import Released, Shares
+from veiltab.estimates.conditions import Condition, Mask, combine, negate
+from veiltab.estimates.released import Released, Shares, sample_warnings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """An estimate, its error in two parts, and its interval.
+
+    ``sampling_error`` is there because not everybody was sampled, ``privacy_error`` because
+    records were perturbed; their squares sum to that of ``standard_error``.  If it is not
+    ``estimable``, the numbers are None and the warnings say why; it is never NaN.
+    """
+
+    label: str
+    value: float | None
+    standard_error: float | None
+    sampling_error: float | None
+    privacy_error: float | None
+    low: float | None
+    high: float | None
+    level: float
+    method: str
+    population: Population
+    estimable: bool = True
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def not_estimable(
+        cls, label: str, why: str, *, level: float, method: str, population: Population
+    ) -> "Quantity":
+        """Return the quantity about which the release says nothing, and the reason."""
+        return cls(
+            label=label,
+            value=None,
+            standard_error=None,
+            sampling_error=None,
+            privacy_error=None,
+            low=None,
+            high=None,
+            level=level,
+            method=method,
+            population=population,
+            estimable=False,
+            warnings=(f"not estimable: {why}",),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return asdict(self) | {"warnings": list(self.warnings)}
+
+    def __str__(self) -> str:
+        """Say it in a line; warnings follow on lines of their own."""
+        return "\n".join([f"{self.label}: {self._text()}", *(f"  {w}" for w in self.warnings)])
+
+    def _repr_html_(self) -> str:
+        """Return it as a paragraph and a list of warnings, for notebooks."""
+        warnings = "".join(f"<li>{escape(warning)}</li>" for warning in self.warnings)
+        listed = f"<ul>{warnings}</ul>" if warnings else ""
+        return f"<p><b>{escape(self.label)}</b>: {escape(self._text())}</p>{listed}"
+
+    def _text(self) -> str:
+        if self.value is None:
+            return "not estimable"
+        return (
+            f"{self.value:.4g} ({100 * self.level:g}% interval {self.low:.4g} to {self.high:.4g};"
+            f" standard error {self.standard_error:.2g} = sampling {self.sampling_error:.2g}"
+            f" ⊕ privacy {self.privacy_error:.2g}; {self.method})"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Events:
+    """Unbiased shares of events, with the privacy and the sampling part of their covariance."""
+
+    shares: Shares
+    privacy: Shares
+    sampling: Shares
+
+    @property
+    def total(self) -> Shares:
+        """The covariance: the sum of both parts."""
+        return self.privacy + self.sampling
+
+    def errors(self, gradient: Shares) -> tuple[float, float, float]:
+        """Return standard, sampling and privacy error of a statistic with this gradient."""
+        parts = (self.total, self.sampling, self.privacy)
+        total, sampling, privacy = (max(float(gradient @ part @ gradient), 0.0) for part in parts)
+        return total**0.5, sampling**0.5, privacy**0.5
+
+
+def estimate_events(counts: NDArray[np.int64], design: Design, masks: Sequence[Mask]) -> Events:
+    """Estimate the share of each event, a set of cells; cells run along the last axis."""
+    pattern = np.zeros(masks[0].size, dtype=np.uint8)
+    for position, mask in enumerate(masks):
+        pattern |= mask.astype(np.uint8) << np.uint8(position)
+    kinds = np.unique(pattern)
+    sizes = np.array([np.count_nonzero(pattern == kind) for kind in kinds], dtype=np.float64)
+    found = np.stack([counts[..., pattern == kind].sum(axis=-1) for kind in kinds], axis=-1)
+    noise = sizes * float(design.channel.spread)
+    released = found / found.sum(axis=-1, keepdims=True)
+    atoms = (released - noise) / float(design.channel.keep_probability)
+    likely = estimators.project(atoms)
+    events = np.array([(kinds >> position) & 1 for position in range(len(masks))], dtype=float)
+    return Events(
+        atoms @ events.T,
+        events @ design.partition_privacy(likely, sizes) @ events.T,
+        events @ design.partition_sampling(likely) @ events.T,
+    )
+
 
 SCORE = "linear, score interval within 0..1"
 LINEAR = "linear, closed form"

@@ -1,4 +1,4 @@
-"""The released counts of a table, and what every estimate is computed from."""
+"""The released counts of a table: where they come from, and what every estimate starts from."""
 
 import hashlib
 from collections.abc import Iterable
@@ -15,7 +15,46 @@ from veiltab.core.plan import Plan
 from veiltab.core.schema import CountTable, Schema
 from veiltab.core.uncertainty import Design, Population, Uncertainty
 from veiltab.errors import ParameterError
-from veiltab.estimates.provenance import Promise, Provenance, promises_of
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What somebody can learn about one respondent at most: ε and δ of differential privacy."""
+
+    against: str
+    epsilon: float
+    delta: float
+
+    def __str__(self) -> str:
+        """Say the numbers, without a δ of zero."""
+        delta = f", δ = {self.delta:g}" if self.delta else ""
+        return f"ε = {self.epsilon:.4g}{delta} against {self.against}"
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """The study behind an estimate, as far as it is known; all of it travels with the numbers.
+
+    ``study`` is the study's id in hexadecimal.  Without ``promises`` those of the plan are given.
+    """
+
+    study: str | None = None
+    title: str | None = None
+    perturbed_by: str | None = None
+    promises: tuple[Promise, ...] = ()
+
+
+def promises_of(plan: Plan) -> tuple[Promise, ...]:
+    """Return what a plan promises against whom."""
+    return (
+        Promise("whoever sees the release", plan.epsilon_achieved, plan.delta_achieved),
+        Promise(
+            "somebody who also knows who was sampled, in which order",
+            plan.epsilon_if_order_known,
+            0.0,
+        ),
+    )
+
 
 Estimator = Literal["best", "unbiased", "projected", "most_likely"]
 BEST: Literal["projected"] = "projected"
@@ -120,3 +159,54 @@ class Released:
         """
         digest = hashlib.sha256(purpose.encode() + b"\0" + self.counts.astype("<i8").tobytes())
         return np.random.default_rng(int.from_bytes(digest.digest()))
+
+
+FEW_RECORDS = 100
+"""Fewer released records than this make every interval rough."""
+
+FEW_PER_CELL = 3.0
+"""Fewer expected records in a released cell make its interval, and a band, rough."""
+
+FAR = 3.0
+"""Standard errors by which a share may move when it is made plausible, without a word."""
+
+
+def table_warnings(released: Released) -> tuple[str, ...]:
+    """Return what a reader of the whole table has to know, in sentences."""
+    found = list(sample_warnings(released))
+    size, channel = released.plan.sample_size, released.channel
+    shares = released.plausible
+    least = size * float(channel.transform(shares).min())
+    if least < FEW_PER_CELL:
+        found.append(
+            f"some cells hold only {least:.2g} released records on average, noise included:"
+            " intervals of single cells are rough; fewer attributes at a time help"
+        )
+    empty = int(np.count_nonzero(shares == 0))
+    if empty:
+        found.append(
+            f"{empty:,} of {shares.size:,} cells come out empty: whoever is in them cannot be told"
+            " from noise, and their intervals start at zero"
+        )
+    moved = _moved(released)
+    if moved:
+        found.append(
+            f"{moved:,} shares moved by more than three of their standard errors when they were"
+            " made to lie between 0 and 1: they can lie outside their own intervals; trust those"
+        )
+    return tuple(found)
+
+
+def _moved(released: Released) -> int:
+    """Count the cells that the default estimator has taken far from the unbiased estimate."""
+    errors = np.sqrt(np.maximum(released.uncertainty().cells().total, 0.0))
+    far = np.abs(released.shares() - released.unbiased) > FAR * errors
+    return int(np.count_nonzero(far))
+
+
+def sample_warnings(released: Released) -> tuple[str, ...]:
+    """Return what is to be known about everything that this release says."""
+    size = released.plan.sample_size
+    if size >= FEW_RECORDS:
+        return ()
+    return (f"only {size:,} records were released: intervals are rough",)

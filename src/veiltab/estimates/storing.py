@@ -14,8 +14,7 @@ from veiltab.core.parameters import MAX_DOMAIN_SIZE, MAX_POPULATION_SIZE
 from veiltab.core.plan import Plan
 from veiltab.core.schema import MAX_CATEGORIES, Attribute, Schema
 from veiltab.errors import InputError, MalformedError, OutputError, VersionError
-from veiltab.estimates.provenance import Promise, Provenance
-from veiltab.estimates.released import Released
+from veiltab.estimates.released import Promise, Provenance, Released
 from veiltab.wire import codec
 from veiltab.wire.codec import (
     BASE64,

@@ -1,1 +1,1 @@
-"""Pictures of results."""
+"""Reports and charts: what an estimate or a plan looks like to people."""

@@ -1,16 +1,94 @@
-"""Charts of error: against the size of the sample, or against the number of cells.
+"""Charts of error: against the size of the sample, the number of cells, or ε.
 
-They take plain rows, so that what is drawn can be looked at and tested without drawing it.
+They are readable in print, on a screen, and without telling colours apart.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import altair as alt
+import vl_convert
 
-from veiltab.report.style import COLORS
+from veiltab.core import utility
+from veiltab.core.plan import Plan
+from veiltab.core.privacy import gamma_for
+from veiltab.errors import ParameterError
+from veiltab.files.plain import write_whole
+
+# Okabe and Ito's colours, which differ for the colour-blind, in an order that also differs in grey.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+SUFFIXES = (".svg", ".png")
+PIXELS_PER_POINT = 2.0
+
+_TEXT = "#222222"
+_MUTED = "#555555"
+_CONFIG: dict[str, Any] = {
+    "background": "white",
+    "font": "Liberation Sans, Arial, Helvetica, sans-serif",
+    "title": {
+        "anchor": "start",
+        "color": _TEXT,
+        "fontSize": 16,
+        "offset": 14,
+        "subtitleColor": _MUTED,
+        "subtitleFontSize": 12,
+        "subtitlePadding": 6,
+    },
+    "axis": {
+        "domainColor": "#888888",
+        "gridColor": "#E4E4E4",
+        "labelColor": _TEXT,
+        "labelFontSize": 12,
+        "tickColor": "#888888",
+        "titleColor": _TEXT,
+        "titleFontSize": 13,
+        "titleFontWeight": "normal",
+        "titlePadding": 10,
+    },
+    "legend": {
+        "labelColor": _TEXT,
+        "labelFontSize": 12,
+        "labelLimit": 320,
+        "rowPadding": 4,
+        "symbolSize": 80,
+        "symbolStrokeWidth": 2,
+        "titleColor": _TEXT,
+        "titleFontSize": 12,
+        "titleLimit": 320,
+    },
+    "view": {"stroke": None, "continuousWidth": 620, "continuousHeight": 420},
+    "padding": 16,
+}
+
+
+def check_chart_path(path: Path) -> None:
+    """Refuse a file name that says no known format, before any work is done."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise ParameterError(
+            f"a picture's name must end in {' or '.join(SUFFIXES)}, not {path.name!r}",
+            hint="SVG for print and the web, PNG for slides",
+        )
+
+
+def chart_svg(chart: alt.TopLevelMixin) -> str:
+    """Return a chart in the house style as an SVG document."""
+    return vl_convert.vegalite_to_svg(chart.to_dict() | {"config": _CONFIG})
+
+
+def save_chart(chart: alt.TopLevelMixin, *paths: Path) -> None:
+    """Write a chart in the house style to each path; the suffixes decide the formats."""
+    for path in paths:
+        check_chart_path(path)
+    svg = chart_svg(chart)
+    for path in paths:
+        if path.suffix.lower() == ".svg":
+            write_whole(path, svg.encode())
+        else:
+            write_whole(path, vl_convert.svg_to_png(svg, scale=PIXELS_PER_POINT))
+
 
 BOUND, DASHED, EXACT = "Theorem 2 bound", "bound ÷ √N", "exact RMSE"
 STROKES: dict[str, list[int]] = {BOUND: [1, 0], DASHED: [7, 4]}
@@ -55,7 +133,7 @@ class ErrorChart:
     symbol_title: str = "Simulation"
 
     def draw(self) -> alt.LayerChart:
-        """Return the chart; :func:`veiltab.report.style.save_chart` writes it."""
+        """Return the chart; :func:`veiltab.report.charts.save_chart` writes it."""
         layers = [*self._vertical_layers(), self._curve_layer()]
         if self.points:
             layers.append(self._point_layer())
@@ -145,3 +223,49 @@ def _data(rows: Sequence[Mark | Vertical]) -> alt.InlineData:
 
 def _unique(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
+
+
+PAPER, OURS = "the paper", "veiltab"
+WORST, TIGHTENED = "exact RMSE, worst case", "tightened bound"
+REACH = 100
+"""How far the curve goes on either side of the chosen sample size, as a factor."""
+
+STEPS = 200
+
+
+def plan_chart(plan: Plan) -> ErrorChart:
+    """Show the exact worst-case error and the paper's bounds against the sample size."""
+    curves = []
+    for size in _sizes(plan):
+        gamma = gamma_for(plan.population_size, size, plan.epsilon)
+        exact = utility.worst_case_rmse(plan.population_size, size, plan.domain_size, gamma)
+        bound = utility.error_bound(size, plan.domain_size, gamma)
+        tightened = utility.tightened_bound(size, plan.domain_size, gamma)
+        curves.append(Mark(size, exact, OURS, WORST))
+        curves.append(Mark(size, bound, PAPER, BOUND))
+        curves.append(Mark(size, tightened, PAPER, TIGHTENED))
+    best = plan.paper.optimal_sample_size
+    return ErrorChart(
+        title=f"Error against sample size at ε = {plan.epsilon:.4g}",
+        subtitle=[
+            f"n = {plan.population_size:,} respondents, N = {plan.domain_size:,} cells",
+            f"The plan: m = {plan.sample_size:,}, RMSE {plan.rmse:.4g}",
+        ],
+        x_title="sample size m",
+        group_title="",
+        curves=curves,
+        points=[Mark(plan.sample_size, plan.rmse, OURS, "the plan")],
+        verticals=[Vertical(best, PAPER, f"m* = {best:,}")],
+        symbol_title="Chosen",
+    )
+
+
+def _sizes(plan: Plan) -> list[int]:
+    """Return sample sizes around the chosen one and the paper's, evenly spread in logarithm."""
+    both = (plan.sample_size, plan.paper.optimal_sample_size)
+    low = math.log(max(1, min(both) / REACH))
+    high = math.log(min(plan.population_size, max(both) * REACH))
+    step = (high - low) / STEPS
+    spread = (round(math.exp(low + i * step)) for i in range(STEPS + 1))
+    # Near 2^53 the exponential of a logarithm can come out above the number.
+    return sorted({*both, *(min(size, plan.population_size) for size in spread)})

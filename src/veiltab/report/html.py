@@ -1,7 +1,15 @@
-"""Small parts of a page: everything that comes in as text goes out escaped."""
+"""Parts of a page: everything that comes in as text goes out escaped.
 
+Bars with intervals and heat maps are tables at the same time.
+"""
+
+import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
+
+from veiltab.report.view import Part, Row
+from veiltab.report.words import between, percent, points
 
 
 class Html(str):
@@ -55,3 +63,205 @@ def _cells(
     for position, content in enumerate(contents):
         number = {"class_": "number"} if position >= first_number else {}
         yield element(name, content, **attributes, **number)
+
+
+STEPS = (1, 2, 2.5, 5, 10)
+TICKS = 4
+"""About how many steps an axis has."""
+
+SHADES = 7
+"""Colours of a heat map; the page's style has as many."""
+
+NOT_ESTIMABLE = "not estimable"
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """An axis from ``first`` to ``last`` steps; zero is one of its ticks."""
+
+    step: float
+    first: int
+    last: int
+
+    @classmethod
+    def over(cls, rows: Iterable[Row]) -> "Scale":
+        """Return an axis that holds all shares and intervals."""
+        every = [0.0]
+        for row in rows:
+            every += [x for x in (row.share, row.low, row.high) if x is not None]
+        low, high = min(every), max(every)
+        rough = (high - low) / TICKS or 0.25
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(s * power for s in STEPS if s * power >= rough * (1 - 1e-9))
+        return cls(step, math.floor(low / step + 1e-9), max(1, math.ceil(high / step - 1e-9)))
+
+    @property
+    def ticks(self) -> list[float]:
+        """The shares that the axis names."""
+        return [self.step * number for number in range(self.first, self.last + 1)]
+
+    def place(self, share: float) -> str:
+        """Return how far along the axis a share is."""
+        return f"{100 * (share / self.step - self.first) / (self.last - self.first):.2f}%"
+
+    def length(self, share: float) -> str:
+        """Return how long a bar of this share is."""
+        return f"{100 * share / self.step / (self.last - self.first):.2f}%"
+
+
+def bar_table(caption: str, part: Part, scale: Scale, heading: str) -> Html:
+    """Return a table of one share a row, with bars; groups of the first label have headings.
+
+    A narrow screen has room for the ends of the axis alone: the ticks between are ``inner``.
+    """
+    name = part.names[-1]
+    head = element(
+        "tr",
+        element("th", name, scope="col"),
+        element("th", _axis(scale), scope="col", class_="picture"),
+        element("th", heading, scope="col", class_="number"),
+    )
+    body: list[Html] = []
+    group: tuple[str, ...] = ()
+    for row in part.rows:
+        if row.labels[:-1] != group:
+            group = row.labels[:-1]
+            text = ", ".join(f"{n}: {c}" for n, c in zip(part.names, group, strict=False))
+            body.append(element("tr", element("th", own(text), scope="rowgroup", colspan="3")))
+        body.append(_bar_row(row, scale, part.digits))
+    return element(
+        "table",
+        element("caption", caption),
+        element("thead", head),
+        element("tbody", *body),
+        class_="bars",
+    )
+
+
+def _bar_row(row: Row, scale: Scale, digits: int) -> Html:
+    label = element("th", own(row.labels[-1]), scope="row")
+    if row.share is None or row.low is None or row.high is None:
+        return element("tr", label, element("td", NOT_ESTIMABLE, colspan="2", class_="none"))
+    number = element("td", share_cell(row, digits), class_="number")
+    return element("tr", label, element("td", _bar(row, scale, digits), class_="picture"), number)
+
+
+def share_cell(row: Row, digits: int) -> Html:
+    """Return a share with its interval, as they stand in a cell."""
+    if row.share is None or row.low is None or row.high is None:
+        return element("span", NOT_ESTIMABLE, class_="none")
+    share = element("b", minus(percent(row.share, digits)))
+    return Html(f"{share} {element('span', between(row.low, row.high, digits), class_='between')}")
+
+
+def minus(text: str) -> str:
+    """Write a minus as a minus."""
+    return text.replace("-", "−")
+
+
+def _bar(row: Row, scale: Scale, digits: int) -> Html:
+    share, low, high = row.share or 0.0, row.low or 0.0, row.high or 0.0
+    left, right = scale.place(low), scale.place(high)
+    value, ends = minus(percent(share, digits)), between(low, high, digits)
+    said = f"{row.labels[-1]}: {value}, interval {ends} %"
+    return element(
+        "svg",
+        element("title", said),
+        _shape("rect", "b", x=scale.place(min(share, 0)), y="20%", width=scale.length(abs(share)),
+               height="60%"),
+        _shape("line", "w", x1=left, x2=right, y1="50%", y2="50%"),
+        _shape("line", "w", x1=left, x2=left, y1="34%", y2="66%"),
+        _shape("line", "w", x1=right, x2=right, y1="34%", y2="66%"),
+        class_="bar", aria_hidden="true", style=f"--steps:{scale.last - scale.first}",
+    )  # fmt: skip
+
+
+def _axis(scale: Scale) -> Html:
+    ticks = scale.ticks
+    digits = max(0, -math.floor(math.log10(100 * scale.step) + 1e-9))
+    digits += not math.isclose(round(100 * scale.step, digits), 100 * scale.step)
+    texts = []
+    for number, tick in enumerate(ticks):
+        anchor = "start" if number == 0 else "end" if tick == ticks[-1] else "middle"
+        text = minus(f"{100 * tick:.{digits}f}") + (" %" if tick == ticks[-1] else "")
+        inner = {"class_": "inner"} if anchor == "middle" else {}
+        texts.append(
+            element("text", text, x=scale.place(tick), y="75%", text_anchor=anchor, **inner)
+        )
+    named = element("title", "scale of the bars, in per cent")
+    return Html(
+        element("span", "picture", class_="unseen")
+        + element("svg", named, *texts, class_="axis", aria_hidden="true")
+    )
+
+
+def _shape(name: str, kind: str, **places: str) -> Html:
+    return element(name, class_=kind, **places)
+
+
+def heat_map(caption: str, part: Part) -> Html:
+    """Return a table of two attributes whose cells are the darker, the larger their share."""
+    first, second = part.names
+    columns = list(dict.fromkeys(row.labels[1] for row in part.rows))
+    most = max(*(row.share or 0.0 for row in part.rows), 1e-12)
+    corner = element("td", element("span", f"{first} ↓ {second} →", class_="corner"))
+    head = element("tr", corner, *(element("th", own(c), scope="col") for c in columns))
+    body = []
+    for start in range(0, len(part.rows), len(columns)):
+        rows = part.rows[start : start + len(columns)]
+        tiles = [
+            element("td", share_cell(row, part.digits), class_=_shade(row, most)) for row in rows
+        ]
+        body.append(element("tr", element("th", own(rows[0].labels[0]), scope="row"), *tiles))
+    table = element(
+        "table", element("caption", caption), element("thead", head), element("tbody", *body),
+        class_="heat", style=f"--columns:{len(columns)}",
+    )  # fmt: skip
+    return Html(scroll(table, caption) + _legend(most))
+
+
+def _shade(row: Row, most: float) -> str:
+    place = SHADES * max(row.share or 0.0, 0.0) / most
+    return f"shade-{min(SHADES - 1, int(place))}"
+
+
+def _legend(most: float) -> Html:
+    swatches = (element("span", class_=f"swatch shade-{n}") for n in range(SHADES))
+    words = f"Colours run from 0 % (like the page) to {percent(most)} (strongest)."
+    return element(
+        "div",
+        element("span", "0", class_="end"),
+        *swatches,
+        element("span", percent(most), class_="end"),
+        class_="legend", role="img", aria_label=words,
+    )  # fmt: skip
+
+
+def error_bar(privacy: float) -> Html:
+    """Return a bar that shows which part of the variance is whose."""
+    said = f"privacy noise {100 * privacy:.0f} %, sampling {100 * (1 - privacy):.0f} %"
+    width = f"{100 * privacy:.2f}%"
+    return element(
+        "svg",
+        element("title", f"Parts of the variance: {said}"),
+        element("desc", "A bar in two parts; the numbers stand in the table beside it."),
+        element("rect", class_="privacy", x="0", y="0", width=width, height="100%"),
+        element("rect", class_="sampling", x=width, y="0", width=f"{100 * (1 - privacy):.2f}%",
+                height="100%"),
+        class_="parts", role="img",
+    )  # fmt: skip
+
+
+def scroll(table: Html, caption: str) -> Html:
+    """Let a table be moved by the keyboard where it is wider than the screen."""
+    return element("div", table, class_="scroll", role="region", aria_label=caption, tabindex="0")
+
+
+def own(text: str) -> Html:
+    """Keep a name's writing direction to itself, and let a long one break behind a slash."""
+    return element("bdi", Html(html(text).replace("/", "/<wbr>")))
+
+
+def point_list(numbers: Sequence[float | None], digits: int) -> list[str]:
+    """Return numbers in percentage points, as the cells of a table."""
+    return [NOT_ESTIMABLE if x is None else minus(points(x, digits)) for x in numbers]

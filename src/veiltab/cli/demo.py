@@ -1,0 +1,207 @@
+"""``veiltab demo``: the whole system on this machine, from keys to estimates."""
+
+import contextlib
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import click
+
+from veiltab.cli.output import console, json_option, print_json
+from veiltab.errors import OutputError, ParameterError
+from veiltab.files.plain import make_folder, write_whole
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from veiltab.demo.results import DemoResults
+    from veiltab.demo.steps import Performance
+    from veiltab.demo.story import Story
+
+
+MARK, PARTIES, REPORT = ".veiltab-demo", "parties", "report.html"
+MARK_TEXT = f"""\
+`veiltab demo` made this folder.  The next demonstration here deletes {PARTIES}/ and {REPORT}, and
+nothing else.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoFolder:
+    """Where a demonstration leaves its report, and where its parties live meanwhile."""
+
+    path: Path
+
+    @property
+    def parties(self) -> Path:
+        """The folders of the parties, one for each."""
+        return self.path / PARTIES
+
+    @property
+    def report(self) -> Path:
+        """The page that stays."""
+        return self.path / REPORT
+
+    def prepare(self) -> None:
+        """Make the folder, or empty one that a demonstration has made; refuse any other."""
+        mark = self.path / MARK
+        if self.path.is_dir() and not mark.is_file() and any(self.path.iterdir()):
+            raise OutputError(
+                f"{self.path} holds something that no demonstration has made",
+                hint="name another folder with --out; nothing in this one was touched",
+            )
+        make_folder(self.path)
+        write_whole(mark, MARK_TEXT.encode())
+        self.forget_parties()
+        self.report.unlink(missing_ok=True)
+        self.parties.mkdir(mode=0o700)
+
+    def forget_parties(self) -> None:
+        """Delete the parties' folders: keys, tables, and all that the server has."""
+        if self.parties.is_symlink():  # somebody has put it there; what it leads to is theirs
+            self.parties.unlink()
+        elif self.parties.is_dir():
+            shutil.rmtree(self.parties)
+
+
+CELLS = 24
+SMALLEST_EPSILON = 0.05
+"""Less would sample fewer than a hundred people, and there would be nothing to see."""
+
+
+@click.command("demo")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("demo"),
+    show_default=True,
+    help="The folder for the report; made if need be, and reused if a demonstration made it.",
+)
+@click.option(
+    "--epsilon", type=float, default=0.5, show_default=True, help="The privacy that is promised."
+)
+@click.option(
+    "--delta",
+    type=float,
+    default=1e-6,
+    show_default=True,
+    help="The δ of a second study beside the paper's; 0 leaves it out.",
+)
+@click.option("--keep", is_flag=True, help="Keep every party's folder: keys, tables, databases.")
+@json_option
+def demo_command(out: Path, epsilon: float, delta: float, keep: bool, as_json: bool) -> None:
+    """Run a whole study on this machine, and show what each party sees.
+
+    A server, two curators and two researchers act through the real commands, each as a process
+    with a home of its own.  The data are the paper's: 45,222 people of the 1994 census, two
+    attributes with each curator.  Nothing leaves this machine, and nothing is left running.
+
+    \b
+    Examples:
+      veiltab demo
+      veiltab demo --out demo-strict --epsilon 0.1 --delta 0
+      veiltab demo --keep --json
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    from veiltab.core.parameters import check_delta, check_epsilon
+
+    check_epsilon(epsilon)
+    check_delta(delta)
+    if epsilon < SMALLEST_EPSILON:
+        raise ParameterError(
+            f"with ε = {epsilon:g} there would be hardly anybody in the paper's sample",
+            hint=f"choose at least {SMALLEST_EPSILON:g} for a demonstration",
+        )
+    folder = DemoFolder(out.absolute())
+    folder.prepare()
+    results = _perform(folder, epsilon, delta, keep=keep, told=not as_json)
+    if as_json:
+        print_json(results.as_dict(str(folder.report)))
+
+
+def _perform(
+    folder: "DemoFolder", epsilon: float, delta: float, *, keep: bool, told: bool
+) -> "DemoResults":
+    from veiltab.data.counts import adult_table
+    from veiltab.demo.parties import make_cast, make_terms
+    from veiltab.demo.processes import Crew
+    from veiltab.demo.steps import Performance
+    from veiltab.demo.story import Story
+
+    start = time.monotonic()
+    progress = Progress()
+    with Crew(progress.tell) as crew:
+        cast, table = make_cast(folder.parties), adult_table(CELLS)
+        performance = Performance(crew, cast, make_terms(epsilon, delta), table)
+        story = Story(console(), performance)
+        for act, telling in _acts(performance, story):
+            with progress:
+                crew.wait_for(act)
+            if told:
+                telling()
+        with progress:
+            results = crew.wait_for(lambda: _report(performance, folder, start))
+            crew.stop()
+    if not keep:
+        folder.forget_parties()
+    if told:
+        story.verified(results)
+        story.end(results, folder.report, folder.parties if keep else None)
+    return results
+
+
+def _acts(
+    performance: "Performance", story: "Story"
+) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
+    """Yield what happens, and how it is told afterwards."""
+    yield (lambda: None), story.begin
+    yield performance.enrol, story.enrolled
+    yield performance.agree, story.agreed
+    yield performance.push, story.pushed
+    yield performance.estimate, story.estimated
+
+
+def _report(performance: "Performance", folder: "DemoFolder", start: float) -> "DemoResults":
+    """Write the page; its charts are drawn while the parties still verify."""
+    verifying = performance.crew.later(performance.verify)
+    from veiltab.demo.charts import draw_charts
+    from veiltab.demo.page import demo_page
+    from veiltab.files.plain import write_whole
+
+    charts = draw_charts(performance.results, performance.column)
+    verifying.result()
+    results = performance.summary(time.monotonic() - start)
+    write_whole(folder.report, demo_page(results, charts).encode())
+    return results
+
+
+class Progress(contextlib.AbstractContextManager["Progress"]):
+    """Shows on stderr, if it is a terminal, which command was started last."""
+
+    def __init__(self) -> None:
+        """Show nothing yet."""
+        self._status: Status | None = None
+
+    def __enter__(self) -> Self:
+        """Show that something goes on."""
+        if sys.stderr.isatty():
+            self._status = console(stderr=True).status("Starting")
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take it away."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def tell(self, text: str) -> None:
+        """Show a command; threads may call this at any time."""
+        status = self._status
+        if status is not None:
+            from rich.text import Text
+
+            status.update(Text(text, no_wrap=True, overflow="ellipsis"))

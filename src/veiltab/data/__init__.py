@@ -1,0 +1,1 @@
+"""Tables in: from files, databases and data frames, ids and columns become codes."""

@@ -1,0 +1,111 @@
+"""Tables wherever they are: files and databases, read a batch at a time, and fed to an intake."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import polars as pl
+
+from veiltab.data.csv_file import CsvTable
+from veiltab.data.databases import OtherTable, PostgresTable, SqliteTable
+from veiltab.data.encoding import Encoder
+from veiltab.data.frames import ParquetTable
+from veiltab.data.ids import id_messages, row_messages
+from veiltab.data.recode import Rule
+from veiltab.errors import LinkageError, TableError
+from veiltab.protocol.curator.table import Intake
+from veiltab.wire.contract import Linkage
+
+FORMS = ".csv, .csv.gz or .parquet, postgresql://…, sqlite:///… or another database's address"
+
+
+class Table(Protocol):
+    """A table that is too long for memory."""
+
+    @property
+    def columns(self) -> Mapping[str, pl.DataType]:
+        """The columns' names and types in order; in SQLite, types are unknown."""
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        """Yield these columns from the first row to the last, at most ``rows`` at a time."""
+
+    def row_count(self) -> int | None:
+        """Return how many rows there are, if that is known without reading all of them."""
+
+
+def open_table(location: str, query: str | None = None) -> Table:
+    """Open the table at a path or, with a query or the name of a table, in a database.
+
+    An empty field of a CSV file is a missing value; all others are texts, exactly as written.
+    """
+    scheme = location.partition("://")[0].lower() if "://" in location else ""
+    if scheme in {"postgresql", "postgres"}:
+        return PostgresTable(location, _needed(query))
+    if scheme == "sqlite":
+        return SqliteTable(location, _needed(query))
+    if scheme in {"file", "http", "https", "s3"}:
+        raise TableError(f"tables are not read from {scheme}://", hint=f"use {FORMS}")
+    if scheme:
+        return OtherTable(location, _needed(query))
+    if query is not None:
+        raise TableError("a file has no queries", hint="leave the query out, or name a database")
+    return _open_file(Path(location))
+
+
+def _open_file(path: Path) -> Table:
+    name = path.name.lower()
+    if not name.endswith((".csv", ".csv.gz", ".parquet")):
+        raise TableError(f"the form of {path.name!r} is not known", hint=f"use {FORMS}")
+    if path.is_dir():
+        raise TableError(f"{str(path)!r} is a folder", hint="name one file")
+    if not path.exists():
+        raise TableError(f"there is no file {str(path)!r}", hint="check the path")
+    return ParquetTable(path) if name.endswith(".parquet") else CsvTable(path)
+
+
+def _needed(query: str | None) -> str:
+    if query is None or not query.strip(" \t\r\n;"):
+        raise TableError(
+            "a database has many tables", hint="give the name of a table, or an SQL query"
+        )
+    return query
+
+
+BATCH_ROWS = 1 << 18
+"""Rows that are read at a time, unless somebody asks for others."""
+
+
+def feed(
+    intake: Intake,
+    table: Table,
+    linkage: Linkage,
+    ids: Sequence[str] = (),
+    *,
+    rules: Mapping[str, Rule] | None = None,
+    columns: Mapping[str, str] | None = None,
+    batch_rows: int = BATCH_ROWS,
+) -> None:
+    """Take in a whole table, and close the intake.
+
+    ``ids`` are the columns that tell respondents apart, as many as the agreement says; ``rules``
+    and ``columns`` are those of :class:`~veiltab.data.encoding.Encoder`.  If values have no
+    category the table is read to its end, so that one error shows all of them.
+    """
+    if len(ids) != (linkage.columns or 0):
+        raise LinkageError(
+            f"{len(ids)} id columns are named, and the agreement has {linkage.columns or 0}",
+            hint="name one for each part of an id; none where rows are matched by their order",
+        )
+    encoder = Encoder(intake.schema, rules, columns)
+    first = 1
+    for frame in table.batches([*ids, *encoder.columns], batch_rows):
+        if linkage.by == "rows":
+            messages = row_messages(frame.height, first_row=first)
+        else:
+            messages = id_messages(frame, ids, linkage.normalisation, first_row=first)
+        codes = encoder.encode(frame)
+        if codes is not None:
+            intake.add(messages, codes)
+        first += frame.height
+    encoder.finish()
+    intake.close()

@@ -1,0 +1,301 @@
+"""TOML that people write: read strictly, written exactly, and errors that name the line."""
+
+import contextlib
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from veiltab.errors import InputError, MessageError, StudyFileError
+from veiltab.wire.codec import describe, malformed
+
+Place = tuple[str | int, ...]
+"""The way to a value: keys of tables and positions in lists."""
+
+_PART = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
+_KEY = rf"{_PART}(?:\s*\.\s*{_PART})*"
+_HEADER = re.compile(rf"\s*(?:\[\[\s*(?P<list>{_KEY})\s*\]\]|\[\s*(?P<table>{_KEY})\s*\])")
+_ASSIGNMENT = re.compile(rf"\s*(?P<key>{_KEY})\s*=(?P<value>.*)")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|' + r"'[^']*'")
+_TRIPLE = re.compile('"""|' + "'''")
+
+
+def find_lines(text: str) -> dict[Place, int]:
+    """Return the line of each key, table and table in a list, counted from 1.
+
+    The text must be valid TOML.  Tables within one line are found by the line of their list.
+    """
+    scan = _Scan()
+    for number, line in enumerate(text.split("\n"), start=1):
+        with contextlib.suppress(tomllib.TOMLDecodeError):  # a text that only looks like a key
+            scan.take(number, line)
+    return scan.lines
+
+
+class _Scan:
+    """One pass over the lines; ``depth`` is how many brackets of a value are still open."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Place, int] = {}
+        self._table: Place = ()
+        self._value: Place = ()
+        self._counts: dict[Place, int] = {}
+        self._depth = 0
+        self._items = 0
+        self._in_text = False
+
+    def take(self, number: int, line: str) -> None:
+        """Look at one line."""
+        if self._in_text:
+            self._in_text = len(_TRIPLE.findall(line)) % 2 == 0
+        elif self._depth:
+            self._continue(number, line)
+        elif found := _HEADER.match(line):
+            self._open_table(number, found)
+        elif found := _ASSIGNMENT.match(line):
+            self._value = (*self._table, *_parts(found["key"]))
+            self._mark(self._value, number)
+            self._items = 0
+            self._in_text = len(_TRIPLE.findall(found["value"])) % 2 == 1
+            self._count_brackets(found["value"])
+
+    def _continue(self, number: int, line: str) -> None:
+        if self._depth == 1 and line.lstrip().startswith("{"):
+            self.lines[(*self._value, self._items)] = number
+            self._items += 1
+        self._count_brackets(line)
+
+    def _count_brackets(self, value: str) -> None:
+        bare = _QUOTED.sub("", value).partition("#")[0]
+        self._depth += sum(bare.count(each) for each in "[{")
+        self._depth = max(0, self._depth - sum(bare.count(each) for each in "]}"))
+
+    def _open_table(self, number: int, found: re.Match[str]) -> None:
+        parts = _parts(found["list"] or found["table"])
+        if found["list"]:
+            place = (*self._resolve(parts[:-1]), parts[-1])
+            self._counts[place] = self._counts.get(place, -1) + 1
+            self._table = (*place, self._counts[place])
+        else:
+            self._table = self._resolve(parts)
+        self._mark(self._table, number)
+
+    def _mark(self, place: Place, number: int) -> None:
+        """Remember where a place, and what is around it, was first seen."""
+        for end in range(1, len(place) + 1):
+            self.lines.setdefault(place[:end], number)
+
+    def _resolve(self, parts: tuple[str, ...]) -> Place:
+        """Lead through lists of tables by way of their last table, as TOML does."""
+        place: Place = ()
+        for part in parts:
+            place = (*place, part)
+            if place in self._counts:
+                place = (*place, self._counts[place])
+        return place
+
+
+def _parts(key: str) -> tuple[str, ...]:
+    """Split a dotted key, with tomllib's own reading of quotes and escapes."""
+    parts = []
+    value: dict[str, Any] | int = tomllib.loads(f"{key} = 0")
+    while isinstance(value, dict):
+        ((part, value),) = value.items()
+        parts.append(part)
+    return tuple(parts)
+
+
+LARGEST_FILE = 1 << 26
+T = TypeVar("T")
+
+_WIRE_HINT = malformed("", "").hint
+_POSITION = re.compile(r" \(at line (\d+), column (\d+)\)$")
+
+
+def read_bytes(path: Path, what: str) -> bytes:
+    """Read a file that people write."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise StudyFileError(
+            f"cannot read the {what} {path}: {error.strerror}",
+            hint="check the path; paths in a study file start from the folder that it is in",
+        ) from error
+    if len(data) > LARGEST_FILE:
+        raise StudyFileError(
+            f"{path} has more than {LARGEST_FILE:,} bytes", hint=f"name a {what} instead"
+        )
+    return data
+
+
+class Document:
+    """A TOML file, with the lines that its keys stand on."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        """Parse the bytes; ``name`` is how errors call the file."""
+        self.name = name
+        try:
+            text = data.decode("utf-8-sig").replace("\r\n", "\n")  # editors on Windows add both
+            self.values = tomllib.loads(text)
+        except UnicodeDecodeError as error:
+            raise StudyFileError(f"{name} is not UTF-8", hint="save it as UTF-8") from error
+        except tomllib.TOMLDecodeError as error:
+            raise self._not_toml(str(error)) from error
+        except RecursionError as error:
+            raise StudyFileError(
+                f"{name} is nested too deeply", hint="write it as in the example"
+            ) from error
+        self._lines = find_lines(text)
+
+    def error(self, place: Place, problem: str, hint: str) -> StudyFileError:
+        """Build the error about a key, or about the nearest table around it that has a line."""
+        line = next(
+            (
+                self._lines[place[:end]]
+                for end in range(len(place), 0, -1)
+                if place[:end] in self._lines
+            ),
+            None,
+        )
+        where = f"{self.name}, line {line}" if line else self.name
+        named = _spell(place)
+        return StudyFileError(f"{where}: {named}{': ' if named else ''}{problem}", hint=hint)
+
+    def _not_toml(self, problem: str) -> StudyFileError:
+        position = _POSITION.search(problem)
+        where = f"{self.name}, line {position[1]}, column {position[2]}" if position else self.name
+        return StudyFileError(
+            f"{where}: {_POSITION.sub('', problem)}",
+            hint='write texts in quotes, as in title = "Smoking and income"',
+        )
+
+
+class Table:
+    """A table of a document with a fixed set of keys; each key has a hint about what to write."""
+
+    def __init__(
+        self, document: Document, place: Place, value: object, keys: Mapping[str, str]
+    ) -> None:
+        """Refuse what is no table, and every unknown key."""
+        self._document = document
+        self._place = place
+        self._keys = keys
+        if not isinstance(value, dict):
+            raise document.error(
+                place, f"must be a table, not {describe(value)}", f"its keys are {_listed(keys)}"
+            )
+        self._values: dict[str, Any] = value
+        for key in value:
+            if key not in keys:
+                raise self.error(key, "there is no such key here", closest(key, keys))
+
+    def __contains__(self, key: str) -> bool:
+        """Tell whether the key is given."""
+        return key in self._values
+
+    def get(self, key: str, read: Callable[[Any, str], T]) -> T:
+        """Return the value of a key that must be there, read in the way that messages are."""
+        if key not in self._values:
+            raise self.error(key, "is missing", self._keys[key], at_table=True)
+        try:
+            return read(self._values[key], key)
+        except (MessageError, InputError) as error:
+            if isinstance(error, StudyFileError):
+                raise
+            hint = self._keys[key] if error.hint == _WIRE_HINT else error.hint
+            problem = error.message.removeprefix(f"{key}: ")
+            raise self.error(key, problem, hint) from error
+
+    def get_or(self, key: str, read: Callable[[Any, str], T], default: T) -> T:
+        """Return the value of a key that may be left out."""
+        return self.get(key, read) if key in self._values else default
+
+    def tables(self, key: str, keys: Mapping[str, str]) -> list["Table"]:
+        """Return the tables of a list, at least one."""
+        values = self.get(key, lambda value, _: value)
+        if not isinstance(values, list) or not values:
+            raise self.error(key, "must be a list of at least one table", self._keys[key])
+        place = (*self._place, key)
+        return [Table(self._document, (*place, i), v, keys) for i, v in enumerate(values)]
+
+    def table(self, key: str, keys: Mapping[str, str]) -> "Table":
+        """Return a table in this one; one that is left out is empty."""
+        return Table(self._document, (*self._place, key), self._values.get(key, {}), keys)
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Return all keys that are given, with their values."""
+        return self._values.items()
+
+    def error(self, key: str, problem: str, hint: str, *, at_table: bool = False) -> StudyFileError:
+        """Build the error about one key; ``at_table`` where it has no line, being missing."""
+        if at_table and not self._place:
+            return StudyFileError(f"{self._document.name}: {key}: {problem}", hint=hint)
+        return self._document.error((*self._place, key), problem, hint)
+
+
+def closest(text: str, known: Iterable[str]) -> str:
+    """Say which of the known texts may be meant, or list them."""
+    names = list(known)
+    close = difflib.get_close_matches(text, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"there are {_listed(names)}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    listed = list(names)
+    shown = ", ".join(map(repr, listed[:10]))
+    return f"{shown}, …" if len(listed) > 10 else shown or "none"  # noqa: PLR2004
+
+
+def _spell(place: Place) -> str:
+    """Write a place for people, who count from one: ``curators no. 2, attributes``."""
+    words: list[str] = []
+    for part in place:
+        if isinstance(part, int):
+            words[-1] += f" no. {part + 1}"
+        else:
+            words.append(part if part.isprintable() else repr(part))
+    return ", ".join(words)
+
+
+_BARE = re.compile("[A-Za-z0-9_-]+")
+_ESCAPED = re.compile('[\x00-\x1f"\\\\\x7f]')
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+
+
+def toml_string(text: str) -> str:
+    """Write a text on one line, in quotes; also the way to put any text in a comment."""
+    if _SURROGATE.search(text):
+        raise StudyFileError(
+            f"{text!r} has a lone surrogate, which no file can hold",
+            hint="fix the text: it was read in the wrong encoding",
+        )
+    return f'"{_ESCAPED.sub(_escape, text)}"'
+
+
+def toml_key(text: str) -> str:
+    """Write a key, in quotes only where it needs them."""
+    return text if _BARE.fullmatch(text) else toml_string(text)
+
+
+def toml_strings(texts: tuple[str, ...]) -> str:
+    """Write a list of texts on one line."""
+    return f"[{', '.join(map(toml_string, texts))}]"
+
+
+def toml_number(number: float) -> str:
+    """Write a finite number so that it is read as the same number of the same type."""
+    return repr(number)  # TOML reads Python's integers and floats, 1e-07 included
+
+
+def comment(text: str) -> str:
+    """Write lines of a comment; the text must be without control characters but newlines."""
+    return "".join(f"# {line}".rstrip() + "\n" for line in text.split("\n"))
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found.group()
+    return _SHORT.get(character) or f"\\u{ord(character):04x}"

@@ -1,0 +1,198 @@
+"""What the paper says of its figures, and whether it holds in the experiments here."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from veiltab.core import utility
+from veiltab.core.privacy import gamma_for
+from veiltab.paper.experiment import ADULT_POPULATION, Result, distribution_table
+from veiltab.paper.figures import CELLS, EPSILONS, PAPER_SIZES, Comparison
+
+RUNS = 1000
+"""The paper's number of runs a point, for which the tolerances below are made."""
+
+SAME = 0.10
+"""Errors that differ by less than this share are called the same, or "near"."""
+
+ABOUT = 0.35
+"""A factor that differs from the claimed one by less than this share is "about" that factor."""
+
+EXACTLY = 0.03
+STANDARD_ERRORS = 5.0
+"""A simulated RMSE agrees with the exact one within 3%, or within five standard errors where few
+runs leave more noise than that: over 420 points, less than one false alarm in a thousand."""
+
+GAIN = 20.0
+"""How much less error shuffling must leave at the paper's settings."""
+
+MARKEDLY = 0.25
+"""An error that is lower by more than this share is markedly lower."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A statement about a figure, what was measured, and the verdict."""
+
+    figure: int | None
+    claim: str
+    measured: str
+    holds: bool
+
+
+def check_claims(by_size: Sequence[Result], by_cells: Sequence[Result]) -> list[Claim]:
+    """Check every claim that the paper makes of its five figures, and our exact formula."""
+    return [
+        _optimum_is_predicted(by_size),
+        _bound_is_loose_by_root(by_size),
+        _matches_adult(2, "uniform", by_size),
+        _matches_adult(3, "linear", by_size),
+        _peaky_differs_at_small_samples(by_size),
+        _curves_overlap(by_cells),
+        _peaky_is_lower(by_cells),
+        _paper_size_is_near_best(by_cells),
+        _formula_is_exact([*by_size, *by_cells]),
+    ]
+
+
+def check_gain(comparisons: Sequence[Comparison]) -> Claim:
+    """Check what shuffling gains at the paper's own settings (figures 6 and 7)."""
+    gains = [
+        each.gain
+        for each in comparisons
+        if each.population_size == ADULT_POPULATION and each.epsilon in EPSILONS
+    ]
+    return Claim(
+        6,
+        "beyond the paper: a δ of one in a million leaves at least twenty times less error",
+        f"{min(gains):.0f} to {max(gains):.0f} times less at the paper's settings",
+        holds=min(gains) >= GAIN,
+    )
+
+
+def _optimum_is_predicted(results: Sequence[Result]) -> Claim:
+    excess = []
+    for epsilon in EPSILONS:
+        errors = {r.sample_size: r.mean_l2 for r in _only(results, "adult", epsilon)}
+        excess.append(errors[PAPER_SIZES[epsilon]] / min(errors.values()) - 1)
+    return Claim(
+        1,
+        "the predicted m* is nearly the best sample size found by experiment",
+        f"at m* the error is at most {max(excess):.1%} above the least of all sizes",
+        holds=max(excess) <= _tolerance(SAME, results),
+    )
+
+
+def _bound_is_loose_by_root(results: Sequence[Result]) -> Claim:
+    root = math.sqrt(CELLS)
+    factors = [r.error_bound / r.mean_l2 for r in results if r.distribution == "adult"]
+    return Claim(
+        1,
+        f"the bound of Theorem 2 is loose by a factor of about √N = {root:.1f}",
+        f"it is {min(factors):.1f} to {max(factors):.1f} times the simulated error",
+        holds=all(abs(f / root - 1) <= _tolerance(ABOUT, results) for f in factors),
+    )
+
+
+def _matches_adult(figure: int, name: str, results: Sequence[Result]) -> Claim:
+    gap = max(abs(ratio - 1) for ratio in _ratios_to_adult(results, name).values())
+    return Claim(
+        figure,
+        f"the errors on {name} data are very similar to those on the UCI data",
+        f"they differ by at most {gap:.1%}",
+        holds=gap <= _tolerance(SAME, results),
+    )
+
+
+def _peaky_differs_at_small_samples(results: Sequence[Result]) -> Claim:
+    ratios = _ratios_to_adult(results, "peaky")
+    sizes = [r.sample_size for r in results]
+    small = max(ratios[CELLS, e, min(sizes)] for e in EPSILONS)
+    large = max(abs(ratios[CELLS, e, max(sizes)] - 1) for e in EPSILONS)
+    return Claim(
+        4,
+        "peaky data give markedly different (lower) errors at small m only",
+        f"at least {1 - small:.0%} lower at m = {min(sizes)}, within {large:.1%} at m = n",
+        holds=small < 1 - MARKEDLY and large <= _tolerance(SAME, results),
+    )
+
+
+def _curves_overlap(results: Sequence[Result]) -> Claim:
+    ratios = [r for name in ("uniform", "linear") for r in _ratios_to_adult(results, name).values()]
+    gap = max(abs(ratio - 1) for ratio in ratios)
+    return Claim(
+        5,
+        "the UCI, uniform and linear curves overlap at every cardinality",
+        f"they differ by at most {gap:.1%}",
+        holds=gap <= _tolerance(SAME, results),
+    )
+
+
+def _peaky_is_lower(results: Sequence[Result]) -> Claim:
+    ratios = _ratios_to_adult(results, "peaky").values()
+    return Claim(
+        5,
+        "the error on peaky data is lower throughout",
+        f"it is {1 - max(ratios):.0%} to {1 - min(ratios):.0%} lower than on the UCI data",
+        holds=max(ratios) < 1,
+    )
+
+
+def _paper_size_is_near_best(results: Sequence[Result]) -> Claim:
+    excess = {r.distribution: 0.0 for r in results}
+    for result in results:
+        excess[result.distribution] = max(
+            excess[result.distribution], result.exact_rmse / _least_error(result) - 1
+        )
+    listed = ", ".join(f"{name} {share:.1%}" for name, share in excess.items())
+    return Claim(
+        5,
+        "m* is near the best sample size for all data, cardinalities and ε",
+        f"its exact error is above the least by at most: {listed}",
+        holds=max(excess.values()) <= SAME,
+    )
+
+
+def _formula_is_exact(results: Sequence[Result]) -> Claim:
+    share = max(abs(r.rmse / r.exact_rmse - 1) for r in results)
+    beyond = [r for r in results if abs(r.rmse - r.exact_rmse) > _simulation_error(r)]
+    return Claim(
+        None,
+        "beyond the paper: the exact formula gives the simulated RMSE at every point",
+        f"they differ by at most {share:.1%}; {len(beyond)} of {len(results)} points differ by more"
+        " than the simulation's own error",
+        holds=not beyond,
+    )
+
+
+def _simulation_error(result: Result) -> float:
+    """Return how far a right RMSE may be from the exact one by the chance of the simulation."""
+    noise = STANDARD_ERRORS * (result.rmse_standard_error or 0.0)
+    return max(noise, EXACTLY * result.exact_rmse)
+
+
+def _least_error(result: Result) -> float:
+    """Return the least exact error that any sample size gives on this result's data."""
+    n, cells, epsilon = ADULT_POPULATION, result.cells, result.epsilon
+    squares = distribution_table(result.distribution, cells).sum_of_squares
+    best = round(utility.best_sample_size(n, cells, epsilon, squares))
+    return utility.exact_rmse(n, best, cells, gamma_for(n, best, epsilon), squares)
+
+
+def _ratios_to_adult(results: Sequence[Result], name: str) -> dict[tuple[int, float, int], float]:
+    """Return the named data's error over Adult's, for each cells, ε and sample size."""
+    adult = {_place(r): r.mean_l2 for r in results if r.distribution == "adult"}
+    return {_place(r): r.mean_l2 / adult[_place(r)] for r in results if r.distribution == name}
+
+
+def _place(result: Result) -> tuple[int, float, int]:
+    return result.cells, result.epsilon, result.sample_size
+
+
+def _only(results: Iterable[Result], name: str, epsilon: float) -> list[Result]:
+    return [r for r in results if r.distribution == name and r.epsilon == epsilon]
+
+
+def _tolerance(share: float, results: Sequence[Result]) -> float:
+    """Widen a tolerance where fewer runs than the paper's leave more noise in the means."""
+    return share * max(1.0, math.sqrt(RUNS / results[0].runs))

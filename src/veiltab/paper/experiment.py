@@ -1,0 +1,249 @@
+"""An experiment: many simulated releases at one setting, and what theory says of them.
+
+The data are the Adult table or one of the paper's three synthetic shapes.  Two engines give the
+counts that a researcher would see: one draws counts from their law, one runs the real protocol.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veiltab.core import utility
+from veiltab.core.channel import MAX_ESTIMATED_CELLS
+from veiltab.core.parameters import check_domain_size, check_population_size, check_runs
+from veiltab.core.plan import Plan, plan
+from veiltab.core.resampling import MAX_COUNTED_POPULATION, apportion, draw_releases
+from veiltab.core.schema import MAX_CATEGORIES, Attribute, CountTable, Schema
+from veiltab.core.uncertainty import Design
+from veiltab.crypto.entropy import CipherEntropy
+from veiltab.data.counts import adult_table
+from veiltab.data.ids import row_messages
+from veiltab.errors import ParameterError
+from veiltab.protocol.researcher.decrypt import estimate
+from veiltab.rehearsal import Holding, Rehearsal, Terms
+
+DISTRIBUTIONS = ("adult", "uniform", "linear", "peaky")
+ADULT_POPULATION = 45_222
+PEAK = 0.9
+"""The share of the most frequent cell in the paper's "peaky" data."""
+
+
+def distribution_table(name: str, cells: int, population_size: int | None = None) -> CountTable:
+    """Return the named data over ``cells`` cells; synthetic ones have any population."""
+    if name == "adult":
+        table = adult_table(cells)
+        if population_size not in (None, table.population_size):
+            raise ParameterError(
+                f"the Adult table has {table.population_size} respondents, not {population_size}",
+                hint="leave the population out, or choose a synthetic distribution",
+            )
+        return table
+    check_domain_size(cells)
+    if cells > MAX_ESTIMATED_CELLS:
+        raise ParameterError(
+            f"{cells} cells are too many to simulate", hint=f"use at most {MAX_ESTIMATED_CELLS}"
+        )
+    population_size = ADULT_POPULATION if population_size is None else population_size
+    check_population_size(population_size)
+    return CountTable(anonymous_schema(cells), apportion(_weights(name, cells), population_size))
+
+
+def anonymous_schema(cells: int) -> Schema:
+    """Return a schema of as few plain attributes as can have this many cells."""
+    sizes = [cells]
+    while sizes[-1] > MAX_CATEGORIES:  # split off a factor until what is left fits in one attribute
+        factor = next((f for f in range(MAX_CATEGORIES, 1, -1) if sizes[-1] % f == 0), None)
+        if factor is None:
+            raise ParameterError(
+                f"{cells} cells cannot be arranged as attributes of at most {MAX_CATEGORIES}"
+                " categories",
+                hint="choose a number of cells with smaller factors, such as a power of ten",
+            )
+        sizes[-1:] = [factor, sizes[-1] // factor]
+    return Schema(
+        Attribute(f"attribute {number}", map(str, range(size)))
+        for number, size in enumerate(sizes, start=1)
+    )
+
+
+def _weights(name: str, cells: int) -> NDArray[np.float64]:
+    if name == "uniform":
+        return np.ones(cells)
+    if name == "linear":
+        return np.arange(1, cells + 1, dtype=np.float64)
+    if name == "peaky":
+        weights = np.full(cells, (1 - PEAK) / (cells - 1))
+        weights[0] = PEAK
+        return weights
+    raise ParameterError(
+        f"there is no distribution {name!r}", hint=f"choose one of {', '.join(DISTRIBUTIONS)}"
+    )
+
+
+Release = NDArray[np.int64]
+"""Released counts: one row per run, one column per cell."""
+
+Engine = Callable[[CountTable, Plan, int, int, str], Release]
+"""Table, plan, number of runs, seed, and a label that sets this experiment's randomness apart."""
+
+MAX_RECORDS = 10**7
+"""The record engine holds the whole population in memory."""
+
+
+def simulate_counts(table: CountTable, plan: Plan, runs: int, seed: int, label: str) -> Release:
+    """Draw released tables from their exact law, without touching a record."""
+    _check_population(table, MAX_COUNTED_POPULATION, "counts")
+    generator = np.random.default_rng([seed, *label.encode()])
+    design = Design(plan.channel, table.population_size, plan.sample_size)
+    return draw_releases(table.counts, design, runs, generator)
+
+
+def simulate_records(table: CountTable, plan: Plan, runs: int, seed: int, label: str) -> Release:
+    """Go through a whole study once per run: the real roles sample, pad, perturb and decrypt.
+
+    The attributes are divided between two curators, unless there is only one.
+    """
+    _check_population(table, MAX_RECORDS, "records")
+    rehearsal = Rehearsal(_holdings(table), CipherEntropy.from_seed(seed, label))
+    terms = Terms(epsilon=plan.epsilon, sample_size=plan.sample_size)
+    released = np.empty((runs, table.counts.size), dtype=np.int64)
+    for run in range(runs):
+        outcome = rehearsal.run(terms)
+        access = rehearsal.access(outcome)
+        released[run] = estimate(access, outcome.released).counts
+    return released
+
+
+def _holdings(table: CountTable) -> list[Holding]:
+    schema = table.schema
+    codes = schema.codes(np.repeat(np.arange(table.counts.size), table.counts))
+    ids = row_messages(table.population_size)
+    half = max(1, len(codes) // 2)
+    parts = [slice(0, half), slice(half, None)][: len(codes)]
+    return [Holding(schema.attributes[part], codes[part], ids) for part in parts]
+
+
+def _check_population(table: CountTable, limit: int, engine: str) -> None:
+    if table.population_size > limit:
+        raise ParameterError(
+            f"the engine {engine!r} takes at most {limit} respondents, not {table.population_size}",
+            hint="simulate a smaller population; beyond it the exact formulas say the same",
+        )
+
+
+ENGINES: dict[str, Engine] = {"counts": simulate_counts, "records": simulate_records}
+
+
+BATCH_NUMBERS = 1 << 22
+"""How many released counts are held at once: 32 MiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Where an experiment is run: known data, and a plan for releasing them."""
+
+    distribution: str
+    table: CountTable
+    plan: Plan
+
+    @property
+    def label(self) -> str:
+        """A name for the setting alone, so that its randomness does not depend on others."""
+        where = f"{self.distribution}/{self.plan.domain_size}/{self.plan.population_size}"
+        return f"{where}/{self.plan.epsilon!r}/{self.plan.sample_size}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One experiment's outcome, under the names that ``veiltab simulate --json`` prints."""
+
+    distribution: str
+    cells: int
+    epsilon: float
+    sample_size: int
+    gamma: float
+    runs: int
+    mean_l2: float
+    rmse: float
+    rmse_standard_error: float | None
+    exact_rmse: float
+    error_bound: float
+    tightened_bound: float
+
+
+def settings_for(
+    distribution: str,
+    table: CountTable,
+    epsilons: Iterable[float],
+    sample_sizes: Iterable[int | None],
+) -> list[Setting]:
+    """Return a setting for each pair; a sample size of None stands for the best one."""
+    sizes = list(sample_sizes)
+    return [
+        Setting(
+            distribution=distribution,
+            table=table,
+            plan=plan(
+                population_size=table.population_size,
+                domain_size=table.schema.domain_size,
+                epsilon=epsilon,
+                sample_size=size,
+            ),
+        )
+        for epsilon in epsilons
+        for size in sizes
+    ]
+
+
+def run_experiment(setting: Setting, runs: int, seed: int, engine: str = "counts") -> Result:
+    """Simulate ``runs`` releases and measure how far the estimates are from the truth."""
+    check_runs(runs)
+    errors = _squared_errors(setting, runs, seed, engine)
+    rmse = math.sqrt(errors.mean())
+    table, chosen = setting.table, setting.plan
+    return Result(
+        distribution=setting.distribution,
+        cells=chosen.domain_size,
+        epsilon=chosen.epsilon,
+        sample_size=chosen.sample_size,
+        gamma=chosen.gamma,
+        runs=runs,
+        mean_l2=float(np.sqrt(errors).mean()),
+        rmse=rmse,
+        rmse_standard_error=_standard_error(errors, rmse),
+        exact_rmse=utility.exact_rmse(
+            table.population_size,
+            chosen.sample_size,
+            chosen.domain_size,
+            chosen.gamma,
+            table.sum_of_squares,
+        ),
+        error_bound=utility.error_bound(chosen.sample_size, chosen.domain_size, chosen.gamma),
+        tightened_bound=utility.tightened_bound(
+            chosen.sample_size, chosen.domain_size, chosen.gamma
+        ),
+    )
+
+
+def _standard_error(errors: NDArray[np.float64], rmse: float) -> float | None:
+    """Return the Monte Carlo error of the RMSE (delta method); one run has none to show."""
+    if errors.size == 1 or rmse == 0:
+        return None
+    return float(errors.std(ddof=1) / math.sqrt(errors.size) / (2 * rmse))
+
+
+def _squared_errors(setting: Setting, runs: int, seed: int, engine: str) -> NDArray[np.float64]:
+    """Return ‖T̂ − T‖² of each run, in batches so that memory stays bounded."""
+    truth, channel = setting.table.distribution, setting.plan.channel
+    batch = max(1, BATCH_NUMBERS // setting.plan.domain_size)
+    errors = np.empty(runs)
+    for number, start in enumerate(range(0, runs, batch)):
+        size = min(batch, runs - start)
+        label = f"{setting.label}/{number}"
+        released = ENGINES[engine](setting.table, setting.plan, size, seed, label)
+        estimates = channel.estimate(released)
+        errors[start : start + size] = ((estimates - truth) ** 2).sum(axis=1)
+    return errors

@@ -1,1 +1,0 @@
-"""Reading tables and turning their columns into codes."""

@@ -1,0 +1,127 @@
+"""Experiments: simulated errors against the exact formula, and their bookkeeping."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from veiltab.core import utility
+from veiltab.core.uncertainty import estimate_covariance
+from veiltab.errors import ParameterError
+from veiltab.paper import figures
+from veiltab.paper.experiment import (
+    BATCH_NUMBERS,
+    DISTRIBUTIONS,
+    Result,
+    Setting,
+    distribution_table,
+    run_experiment,
+    settings_for,
+    simulate_counts,
+)
+
+
+def adult_setting(sample_size: int | None = None) -> Setting:
+    """Return the paper's main setting at ε = 0.5."""
+    return settings_for("adult", distribution_table("adult", 24), [0.5], [sample_size])[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_simulated_rmse_is_the_exact_one_at_every_point(distribution: str) -> None:
+    """Within 3% at every ε and sample size of figures 1 to 4.
+
+    With 20,000 runs the largest standard error is about 0.3% (peaky data, few samples), so a
+    right formula fails by chance far less than once in a billion; a wrong one by 4% always does.
+    """
+    settings = [s for s in figures.sample_size_settings() if s.distribution == distribution]
+    assert len(settings) >= 3 * 20
+    for setting in settings:
+        result = run_experiment(setting, 20_000, seed=7)
+        assert result.rmse == pytest.approx(result.exact_rmse, rel=0.03), result
+        assert result.mean_l2 <= result.rmse
+
+
+@pytest.mark.slow
+def test_simulated_rmse_is_the_exact_one_at_every_cardinality() -> None:
+    """Figure 5: all four distributions, 12 to 768 cells, down to samples of six."""
+    for setting in figures.cardinality_settings():
+        result = run_experiment(setting, 10_000, seed=8)
+        assert result.rmse == pytest.approx(result.exact_rmse, rel=0.03), result
+
+
+def test_the_record_engine_meets_the_exact_formula() -> None:
+    """Real sampling, padding, perturbing and decrypting gives the predicted error."""
+    result = run_experiment(adult_setting(), 150, seed=9, engine="records")
+    assert result.rmse_standard_error is not None
+    # Six standard errors: a false alarm of two in a billion.
+    assert abs(result.rmse - result.exact_rmse) < 6 * result.rmse_standard_error
+
+
+def test_the_result_has_the_documented_names_and_values() -> None:
+    """Scripts rely on these names."""
+    setting = adult_setting(1472)
+    result = run_experiment(setting, 50, seed=1)
+    assert [field.name for field in fields(Result)] == [
+        *("distribution", "cells", "epsilon", "sample_size", "gamma", "runs", "mean_l2", "rmse"),
+        *("rmse_standard_error", "exact_rmse", "error_bound", "tightened_bound"),
+    ]
+    gamma = setting.plan.gamma
+    assert (result.cells, result.epsilon, result.sample_size, result.runs) == (24, 0.5, 1472, 50)
+    assert result.error_bound == utility.error_bound(1472, 24, gamma)
+    assert result.tightened_bound == utility.tightened_bound(1472, 24, gamma)
+    assert result.exact_rmse == pytest.approx(0.0557, abs=0.0001)
+
+
+def test_one_run_has_no_standard_error() -> None:
+    """A single release gives an error but no idea of its spread."""
+    result = run_experiment(adult_setting(), 1, seed=1)
+    assert result.rmse == result.mean_l2
+    assert result.rmse_standard_error is None
+
+
+def test_a_setting_does_not_depend_on_its_neighbours() -> None:
+    """Running more settings, or in another order, changes no result."""
+    table = distribution_table("peaky", 24)
+    few = settings_for("peaky", table, [0.5], [100])
+    many = settings_for("peaky", table, [0.1, 0.5], [50, 100])
+    alone = run_experiment(few[0], 20, seed=3)
+    among = [run_experiment(setting, 20, seed=3) for setting in many]
+    assert alone in among
+
+
+def test_batches_bound_the_memory_and_are_independent() -> None:
+    """A setting that needs several batches draws anew in each of them."""
+    cells = BATCH_NUMBERS // 4
+    setting = settings_for("uniform", distribution_table("uniform", cells, 1000), [9.0], [50])[0]
+    result = run_experiment(setting, 9, seed=1)
+    assert result.runs == 9
+    assert result.rmse_standard_error is not None
+    one = run_experiment(setting, 4, seed=1)
+    assert one.rmse != result.rmse
+
+
+@pytest.mark.parametrize("runs", [0, -1, 10**7 + 1])
+def test_impossible_numbers_of_runs_are_refused(runs: int) -> None:
+    """Nothing is simulated for them."""
+    with pytest.raises(ParameterError, match="number of runs"):
+        run_experiment(adult_setting(), runs, seed=1)
+
+
+@pytest.mark.slow
+def test_estimates_have_the_exact_covariance() -> None:
+    """Simulated variances of cells, a marginal and a contrast are those of the formula."""
+    setting = adult_setting()
+    truth, chosen = setting.table.distribution, setting.plan
+    runs = 40_000
+    released = simulate_counts(setting.table, chosen, runs, 4, "covariance")
+    estimates = chosen.channel.estimate(released)
+    covariance = estimate_covariance(
+        truth, chosen.channel, chosen.population_size, chosen.sample_size
+    )
+    # The relative standard error of a variance is about √(2/40000) = 0.7%: 5% is seven of them.
+    np.testing.assert_allclose(estimates.var(axis=0), covariance.variances(), rtol=0.05)
+    male = np.arange(24) // 2 % 2 == 0
+    for weights in (male.astype(float), np.where(male, 1.0, -1.0)):
+        expected = covariance.between(weights, weights)
+        assert (estimates @ weights).var() == pytest.approx(expected, rel=0.05)

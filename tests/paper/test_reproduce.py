@@ -1,0 +1,157 @@
+"""Reproducing the paper: every file is there and whole, and the same seed gives the same bytes."""
+
+import csv
+import io
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from veiltab.errors import OutputError, ParameterError
+from veiltab.paper.figures import sample_sizes
+from veiltab.paper.reproduce import Reproduction, reproduce
+
+RUNS = 10
+STEMS = [
+    *("figure-1-adult", "figure-2-adult-and-uniform", "figure-3-adult-and-linear"),
+    *("figure-4-adult-and-peaky", "figure-5-cardinality"),
+    *("figure-6-shuffling-epsilon", "figure-7-shuffling-population"),
+]
+FILES = sorted([f"{stem}{suffix}" for stem in STEMS for suffix in (".png", ".svg")])
+DATA = {1: 1, 2: 2, 3: 2, 4: 2}
+"""How many data sets each of the first four figures shows."""
+
+COLUMNS = [
+    *("figure", "distribution", "cells", "epsilon", "sample_size", "gamma", "runs", "mean_l2"),
+    *("rmse", "rmse_standard_error", "exact_rmse", "error_bound", "tightened_bound"),
+]
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Reproduction]:
+    """Reproduce the paper once, in a folder two levels below one that is there."""
+    folder = tmp_path_factory.mktemp("paper") / "new" / "folder"
+    return folder, reproduce(folder, runs=RUNS, seed=1)
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    """Read the results as a spreadsheet would."""
+    text = (folder / "results.csv").read_text(encoding="utf-8")
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.mark.slow
+def test_every_file_is_there_and_reported(reproduced: tuple[Path, Reproduction]) -> None:
+    """Fourteen pictures and two tables, nothing half-written, nothing else."""
+    folder, found = reproduced
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "comparison.csv",
+        *FILES,
+        "results.csv",
+    ]
+    assert sorted(found.files) == sorted(folder.iterdir())
+    for path in found.files:
+        assert path.stat().st_size > 1000
+        assert path.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.slow
+def test_the_pictures_are_pictures(reproduced: tuple[Path, Reproduction]) -> None:
+    """Each SVG parses and has the figure's number in its text; each PNG has its signature."""
+    folder, _ = reproduced
+    for number, stem in enumerate(STEMS, start=1):
+        root = ET.fromstring((folder / f"{stem}.svg").read_text(encoding="utf-8"))  # noqa: S314
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert f"Figure {number}." in "".join(root.itertext())
+        data = (folder / f"{stem}.png").read_bytes()
+        assert data.startswith(b"\x89PNG\r\n\x1a\n")
+        assert data[-8:-4] == b"IEND"
+
+
+@pytest.mark.slow
+def test_the_table_has_every_point_of_every_figure(reproduced: tuple[Path, Reproduction]) -> None:
+    """One line a point, under the documented names."""
+    rows = rows_of(reproduced[0])
+    assert list(rows[0]) == COLUMNS
+    for figure, data in DATA.items():
+        points = [
+            (r["distribution"], r["epsilon"], r["sample_size"])
+            for r in rows
+            if r["figure"] == str(figure)
+        ]
+        assert len(points) == len(set(points)) == data * 3 * len(sample_sizes())
+    last = [(r["distribution"], r["epsilon"], r["cells"]) for r in rows if r["figure"] == "5"]
+    assert len(last) == len(set(last)) == 4 * 3 * 7
+    assert len(rows) == 7 * 3 * len(sample_sizes()) + 84
+
+
+@pytest.mark.slow
+def test_the_table_holds_numbers(reproduced: tuple[Path, Reproduction]) -> None:
+    """Every point has its runs, and errors that are positive and below the bound."""
+    for row in rows_of(reproduced[0]):
+        assert row["runs"] == str(RUNS)
+        assert 0 < float(row["mean_l2"]) <= float(row["rmse"]) < float(row["error_bound"])
+        assert float(row["tightened_bound"]) < float(row["error_bound"])
+        assert float(row["rmse"]) == pytest.approx(float(row["exact_rmse"]), rel=0.9)
+
+
+@pytest.mark.slow
+def test_the_claims_come_along(reproduced: tuple[Path, Reproduction]) -> None:
+    """Nine verdicts on these very results, and one on what shuffling gains."""
+    assert [claim.figure for claim in reproduced[1].claims] == [1, 1, 2, 3, 4, 5, 5, 5, None, 6]
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_bytes(reproduced: tuple[Path, Reproduction]) -> None:
+    """A second time into the same folder replaces every file by the same numbers."""
+    folder, first = reproduced
+    before = (folder / "results.csv").read_bytes()
+    (folder / "results.csv").write_text("stale")
+    (folder / FILES[0]).write_text("stale")
+    again = reproduce(folder, runs=RUNS, seed=1)
+    assert (folder / "results.csv").read_bytes() == before
+    assert (folder / FILES[0]).stat().st_size > 1000
+    assert again == first
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "comparison.csv",
+        *FILES,
+        "results.csv",
+    ]
+
+
+@pytest.mark.slow
+def test_another_seed_gives_other_numbers(
+    reproduced: tuple[Path, Reproduction], tmp_path: Path
+) -> None:
+    """Simulated numbers change, and nothing that theory says does."""
+    reproduce(tmp_path, runs=RUNS, seed=2)
+    pairs = list(zip(rows_of(reproduced[0]), rows_of(tmp_path), strict=True))
+    for one, other in pairs:
+        for name in ("figure", "distribution", "sample_size", "gamma", "exact_rmse"):
+            assert one[name] == other[name]
+    changed = sum(one["rmse"] != other["rmse"] for one, other in pairs)
+    assert changed > 0.95 * len(pairs)  # tiny samples have few outcomes, and may coincide
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    """Below a file nothing can be written; the file stays as it is."""
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(OutputError, match=r"cannot write .*folder: Not a directory"):
+        reproduce(tmp_path / "file" / "folder", runs=RUNS)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("runs", [9, 1, 0, -10, 10**7 + 1])
+def test_too_few_or_too_many_runs_are_refused(tmp_path: Path, runs: int) -> None:
+    """Before anything is written, not even the folder."""
+    with pytest.raises(ParameterError, match="number of runs must be a whole number from 10"):
+        reproduce(tmp_path / "new", runs=runs)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bad_seed_is_refused(tmp_path: Path) -> None:
+    """Before anything is written, too."""
+    with pytest.raises(ParameterError, match="seed must be a whole number from 0"):
+        reproduce(tmp_path / "new", runs=RUNS, seed=-1)
+    assert list(tmp_path.iterdir()) == []
