@@ -21,12 +21,12 @@ import httpx
 
 from benchmarks import plain_copy
 from benchmarks.timing import Ratio
-from veiltab.cli.server_options import open_server, server_identity
-from veiltab.client.api import ReleasedChunks, Server
+from veiltab.cli.serve import open_server, server_identity
 from veiltab.core.schema import Attribute
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.files.chunks import FolderChunks
+from veiltab.party.remote import ReleasedChunks, RemoteServer
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.verify import sign
 from veiltab.server.context import Context
@@ -62,8 +62,8 @@ class _Stage:
 
     folder: Path
     context: Context
-    curator: Server
-    researcher: Server
+    curator: RemoteServer
+    researcher: RemoteServer
     plain: httpx.Client
 
     def propose(self) -> Contract:
@@ -223,7 +223,7 @@ def _stage(folder: Path) -> Iterator[_Stage]:
             for party in parties:
                 records.add_party(public_identity(party), context.now)
         curator, researcher = (
-            stack.enter_context(Server(url, context.identity, each)) for each in parties
+            stack.enter_context(RemoteServer(url, context.identity, each)) for each in parties
         )
         client = stack.enter_context(httpx.Client(base_url=plain_url, trust_env=False))
         yield _Stage(folder, context, curator, researcher, client)

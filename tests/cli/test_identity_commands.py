@@ -112,7 +112,7 @@ def test_a_passphrase_locks_the_key(locked: tuple[Office, Path], server: Running
 
 def test_a_terminal_is_asked_without_echo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice for a new key; what is typed is nowhere in the output."""
-    monkeypatch.setattr("veiltab.cli.asking.on_terminal", lambda: True)
+    monkeypatch.setattr("veiltab.cli.output.on_terminal", lambda: True)
     monkeypatch.setattr("veiltab.cli.identity.on_terminal", lambda: True)
     asked: list[str] = []
 

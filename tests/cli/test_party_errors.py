@@ -252,6 +252,6 @@ def test_a_server_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """Some patience, and then an error that says that nothing is lost."""
     with running(make_context(tmp_path / "server")) as server:
         office = open_office(tmp_path, "Tax office", server)
-    monkeypatch.setattr("veiltab.cli.party.PATIENCE", 0.1)
+    monkeypatch.setattr("veiltab.cli.options.PATIENCE", 0.1)
     outcome = office.run("study", "list")
     assert "the server did not answer (it cannot be reached)" in assert_refused(outcome, code=1)

@@ -56,7 +56,7 @@ def test_each_table_is_a_marginal_of_the_next(small: int, large: int) -> None:
 
 def test_the_file_ships_with_the_package() -> None:
     """768 rows and nine attributes, found where the package is installed."""
-    text = (files("veiltab.sources") / "adult_joint_768.csv").read_text(encoding="utf-8")
+    text = (files("veiltab.data") / "adult_joint_768.csv").read_text(encoding="utf-8")
     header, *rows = csv.reader(io.StringIO(text))
     assert len(header) == 10
     assert header[-1] == "count"

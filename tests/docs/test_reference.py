@@ -163,7 +163,7 @@ def test_every_module_that_is_named_exists() -> None:
             _, base, *others = table.header[0].split()
             cells = [re.findall(r"(?:^|, )([a-z_]+(?:\.\w+)+)", row[0]) for row in table.rows]
             names |= {f"{'veiltab' if others else base}.{each}" for cell in cells for each in cell}
-    assert {"veiltab.client.push.preview", "veiltab.server.db.database.Database"} <= names
+    assert {"veiltab.party.push.preview", "veiltab.server.db.database.Database"} <= names
     for name in names:
         pkgutil.resolve_name(name)
 

@@ -15,7 +15,6 @@ import veiltab
 from tests.support.offices import run
 from tests.support.reference import REFERENCE, ROOT, listed, paths, section
 from tests.support.reference_study import Stage, run_study
-from veiltab.client import study_file
 from veiltab.crypto import keyfile
 from veiltab.data import recode
 from veiltab.demo.results import (
@@ -27,6 +26,7 @@ from veiltab.demo.results import (
     ServerView,
     StudyResult,
 )
+from veiltab.party import study_file
 from veiltab.wire.audit import EVENTS, STATES
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.http_studies import HttpStudy, Stage, Terms, run_study
 from tests.support.service import QUICK, Running, make_context, running
-from veiltab.client.api import Server
-from veiltab.client.push import Source, Watcher, push
-from veiltab.client.researcher import estimate_study
 from veiltab.errors import DigestError, TooLargeError
+from veiltab.party.push import Source, Watcher, push
+from veiltab.party.remote import RemoteServer
+from veiltab.party.researcher import estimate_study
 from veiltab.server.context import ANSWER_BYTES
 from veiltab.server.limits import Memory, Places
 
@@ -50,7 +50,7 @@ def test_an_answer_has_its_limit(tmp_path: Path) -> None:
     for most in (length, length - 1):
         settings = replace(QUICK, bundle_bytes=most)
         with running(replace(context, settings=settings)) as service:
-            server = Server(service.url, context.identity, study.researcher.identity)
+            server = RemoteServer(service.url, context.identity, study.researcher.identity)
             if most < length:
                 with pytest.raises(TooLargeError, match=f"the answer has more than {most:,} bytes"):
                     server.release_chunks(study.study, digests)

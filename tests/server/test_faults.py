@@ -17,9 +17,9 @@ from tests.support.http_studies import HttpStudy, Stage, held_releases, run_stud
 from tests.support.service import make_context, running, wait_for
 from tests.support.studies import pair
 from tests.support.uploads import open_study, send_upload, uploaded_study
-from veiltab.client.researcher import estimate_study
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import DamagedError, MismatchError, StateError, UnavailableError
+from veiltab.party.researcher import estimate_study
 from veiltab.protocol.curator.agreement import share_secret
 from veiltab.rehearsal import Terms
 from veiltab.server import release, steps

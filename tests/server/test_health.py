@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.http_studies import join_parties
 from tests.support.service import Running, make_context, running
-from veiltab.client.api import Server
+from veiltab.party.remote import RemoteServer
 from veiltab.server.limits import SOFTWARE_VERSION
 
 DATA = "secret-place"
@@ -81,7 +81,7 @@ def test_the_server_says_who_it_is(service: Running) -> None:
     assert found["software"] == f"veiltab {SOFTWARE_VERSION}"
     assert found["versions"] == [1]
     assert abs(found["time"] - service.context.now) < 60
-    assert Server.discover(service.url) == service.context.identity
+    assert RemoteServer.discover(service.url) == service.context.identity
 
 
 def test_the_documentation_is_there(service: Running) -> None:

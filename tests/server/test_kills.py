@@ -13,15 +13,15 @@ import polars as pl
 import pytest
 
 from tests.support.killing import PHASES, Victim, invitation
-from veiltab.client import curator, push, researcher
-from veiltab.client.api import Retry, Server
-from veiltab.client.home import Home
-from veiltab.client.session import Session
-from veiltab.client.study_file import StudyDraft
 from veiltab.core.schema import Attribute
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.data.tables import open_table
 from veiltab.errors import NotFoundError, StateError
+from veiltab.party import curator, push, researcher
+from veiltab.party.home import Home
+from veiltab.party.remote import RemoteServer, Retry
+from veiltab.party.session import Session
+from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.wire.contract import CuratorTerms, Linkage, Sampler, Sampling
@@ -47,8 +47,8 @@ class Parties:
         """Register a party in a home of its own."""
         home, source = Home(self.folder / name), SystemEntropy()
         identity = home.create(name, None, source)
-        pinned = Server.discover(self.victim.url)
-        server = Server(self.victim.url, pinned, identity, retry=PATIENT)
+        pinned = RemoteServer.discover(self.victim.url)
+        server = RemoteServer(self.victim.url, pinned, identity, retry=PATIENT)
         server.register(invitation(self.victim.data, name))
         return Session(home, identity, server, source)
 
@@ -132,7 +132,9 @@ def push_table(parties: Parties, study: bytes, number: int) -> None:
 def watch(parties: Parties, study: bytes, done: threading.Event) -> None:
     """Ask for the release all the time, and remember every one that is ever shown."""
     session = parties.curators[0]
-    server = Server(parties.victim.url, session.server.pinned, session.identity, retry=PATIENT)
+    server = RemoteServer(
+        parties.victim.url, session.server.pinned, session.identity, retry=PATIENT
+    )
     while not done.is_set():
         try:
             parties.releases.setdefault(study, set()).add(server.release(study).dumps())

@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.http_studies import Stage, Terms, join_parties, run_study
 from tests.support.service import make_context, running
-from veiltab.client import api
-from veiltab.client.researcher import estimate_study
+from veiltab.party import remote
+from veiltab.party.researcher import estimate_study
 from veiltab.server import auth, steps
 from veiltab.server.monitoring import set_up_logs
 
@@ -132,7 +132,7 @@ def test_a_whole_study_leaves_no_secret_in_the_log(
     drawn, headers = Spy(monkeypatch), Spy(monkeypatch)
     drawn.watch(auth, "random_bytes")
     drawn.watch(steps, "random_bytes")
-    headers.watch(api, "signature_headers")
+    headers.watch(remote, "signature_headers")
     with running(make_context(tmp_path / "data")) as service:
         names = ("Süd", "Nord", "Dr. West")
         joined = join_parties(service, tmp_path, names)

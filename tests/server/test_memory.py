@@ -10,12 +10,12 @@ import pytest
 from tests.support.load_tables import ATTRIBUTES, cell_counts, write_long_table
 from tests.support.processes import MIB, NO_LIMITS, Measured, run_measured, serving
 from tests.support.service import wait_for
-from veiltab.client.curator import grant, propose
-from veiltab.client.researcher import estimate_study
-from veiltab.client.session import Session
-from veiltab.client.study_file import StudyDraft
 from veiltab.core.schema import Attribute
 from veiltab.estimates import Estimate
+from veiltab.party.curator import grant, propose
+from veiltab.party.researcher import estimate_study
+from veiltab.party.session import Session
+from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.wire.contract import CuratorTerms, Linkage, Sampler, Sampling

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.http_studies import Stage, join_parties, run_study
 from tests.support.requests import Request
 from tests.support.service import make_context, running
-from veiltab.client.researcher import estimate_study
+from veiltab.party.researcher import estimate_study
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
 

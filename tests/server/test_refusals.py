@@ -22,7 +22,7 @@ from tests.support.route_calls import (
     signer_of,
 )
 from tests.support.service import Running, make_context, running
-from veiltab.client.session import Session
+from veiltab.party.session import Session
 from veiltab.server.app import create_app
 from veiltab.server.auth import invite
 from veiltab.server.routes import PUBLIC

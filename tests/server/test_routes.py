@@ -13,9 +13,6 @@ from tests.support.http_studies import EXPIRES, Stage, Terms, run_study
 from tests.support.requests import Request, Signer
 from tests.support.route_calls import signer_of
 from tests.support.service import Running, make_context, running
-from veiltab.client import curator
-from veiltab.client.researcher import estimate_study
-from veiltab.client.session import Session
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import (
@@ -27,6 +24,9 @@ from veiltab.errors import (
     StateError,
     VeiltabError,
 )
+from veiltab.party import curator
+from veiltab.party.researcher import estimate_study
+from veiltab.party.session import Session
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.verify import sign
 from veiltab.wire.bundles import CHUNK_BYTES, Named, bundle

@@ -14,8 +14,8 @@ from tests.support.raw_http import wire
 from tests.support.requests import Request, stranger
 from tests.support.service import make_context
 from tests.support.serving import serving
-from veiltab.client.api import Reach, Retry, Server
 from veiltab.errors import ConnectionFailedError, ParameterError, StateError
+from veiltab.party.remote import Reach, RemoteServer, Retry
 from veiltab.server.run import Address, _listen, serve
 
 ONCE = Retry(attempts=1)
@@ -24,7 +24,7 @@ ONCE = Retry(attempts=1)
 def test_a_running_request_is_finished(tmp_path: Path) -> None:
     """SIGTERM ends the service after it, and nothing new is taken in the meantime."""
     with serving(tmp_path / "data") as served:
-        server = Server.discover(served.url, retry=ONCE)
+        server = RemoteServer.discover(served.url, retry=ONCE)
         body = b'{"identity":{},"invitation":"x"}'
         request = stranger(server.party_id).sign(Request("POST", "/v1/parties", body))
         with wire(served.url) as opened, wire(served.url) as idle:
@@ -63,11 +63,11 @@ def test_tls(tmp_path: Path) -> None:
     certificate, key = write_certificate(tmp_path)
     with serving(tmp_path / "data", certificate, key) as served:
         assert served.url.startswith("https://127.0.0.1:")
-        found = Server.discover(served.url, retry=ONCE, reach=Reach(ca_file=certificate))
+        found = RemoteServer.discover(served.url, retry=ONCE, reach=Reach(ca_file=certificate))
         with pytest.raises(ConnectionFailedError) as caught:
-            Server.discover(served.url, retry=ONCE)
+            RemoteServer.discover(served.url, retry=ONCE)
         with pytest.raises(ConnectionFailedError):
-            Server.discover(served.url.replace("https", "http"), retry=ONCE)
+            RemoteServer.discover(served.url.replace("https", "http"), retry=ONCE)
         assert served.process.poll() is None
     assert found.name == "server"
     assert "certificate" in caught.value.message

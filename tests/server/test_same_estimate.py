@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from tests.support.http_studies import EXPIRES, HttpStudy, Stage, Terms, run_study
 from tests.support.service import make_context, running
-from veiltab.client.researcher import estimate_study, open_study
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import CipherEntropy
+from veiltab.party.researcher import estimate_study, open_study
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.grant import grant
 from veiltab.protocol.curator.upload import CuratorContext, align, prepare_sample, prepare_table

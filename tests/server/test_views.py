@@ -21,7 +21,7 @@ from tests.support.http_studies import (
 from tests.support.requests import Request
 from tests.support.route_calls import CURATORS, NAMED, RELEASED, Route, asked, signer_of
 from tests.support.service import make_context, running
-from veiltab.client.session import Session
+from veiltab.party.session import Session
 from veiltab.server import views
 from veiltab.server.context import Context
 from veiltab.server.release import Kept

@@ -10,8 +10,8 @@ import httpx
 from tests.support import messages
 from tests.support.messages import filler, signed
 from tests.support.parties import ME, PINNED, mocked
-from veiltab.client.api import Server
 from veiltab.crypto.signing import verify
+from veiltab.party.remote import RemoteServer
 from veiltab.protocol.audit_log import next_entry
 from veiltab.wire.audit import AuditHead, entry_hash
 from veiltab.wire.requests import (
@@ -71,7 +71,7 @@ AUDIT = {"entries": [ENTRY.to_json()], "head": HEAD.to_json()}
 
 def answering(
     body: bytes | dict[str, Any], status: int = 200
-) -> tuple[Server, list[httpx.Request]]:
+) -> tuple[RemoteServer, list[httpx.Request]]:
     """Connect to a server that gives one answer to everything; return its requests too."""
     seen: list[httpx.Request] = []
     content = json.dumps(body).encode() if isinstance(body, dict) else body
@@ -102,7 +102,7 @@ def check_signature(request: httpx.Request) -> None:
     verify(ME.signing.public, base, found.signature)
 
 
-Call = Callable[[Server], Any]
+Call = Callable[[RemoteServer], Any]
 GETS: dict[str, tuple[Call, bytes | dict[str, Any], str]] = {
     "status": (lambda s: s.status(STUDY), STATUS, BASE),
     "contract": (lambda s: s.contract(STUDY), CONTRACT.dumps(), f"{BASE}/contract"),

@@ -15,10 +15,10 @@ import numpy as np
 
 from tests.support.service import Running, wait_for
 from tests.support.studies import PAIR, holding
-from veiltab.client import curator
-from veiltab.client.session import Session
-from veiltab.client.study_file import StudyDraft
 from veiltab.files.chunks import FolderChunks
+from veiltab.party import curator
+from veiltab.party.session import Session
+from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity, receive_secret
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.curator.upload import (

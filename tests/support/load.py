@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from tests.support.processes import ServerProcess
 from tests.support.studies import attribute
-from veiltab.cli.status import LONGEST_POLL, SHORTEST_POLL
-from veiltab.client import curator
-from veiltab.client.push import Source, Watcher, push
-from veiltab.client.researcher import estimate_study
-from veiltab.client.session import Session
-from veiltab.client.study_file import StudyDraft
+from veiltab.cli.terms import LONGEST_POLL, SHORTEST_POLL
 from veiltab.core.parameters import MAX_EPSILON
 from veiltab.core.schema import Schema
 from veiltab.data.csv_file import CsvTable
 from veiltab.estimates import Estimate
+from veiltab.party import curator
+from veiltab.party.push import Source, Watcher, push
+from veiltab.party.researcher import estimate_study
+from veiltab.party.session import Session
+from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.wire.contract import CuratorTerms, Linkage, Pads, Sampler, Sampling

@@ -15,11 +15,11 @@ from pathlib import Path
 import httpx
 
 from tests.support.commands import Outcome
-from veiltab.cli.server_options import open_server, server_identity
-from veiltab.client.api import Retry, Server
-from veiltab.client.home import Home
-from veiltab.client.session import Session
+from veiltab.cli.serve import open_server, server_identity
 from veiltab.crypto.entropy import SystemEntropy
+from veiltab.party.home import Home
+from veiltab.party.remote import RemoteServer, Retry
+from veiltab.party.session import Session
 from veiltab.server.auth import invite
 from veiltab.server.context import Context
 from veiltab.server.directory import DataDirectory
@@ -97,7 +97,7 @@ class ServerProcess:
         identity = home.create(name, None, SystemEntropy())
         pinned = self.context.identity
         home.pin_server(self.url, pinned)
-        server = Server(self.url, pinned, identity, retry=Retry(total=120.0))
+        server = RemoteServer(self.url, pinned, identity, retry=Retry(total=120.0))
         server.register(invite(self.context, name))
         self.sessions.append(Session(home, identity, server))
         return self.sessions[-1]

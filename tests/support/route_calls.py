@@ -9,8 +9,8 @@ from fastapi.routing import iter_route_contexts
 
 from tests.support.http_studies import HttpStudy
 from tests.support.requests import Request, Signer
-from veiltab.client.session import Session
 from veiltab.crypto.identity import PrivateIdentity
+from veiltab.party.session import Session
 from veiltab.protocol.curator.agreement import public_identity, share_secret
 from veiltab.protocol.verify import sign
 from veiltab.server.routes import PUBLIC

@@ -11,12 +11,12 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
-from veiltab.client.api import Retry, Server
-from veiltab.client.home import Home
-from veiltab.client.session import Session
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import CipherEntropy, SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
+from veiltab.party.home import Home
+from veiltab.party.remote import RemoteServer, Retry
+from veiltab.party.session import Session
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.server.app import create_app
 from veiltab.server.auth import invite
@@ -69,9 +69,11 @@ class Running:
         source = entropy or SystemEntropy()
         home = Home(path)
         identity = home.create(name, None, source)
-        pinned = Server.discover(self.url)
+        pinned = RemoteServer.discover(self.url)
         home.pin_server(self.url, pinned)
-        server = Server(self.url, pinned, identity, retry=Retry(total=20.0, base=0.02, cap=0.3))
+        server = RemoteServer(
+            self.url, pinned, identity, retry=Retry(total=20.0, base=0.02, cap=0.3)
+        )
         server.register(invite(self.context, name))
         session = Session(home, identity, server, source)
         self.sessions.append(session)

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from veiltab.cli.options import Party, party_options
 from veiltab.cli.output import console, json_option, moment, print_json, print_rows
-from veiltab.cli.party import Party, party_options
 
 if TYPE_CHECKING:
     from veiltab.wire.contract import Contract

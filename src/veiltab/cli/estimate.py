@@ -1,19 +1,105 @@
 """``veiltab estimate``: the joint distribution behind a release, and how far off it may be."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from veiltab.cli.estimate_files import OutputFiles
-from veiltab.cli.output import console, json_option, print_json
-from veiltab.cli.party import LONG_PATIENCE, Party, party_options
-from veiltab.errors import InputError, MessageError, ParameterError
+from veiltab.cli.options import LONG_PATIENCE, Party, party_options
+from veiltab.cli.output import check_new, console, json_option, print_json, track
+from veiltab.errors import InputError, MessageError, OutputError, ParameterError
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from veiltab.estimates import Estimate
-    from veiltab.report.view import Background
+    from veiltab.report.view import Asked, Background
     from veiltab.wire.messages import SignedGrant
+
+
+NOTE = "veiltab"
+"""The key under which a Parquet file says where its numbers come from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputFiles:
+    """Where to write what; None is not written."""
+
+    report: Path | None = None
+    csv: Path | None = None
+    parquet: Path | None = None
+    figures: Path | None = None
+    save: Path | None = None
+
+    def check(self) -> None:
+        """Refuse places that are taken, before any work is done."""
+        wanted = [path for each in fields(self) if (path := getattr(self, each.name)) is not None]
+        if len({path.absolute() for path in wanted}) < len(wanted):
+            raise ParameterError("two files have the same name", hint="name each file once")
+        for path in wanted:
+            if path != self.figures:
+                check_new(path)
+        if self.figures is not None and self.figures.exists() and any(self.figures.iterdir()):
+            raise OutputError(
+                f"{self.figures} is not empty", hint="name a new folder; nothing is overwritten"
+            )
+
+    def write(
+        self, estimate: "Estimate", asked: "Asked", background: "Background"
+    ) -> dict[str, str]:
+        """Write everything that was asked for, and return which file is what."""
+        if self.csv is not None or self.parquet is not None:
+            self._write_tables(estimate, asked)
+        if self.save is not None:
+            estimate.save(self.save)
+        if self.report is not None or self.figures is not None:
+            self._write_report(estimate, asked, background)
+        return dict(self._written())
+
+    def _written(self) -> Iterator[tuple[str, str]]:
+        for each in fields(self):
+            path = getattr(self, each.name)
+            if path is not None:
+                yield each.name, str(path)
+
+    def _write_tables(self, estimate: "Estimate", asked: "Asked") -> None:
+        from veiltab.files.plain import write_whole
+
+        frame = estimate.table(**asked.options)
+        if self.csv is not None:
+            write_whole(self.csv, frame.write_csv().encode())
+        if self.parquet is not None:
+            write_whole(self.parquet, _parquet(frame, estimate))
+
+    def _write_report(self, estimate: "Estimate", asked: "Asked", background: "Background") -> None:
+        from veiltab.files.plain import write_whole
+        from veiltab.report.view import view_estimate
+
+        view = view_estimate(estimate, asked)
+        if self.report is not None:
+            from veiltab.report.page import estimate_page
+
+            write_whole(self.report, estimate_page(view, background).encode())
+        if self.figures is not None:
+            from veiltab.report.figures import save_figures
+
+            save_figures(view, self.figures, track)
+
+
+def _parquet(frame: "pl.DataFrame", estimate: "Estimate") -> bytes:
+    """Return the table as a Parquet file that says what was promised."""
+    import json
+
+    from veiltab.cli.estimate_output import origin_json
+
+    file = BytesIO()
+    note = json.dumps(origin_json(estimate), ensure_ascii=False, allow_nan=False)
+    frame.write_parquet(file, metadata={NOTE: note})
+    return file.getvalue()
+
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -144,7 +230,7 @@ def _load(
 def _fetch(
     study: str, attributes: tuple[str, ...], grants: tuple[Path, ...], party: Party
 ) -> "tuple[Estimate, Background]":
-    from veiltab.client.researcher import estimate_study
+    from veiltab.party.researcher import estimate_study
     from veiltab.report.view import Background
 
     given = [_read_grant(path) for path in grants]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from veiltab.cli.identity import read_identity, spell
+from veiltab.cli.options import LONG_PATIENCE, Party, party_options
 from veiltab.cli.output import (
     check_new,
     console,
@@ -15,7 +16,6 @@ from veiltab.cli.output import (
     print_json,
     tell,
 )
-from veiltab.cli.party import LONG_PATIENCE, Party, party_options
 from veiltab.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def grant_command(
       veiltab grant "Smoking and income" --to "Dr. Rivera" --attribute smoker --days 7
       veiltab grant 3fa9 --to rivera.json --out for-rivera.grant
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.client.curator import grant
-    from veiltab.client.files import write_private
+    from veiltab.party.curator import grant
+    from veiltab.party.files import write_private
 
     if out is not None:
         check_new(out)

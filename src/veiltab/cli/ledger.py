@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from veiltab.cli.lazy import DefaultGroup
+from veiltab.cli.main import DefaultGroup
+from veiltab.cli.options import Party, party_options
 from veiltab.cli.output import console, json_option, moment, print_facts, print_json, print_rows
-from veiltab.cli.party import Party, party_options
 
 if TYPE_CHECKING:
-    from veiltab.client.ledgers import KeptLedger
+    from veiltab.party.ledgers import KeptLedger
 
 
 @click.group("ledger", cls=DefaultGroup)

@@ -1,27 +1,150 @@
-"""``veiltab serve``: the service that joins and perturbs what it cannot read."""
+"""``veiltab serve`` and ``veiltab invite``: what the operator of a server runs."""
 
 import json
 import logging
+import os
 import signal
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from veiltab.cli.output import json_option
-from veiltab.cli.server_options import (
-    database_address,
-    open_server,
-    server_identity,
-    server_options,
+from veiltab.cli.output import (
+    console,
+    json_option,
+    moment,
+    print_json,
+    print_rows,
+    read_secret,
+    tell,
 )
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
+    from veiltab.crypto.identity import PrivateIdentity
     from veiltab.server.context import Context
+    from veiltab.server.db.records import Invitation
     from veiltab.server.directory import DataDirectory
     from veiltab.server.limits import Settings
+
+
+ENVIRONMENT = "VEILTAB_DATABASE"
+DEFAULT_NAME = "veiltab server"
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+def server_options(command: Command) -> Command:
+    """Add ``--data``, ``--database`` and ``--database-file``."""
+    for option in (_DATABASE_FILE, _DATABASE, _DATA):
+        option(command)
+    return command
+
+
+_DATA = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="The server's folder: its key, its database and the chunks of studies.",
+)
+_DATABASE = click.option(
+    "--database",
+    help=f"sqlite:///… or postgresql://…, without a password.  The default is ${ENVIRONMENT}, or"
+    " an SQLite file in the data folder.",
+)
+_DATABASE_FILE = click.option(
+    "--database-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file that holds the address of the database, password included.",
+)
+
+
+def database_address(database: str | None, file: Path | None) -> str | None:
+    """Return the database's address; none stands for the one in the data folder."""
+    if database is not None and file is not None:
+        raise ParameterError(
+            "give either --database or --database-file, and not both",
+            hint="the file is for an address with a password in it",
+        )
+    if file is not None:
+        return read_secret(file, "database address").strip()
+    if database is not None:
+        check_no_password(database, "--database", f"${ENVIRONMENT}, or --database-file")
+        return database
+    return os.environ.get(ENVIRONMENT) or None
+
+
+def check_no_password(address: str, option: str, instead: str) -> None:
+    """Refuse a password on the command line, where every user of the computer can read it."""
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(address)
+    except (ArgumentError, ValueError):
+        return  # whoever reads the address says what is wrong with it, and does not repeat it
+    if url.password is not None or any("password" in key.lower() for key in url.query):
+        raise ParameterError(
+            f"the address in {option} has a password, which others on this computer could read",
+            hint=f"put the whole address into {instead}; and change the password",
+        )
+
+
+def open_server(
+    folders: "DataDirectory",
+    database: str | None,
+    identity: "PrivateIdentity",
+    settings: "Settings | None" = None,
+) -> "Context":
+    """Return the server of a data folder; nothing is read from its database yet."""
+    from veiltab.crypto.entropy import SystemEntropy
+    from veiltab.protocol.curator.agreement import public_identity
+    from veiltab.server.context import Context
+    from veiltab.server.db.database import Database
+    from veiltab.server.limits import Settings
+
+    return Context(
+        identity=public_identity(identity),
+        key=identity.signing,
+        database=Database(database or folders.database_url),
+        folders=folders,
+        entropy=SystemEntropy(),
+        clock=time.time,
+        settings=settings or Settings(),
+    )
+
+
+def server_identity(folders: "DataDirectory", name: str | None) -> "tuple[PrivateIdentity, bool]":
+    """Return the server's identity, and whether it was made just now; the caller has the lock."""
+    from veiltab.crypto.keyfile import load_identity
+
+    if not folders.key_file.exists():
+        return _new_identity(folders, name or DEFAULT_NAME), True
+    identity = load_identity(folders.key_file, None)
+    if name not in (None, identity.name):
+        raise ParameterError(
+            f"this server is called {identity.name!r}, and not {name!r}",
+            hint="leave --name out: contracts name the server, so its name stays",
+        )
+    return identity, False
+
+
+def _new_identity(folders: "DataDirectory", name: str) -> "PrivateIdentity":
+    """Write the key beside its place and move it there: half a key would be worse than none."""
+    from veiltab.crypto.entropy import SystemEntropy
+    from veiltab.crypto.identity import PrivateIdentity
+    from veiltab.crypto.keyfile import save_identity
+
+    entropy = SystemEntropy()
+    identity = PrivateIdentity.create(name, entropy)
+    temporary = folders.key_file.with_suffix(".new")
+    temporary.unlink(missing_ok=True)
+    save_identity(identity, temporary, None, entropy)
+    temporary.replace(folders.key_file)
+    return identity
+
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 RATE = click.FloatRange(min=0, min_open=True)
@@ -175,3 +298,113 @@ def _who(context: "Context") -> dict[str, str]:
 
     party = context.identity.party_id
     return {"party": party.hex(), "fingerprint": fingerprint(party)}
+
+
+DAYS = 14
+
+
+@click.command("invite")
+@click.argument("name", required=False)
+@server_options
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=DAYS,
+    show_default=True,
+    help="How long the invitation can be used.",
+)
+@click.option("--list", "listing", is_flag=True, help="List all invitations, without their codes.")
+@json_option
+def invite_command(
+    name: str | None,
+    data: Path,
+    database: str | None,
+    database_file: Path | None,
+    days: int,
+    listing: bool,
+    as_json: bool,
+) -> None:
+    """Print a code with which one party can register, once.
+
+    NAME is for your own list.  Only the code goes to stdout; hand it over in a way that nobody
+    else can read.  It cannot be shown again, and works while the server runs.
+
+    \b
+    Examples:
+      veiltab invite --data /srv/veiltab "Tax office" > tax-office.code
+      veiltab invite --data /srv/veiltab --list
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    if (name is None) != listing:
+        raise ParameterError(
+            "give either a name or --list",
+            hint='as in: veiltab invite --data DIR "Tax office"',
+        )
+    context = _existing_server(data, database_address(database, database_file))
+    with context.database:
+        if name is None:
+            _list(context, as_json=as_json)
+        else:
+            _invite(context, name, days, as_json=as_json)
+
+
+def _existing_server(data: Path, database: str | None) -> "Context":
+    """Open a server that has been started before: a mistyped folder must not become a new one."""
+    from veiltab.server.directory import DataDirectory
+
+    if not (data / "server.key").exists():
+        raise ParameterError(
+            f"there is no server in {data}", hint=f"start it first: veiltab serve --data {data}"
+        )
+    folders = DataDirectory(data)
+    return open_server(folders, database, server_identity(folders, None)[0])
+
+
+def _invite(context: "Context", name: str, days: int, *, as_json: bool) -> None:
+    from veiltab.core.schema import check_text
+    from veiltab.crypto.identity import fingerprint
+    from veiltab.server.auth import SECONDS_A_DAY, invite
+
+    check_text(name, "the name")
+    code = invite(context, name, days)
+    if as_json:
+        expires = context.now + days * SECONDS_A_DAY
+        found = {"code": code, "name": name, "expires": expires}
+        print_json({**found, "server_fingerprint": fingerprint(context.identity.party_id)})
+        return
+    tell(f"An invitation for {name}, good once within {days} days.  It cannot be shown again.")
+    tell(f"Tell them the server's fingerprint too: {fingerprint(context.identity.party_id)}")
+    click.echo(code)
+
+
+def _list(context: "Context", *, as_json: bool) -> None:
+    with context.database.reading() as records:
+        found = [_line(each, context.now) for each in records.invitations()]
+    if as_json:
+        print_json({"invitations": found})
+        return
+    print_rows(
+        console(),
+        ("name", "state", "created", "expires", "party"),
+        [
+            (
+                each["name"],
+                each["state"],
+                moment(each["created"]),
+                moment(each["expires"]),
+                (each["party"] or "")[:16],
+            )
+            for each in found
+        ],
+    )
+
+
+def _line(invitation: "Invitation", now: int) -> dict[str, Any]:
+    used = invitation.party is not None
+    return {
+        "name": invitation.name,
+        "state": "used" if used else "expired" if invitation.expires <= now else "open",
+        "created": invitation.created,
+        "expires": invitation.expires,
+        "used": invitation.used,
+        "party": None if invitation.party is None else invitation.party.hex(),
+    }

@@ -1,19 +1,186 @@
-"""``veiltab study``: agree on a study, follow it, end it."""
+"""``veiltab study``: propose a study, sign it, follow it, end it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from veiltab.cli.asking import confirm
-from veiltab.cli.lazy import LazyCommands, OrderedGroup
-from veiltab.cli.output import console, json_option, moment, print_json, print_rows, show_help
-from veiltab.cli.party import Party, party_options
-from veiltab.cli.status import STATES, print_status, wait_for_state
+from veiltab.cli.main import LazyCommands, OrderedGroup
+from veiltab.cli.options import Party, open_source, party_options, table_options
+from veiltab.cli.output import (
+    check_new,
+    confirm,
+    console,
+    json_option,
+    moment,
+    print_json,
+    print_rows,
+    show_help,
+    tell,
+)
+from veiltab.cli.terms import STATES, print_status, print_terms, terms_json, wait_for_state
+from veiltab.errors import ParameterError
+
+if TYPE_CHECKING:
+    from veiltab.party.draft import Draft
+
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+DATASET = "Which of your data sets the study is charged to; needed if you have several."
+
+
+@click.command("propose")
+@click.argument("file", type=FILE, required=False)
+@click.option("--dataset", help=DATASET)
+@table_options("--from", "source")
+@click.option("--out", type=FILE, help="With --from: the new study file.  stdout by default.")
+@click.option("--recode-out", type=FILE, help="With --from: the new recode file.")
+@party_options
+@json_option
+def propose_command(
+    file: Path | None,
+    dataset: str | None,
+    source: str | None,
+    query: str | None,
+    table_file: Path | None,
+    out: Path | None,
+    recode_out: Path | None,
+    party: Party,
+    as_json: bool,
+) -> None:
+    """Propose the study that FILE describes, and sign it.
+
+    The study is charged to your data set, and the other curators can see and sign it.  The same
+    FILE again takes up a proposal that was interrupted.
+
+    With --from instead of FILE, look at a table and draft a study file to complete, and a recode
+    file to keep; nothing is sent.
+
+    \b
+    Examples:
+      veiltab study propose --from patients.csv --out smoking.toml --recode-out recode.toml
+      veiltab study propose smoking.toml --dataset "Patients 2025"
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    if file is not None and (source is not None or table_file is not None):
+        raise ParameterError(
+            "give either a study file or --from, and not both",
+            hint="--from drafts a study file; look at it before you propose it",
+        )
+    if file is None:
+        _draft(party, (source, query, table_file), out, recode_out, as_json=as_json)
+    else:
+        _propose(party, file, dataset, as_json=as_json)
+
+
+def _propose(party: Party, file: Path, dataset: str | None, *, as_json: bool) -> None:
+    from veiltab.party.curator import choose_ledger, propose
+    from veiltab.party.study_file import read_study_file
+
+    draft = read_study_file(file, party.home.public)
+    with party.session() as session, session.home.lock():
+        status = propose(session, draft, choose_ledger(session, dataset))
+    print_status(status, as_json=as_json)
+
+
+def _draft(
+    party: Party,
+    table: tuple[str | None, str | None, Path | None],
+    out: Path | None,
+    recode_out: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    from veiltab.data.tables import BATCH_ROWS
+    from veiltab.files.plain import write_whole
+    from veiltab.party.draft import draft_study
+    from veiltab.party.files import write_private
+
+    for path in (out, recode_out):
+        if path is not None:
+            check_new(path)
+    me, source = party.home.public, open_source("--from", *table)
+    draft = draft_study(source.batches(list(source.columns), BATCH_ROWS), me)
+    if out is not None:
+        write_whole(out, draft.study.encode())
+    if recode_out is not None:
+        write_private(recode_out, draft.recode.encode())
+    _print_draft(draft, out, recode_out, as_json=as_json)
+
+
+def _print_draft(
+    draft: "Draft", out: Path | None, recode_out: Path | None, *, as_json: bool
+) -> None:
+    if as_json:
+        print_json({"study_file": draft.study, "recode_file": draft.recode})
+        return
+    if out is None:
+        click.echo(draft.study, nl=False)
+    else:
+        click.echo(f"Complete {out} where it says FILL IN, and propose it.")
+    if recode_out is None:
+        tell("How the table maps to it was not written: see --recode-out.")
+    else:
+        tell(f"Keep {recode_out}: push with --recode {recode_out}.")
+
+
+@click.command("show")
+@click.argument("study")
+@party_options
+@json_option
+def show_command(study: str, party: Party, as_json: bool) -> None:
+    """Show the terms of STUDY: who takes part, with what, for which promise of privacy.
+
+    Compare the fingerprints with the people who are named, by telephone, before you sign.
+
+    \b
+    Example:
+      veiltab study show "Smoking and income"
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    with party.session() as session:
+        signed = session.contract(session.find_study(study))
+    if as_json:
+        print_json(terms_json(signed, party.home))
+    else:
+        print_terms(console(), signed, party.home)
+
+
+@click.command("sign")
+@click.argument("study")
+@click.option("--dataset", help=DATASET)
+@click.option("--yes", is_flag=True, help="Do not ask: you have read the terms.")
+@party_options
+@json_option
+def sign_command(study: str, dataset: str | None, yes: bool, party: Party, as_json: bool) -> None:
+    """Sign STUDY, and charge it to a data set.
+
+    The terms are shown first.  A signature cannot be taken back; a study can be ended until it is
+    released, but stays charged.
+
+    \b
+    Examples:
+      veiltab study sign "Smoking and income"
+      veiltab study sign 3fa9 --dataset "Taxes 2025" --yes
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    from veiltab.party.curator import choose_ledger, sign
+
+    with party.session() as session:
+        found = session.find_study(study)
+        signed = session.contract(found)
+        if not (as_json and yes):
+            print_terms(console(stderr=as_json), signed, session.home)
+            click.echo(err=as_json)
+        confirm(f"Sign {signed.body.title!r} on these terms?", yes=yes)
+        with session.home.lock():
+            status = sign(session, found, choose_ledger(session, dataset))
+    print_status(status, as_json=as_json)
+
 
 COMMANDS = {
     "example": "veiltab.cli.study:example_command",
-    "propose": "veiltab.cli.agree:propose_command",
+    "propose": "veiltab.cli.study:propose_command",
     "list": "veiltab.cli.study:list_command",
-    "show": "veiltab.cli.agree:show_command",
-    "sign": "veiltab.cli.agree:sign_command",
+    "show": "veiltab.cli.study:show_command",
+    "sign": "veiltab.cli.study:sign_command",
     "status": "veiltab.cli.study:status_command",
     "abort": "veiltab.cli.study:abort_command",
 }
@@ -47,7 +214,7 @@ def example_command(as_json: bool) -> None:
     Example:
       veiltab study example > smoking.toml
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.client.study_file import example_study
+    from veiltab.party.study_file import example_study
 
     if as_json:
         print_json({"study_file": example_study()})

@@ -1,0 +1,201 @@
+"""``veiltab simulate`` and ``veiltab reproduce``: releases on known data; the paper's figures."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from veiltab.cli.output import console, json_option, print_json, track
+from veiltab.errors import CountsError, ParameterError
+
+if TYPE_CHECKING:
+    from veiltab.core.schema import CountTable
+    from veiltab.paper.claims import Claim
+    from veiltab.paper.experiment import Result
+
+
+NAMES = ("adult", "uniform", "linear", "peaky")
+DEFAULT_CELLS = 24
+
+
+@click.command("simulate")
+@click.option(
+    "--distribution",
+    "distributions",
+    type=click.Choice(NAMES),
+    multiple=True,
+    help="Built-in data; may be repeated.  The default is adult.",
+)
+@click.option(
+    "--counts",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Your own joint table: a CSV with the attributes and a column 'count'.",
+)
+@click.option("--cells", type=int, help="How many cells, N.  The default is 24.")
+@click.option("--population", type=int, help="How many respondents, n.  The default is 45222.")
+@click.option(
+    "--epsilon",
+    "epsilons",
+    type=float,
+    multiple=True,
+    required=True,
+    help="The privacy to promise; may be repeated.",
+)
+@click.option(
+    "--sample-size",
+    "sample_sizes",
+    type=int,
+    multiple=True,
+    help="The sample, m; may be repeated.  The default is the best one for each ε.",
+)
+@click.option("--runs", type=int, default=1000, show_default=True, help="Releases a setting.")
+@click.option("--seed", type=int, help="Makes the results repeatable.  Drawn if left out.")
+@click.option(
+    "--engine",
+    type=click.Choice(["counts", "records"]),
+    default="counts",
+    show_default=True,
+    help="Draw released tables directly, or sample, pad, perturb and decrypt real records.",
+)
+@json_option
+def simulate_command(
+    distributions: tuple[str, ...],
+    counts: Path | None,
+    cells: int | None,
+    population: int | None,
+    epsilons: tuple[float, ...],
+    sample_sizes: tuple[int, ...],
+    runs: int,
+    seed: int | None,
+    engine: str,
+    as_json: bool,
+) -> None:
+    """Simulate releases on data that are known, and compare the error with theory.
+
+    \b
+    Examples:
+      veiltab simulate --epsilon 0.1 --epsilon 0.5 --seed 1
+      veiltab simulate --distribution peaky --cells 96 --epsilon 0.5 --sample-size 500
+      veiltab simulate --counts table.csv --epsilon 1 --json
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    import secrets
+
+    from veiltab.core.parameters import check_runs, check_seed
+    from veiltab.paper.experiment import run_experiment, settings_for
+
+    seed = secrets.randbits(32) if seed is None else seed
+    check_runs(runs)
+    check_seed(seed)
+    settings = [
+        setting
+        for name, table in _tables(distributions, counts, cells, population)
+        for setting in settings_for(name, table, epsilons, sample_sizes or (None,))
+    ]
+    results = [run_experiment(s, runs, seed, engine) for s in track(settings, "Simulating")]
+    if as_json:
+        print_json({"rows": [asdict(r) for r in results], "engine": engine, "seed": seed})
+    else:
+        _print_results(results, seed)
+
+
+def _tables(
+    distributions: tuple[str, ...],
+    counts: Path | None,
+    cells: int | None,
+    population: int | None,
+) -> "list[tuple[str, CountTable]]":
+    from veiltab.paper.experiment import distribution_table
+
+    if counts is None:
+        size = DEFAULT_CELLS if cells is None else cells
+        names = distributions or ("adult",)
+        return [(name, distribution_table(name, size, population)) for name in names]
+    if distributions:
+        raise ParameterError(
+            "give either --distribution or --counts, and not both",
+            hint="--counts is your own table; --distribution a built-in one",
+        )
+    name = os.fsencode(counts.name).decode(errors="replace")  # a file's name may be any bytes
+    return [(name, _read(counts, cells, population))]
+
+
+def _read(counts: Path, cells: int | None, population: int | None) -> "CountTable":
+    from veiltab.data.counts import read_counts
+
+    table = read_counts(counts)
+    for what, stated, found in (
+        ("cells", cells, table.schema.domain_size),
+        ("respondents", population, table.population_size),
+    ):
+        if stated is not None and stated != found:
+            raise CountsError(
+                f"{counts} has {found} {what}, not {stated}",
+                hint="correct the table or the option; the option may be left out",
+            )
+    return table
+
+
+def _print_results(results: "list[Result]", seed: int) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("data", "cells", "ε", "m", "γ", "mean error", "RMSE", "exact", "bound", "÷ √N"):
+        table.add_column(name, justify="left" if name == "data" else "right")
+    for r in results:
+        table.add_row(
+            *(escape(r.distribution), f"{r.cells:,}", f"{r.epsilon:g}", f"{r.sample_size:,}"),
+            *(f"{r.gamma:.4g}", f"{r.mean_l2:.4g}", f"{r.rmse:.4g}", f"{r.exact_rmse:.4g}"),
+            *(f"{r.error_bound:.4g}", f"{r.error_bound / r.cells**0.5:.4g}"),
+        )
+    screen = console()
+    screen.print(table)
+    screen.print(f"\n{results[0].runs:,} simulated releases a row, seed {seed}")
+
+
+@click.command("reproduce")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="The folder for figures and results; made if it is not there.",
+)
+@click.option("--runs", type=int, default=1000, show_default=True, help="Releases a point.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Makes it repeatable.")
+@json_option
+def reproduce_command(out: Path, runs: int, seed: int, as_json: bool) -> None:
+    """Run every experiment of the paper and draw its five result figures.
+
+    Writes each figure as SVG and PNG and every point to results.csv, and says for each figure
+    what the paper claims and whether it holds.
+
+    \b
+    Example:
+      veiltab reproduce --out figures
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    from veiltab.paper.reproduce import reproduce
+
+    found = reproduce(out, runs=runs, seed=seed, track=track)
+    if as_json:
+        files = [str(path) for path in found.files]
+        print_json({"files": files, "claims": [asdict(claim) for claim in found.claims]})
+        return
+    _print_claims(found.claims)
+    click.echo(f"\n{len(found.files)} files in {out}.  Start with {found.files[1]}")
+
+
+def _print_claims(claims: "Sequence[Claim]") -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("figure", justify="right")
+    table.add_column("holds")
+    table.add_column("what the paper claims, and what is measured here")
+    for claim in claims:
+        verdict = "[green]yes[/green]" if claim.holds else "[red]no[/red]"
+        where = "all" if claim.figure is None else str(claim.figure)
+        table.add_row(where, verdict, f"{claim.claim}\n[dim]{claim.measured}[/dim]")
+    console().print(table)

@@ -1,0 +1,256 @@
+"""The home of one identity: its keys, the server that it trusts, its ledgers and its studies."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ClassVar
+
+from veiltab.core.entropy import Entropy
+from veiltab.crypto.identity import PrivateIdentity, fingerprint
+from veiltab.crypto.keyfile import LOCKED, load_identity, save_identity
+from veiltab.errors import HomeError
+from veiltab.party.files import (
+    cannot_write,
+    check_private_folder,
+    locked,
+    make_private_folder,
+    move_into_place,
+    parse_file,
+    write_private,
+)
+from veiltab.party.ledgers import Ledgers
+from veiltab.party.study_folder import StudyFolder
+from veiltab.protocol.curator.agreement import public_identity
+from veiltab.wire.codec import TEXT, dump, load, message, nested, wired
+from veiltab.wire.contract import PublicIdentity
+from veiltab.wire.signed import Message
+
+LOCK_WAIT = 5.0
+"""Seconds that a command waits for another one in the same home."""
+
+SHORTEST_PREFIX = 4
+_LISTED = 10
+_STUDY_ID = re.compile("[0-9a-f]{64}")
+
+
+@message
+class PinnedServer(Message):
+    """The one server that this home speaks to: where it is, and who it must be."""
+
+    kind: ClassVar[str] = "home-server"
+
+    url: str = wired(TEXT)
+    identity: PublicIdentity = wired(nested(PublicIdentity))
+
+
+class Home:
+    """The directory of one identity; one object of it serves one thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Name the directory; nothing is read or made yet."""
+        self.path = path
+        self._held = False
+
+    @staticmethod
+    def locate(option: Path | None, environ: Mapping[str, str]) -> Path:
+        """Return the place of the home: the option, ``$VEILTAB_HOME``, or ``~/.veiltab``."""
+        if option is not None:
+            return option.absolute()
+        if environ.get("VEILTAB_HOME"):
+            return Path(environ["VEILTAB_HOME"]).absolute()
+        if not environ.get("HOME"):
+            raise HomeError(
+                "there is no place for the home: neither VEILTAB_HOME nor HOME is set",
+                hint="name it with --home or VEILTAB_HOME",
+            )
+        return (Path(environ["HOME"]) / ".veiltab").absolute()
+
+    def __repr__(self) -> str:
+        """Show the place."""
+        return f"Home({str(self.path)!r})"
+
+    @property
+    def exists(self) -> bool:
+        """Tell whether there is an identity."""
+        return self._key.exists()
+
+    @property
+    def locked(self) -> bool:
+        """Tell whether opening the identity takes a passphrase."""
+        self._check()
+        return parse_file(self._key, lambda data: load(data).get("kind") == LOCKED) is True
+
+    @contextmanager
+    def lock(self, wait: float = LOCK_WAIT) -> Iterator[None]:
+        """Keep other commands from changing this home; may be nested."""
+        if self._held:
+            yield
+            return
+        check_private_folder(self.path)
+        with locked(self.path / "lock", wait):
+            self._held = True
+            try:
+                yield
+            finally:
+                self._held = False
+
+    def create(self, name: str, passphrase: str | None, entropy: Entropy) -> PrivateIdentity:
+        """Draw a new identity and keep it; a home has one, and it is never replaced."""
+        identity = PrivateIdentity.create(name, entropy)
+        make_private_folder(self.path)
+        with self.lock():
+            if self.exists:
+                raise HomeError(
+                    f"there is an identity in {self.path} already",
+                    hint="choose another home; a key that is overwritten cannot be made again",
+                )
+            # First: whenever there is a key, what others may know of it can be shown.
+            self._write_public(identity)
+            self._write_key(identity, passphrase, entropy)
+        return identity
+
+    def open(self, passphrase: str | None) -> PrivateIdentity:
+        """Read the identity; ``passphrase`` is not used if it is not locked."""
+        self._check()
+        identity = load_identity(self._key, passphrase)
+        known = parse_file(self._public, _read_identity)
+        if known is None:
+            self._write_public(identity)
+        elif known != public_identity(identity):
+            raise HomeError(
+                f"{self._public} is of another identity than {self._key}",
+                hint="restore both from the same copy; delete identity.json if the key is right",
+            )
+        return identity
+
+    @property
+    def public(self) -> PublicIdentity:
+        """What others may know of this identity; no passphrase is needed."""
+        self._check()
+        identity = parse_file(self._public, _read_identity)
+        if identity is None:
+            raise HomeError(
+                f"{self._public} is missing", hint="open the identity once: it is written again"
+            )
+        return identity
+
+    @property
+    def server(self) -> PinnedServer | None:
+        """The server that this home speaks to, if it has one yet."""
+        check_private_folder(self.path)
+        return parse_file(self._server, lambda data: PinnedServer.from_json(load(data)))
+
+    def pin_server(self, url: str, identity: PublicIdentity) -> PinnedServer:
+        """Remember a server; one that is not the server known before is refused."""
+        pinned = PinnedServer(url=url, identity=identity)
+        with self.lock():
+            known = self.server
+            if known is not None and known.identity.party_id != identity.party_id:
+                raise _impostor(url, identity, known)
+            if pinned != known:
+                write_private(self._server, pinned.canonical())
+        return pinned
+
+    def forget_server(self) -> None:
+        """Trust no server any more, so that another one can be pinned on purpose."""
+        with self.lock():
+            self._server.unlink(missing_ok=True)
+
+    @property
+    def ledgers(self) -> Ledgers:
+        """The privacy budgets of the data sets."""
+        return Ledgers(self.path / "ledgers")
+
+    def study(self, study_id: bytes) -> StudyFolder:
+        """Return the place of one study, which need not exist yet."""
+        return StudyFolder(self.path / "studies" / study_id.hex(), study_id)
+
+    def studies(self) -> list[bytes]:
+        """Return the ids of all studies that this home knows."""
+        check_private_folder(self.path)
+        folder = self.path / "studies"
+        names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+        return [bytes.fromhex(name) for name in names if _STUDY_ID.fullmatch(name)]
+
+    def find_study(self, text: str, known: Iterable[tuple[bytes, str]] = ()) -> bytes:
+        """Find the one study that is meant by its exact title or the start of its id.
+
+        ``known`` are ids and titles from elsewhere, such as the server's list.
+        """
+        titles = {study: self.study(study).title() for study in self.studies()} | dict(known)
+        wanted = text.strip()
+        prefix = wanted.lower() if len(wanted) >= SHORTEST_PREFIX else None
+        found = [
+            study
+            for study, title in titles.items()
+            if wanted == title or (prefix and study.hex().startswith(prefix))
+        ]
+        if len(found) == 1:
+            return found[0]
+        shown = {study: titles[study] for study in found or titles}
+        raise HomeError(
+            f"{len(found) or 'no'} {'studies are' if found else 'study is'} meant by"
+            f" {text!r}{_candidates(shown)}",
+            hint=f"give a study's exact title, or at least {SHORTEST_PREFIX} digits of its id",
+        )
+
+    @property
+    def _key(self) -> Path:
+        return self.path / "identity.key"
+
+    @property
+    def _public(self) -> Path:
+        return self.path / "identity.json"
+
+    @property
+    def _server(self) -> Path:
+        return self.path / "server.json"
+
+    def _check(self) -> None:
+        check_private_folder(self.path)
+        if not self.exists:
+            raise HomeError(
+                f"there is no identity in {self.path}",
+                hint="make one first, or name its home with --home or VEILTAB_HOME",
+            )
+
+    def _write_public(self, identity: PrivateIdentity) -> None:
+        write_private(self._public, dump(public_identity(identity).to_json()))
+
+    def _write_key(
+        self, identity: PrivateIdentity, passphrase: str | None, entropy: Entropy
+    ) -> None:
+        """Write the key beside its place and move it there; the caller holds the lock."""
+        temporary = self.path / f".identity.key.{os.getpid()}"
+        temporary.unlink(missing_ok=True)
+        try:
+            save_identity(identity, temporary, passphrase, entropy)
+            move_into_place(temporary, self._key)
+        except OSError as error:
+            raise cannot_write(self._key, error) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _read_identity(data: bytes) -> PublicIdentity:
+    return PublicIdentity.from_json(load(data))
+
+
+def _impostor(url: str, identity: PublicIdentity, known: PinnedServer) -> HomeError:
+    return HomeError(
+        f"THE SERVER HAS CHANGED: {url} is not the server that this home trusts."
+        f"  It shows the fingerprint {fingerprint(identity.party_id)}, and the one known at"
+        f" {known.url} has {fingerprint(known.identity.party_id)}",
+        hint="send nothing: somebody may stand between you and the server; ask its operator by"
+        " telephone, and forget the old server only if they confirm the new fingerprint",
+    )
+
+
+def _candidates(titles: Mapping[bytes, str | None]) -> str:
+    if not titles:
+        return "; there are none yet"
+    lines = [f"\n  {study.hex()[:16]}  {title or '(no title)'}" for study, title in titles.items()]
+    more = f"\n  and {len(lines) - _LISTED:,} more" if len(lines) > _LISTED else ""
+    return ":" + "".join(lines[:_LISTED]) + more

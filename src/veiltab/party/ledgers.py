@@ -1,0 +1,243 @@
+"""A curator's ledgers on disk, one file per data set.
+
+Save a ledger before the signature that it is charged for leaves the house: a study must never run
+uncharged.  A file only ever gains entries; limits may change in both directions.  A limit below
+what is spent means that nothing more can be signed: what was promised cannot be won back.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import ClassVar
+
+from veiltab.core.schema import check_text
+from veiltab.errors import HomeError, InputError, MalformedError, ParameterError
+from veiltab.party.files import damaged, make_private_folder, parse_file, write_private
+from veiltab.protocol.curator.ledger import Entry, Ledger
+from veiltab.wire.codec import (
+    MAX_INTEGER,
+    MAX_TEXT,
+    TEXT,
+    Part,
+    input_errors_at,
+    integer,
+    items,
+    load,
+    malformed,
+    message,
+    nested,
+    number,
+    optional,
+    part,
+    wired,
+)
+from veiltab.wire.contract import ACCOUNTING, DELTA, DIGEST, EPSILON, Accounting
+from veiltab.wire.signed import Message
+
+_READABLE = 40
+_TIME = integer(0, MAX_INTEGER)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What people want to know of an entry: the study's title, and when it was signed (Unix)."""
+
+    title: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLedger:
+    """A ledger with a note for each entry, by study."""
+
+    ledger: Ledger
+    notes: Mapping[bytes, Note] = field(default_factory=dict)
+
+    @property
+    def overspent(self) -> bool:
+        """Tell whether a limit was lowered below what is spent: nothing more can be signed."""
+        return not self.ledger.supports(0.0, 0.0)
+
+
+class Ledgers:
+    """The folder of all ledgers; change it under the home's lock."""
+
+    def __init__(self, folder: Path) -> None:
+        """Name the folder; it is made when the first ledger is saved."""
+        self._folder = folder
+
+    def open_ledger(self, dataset: str) -> KeptLedger:
+        """Return the ledger of a data set, or say which ones there are."""
+        found = self._read(self._path(dataset))
+        if found is None:
+            known = ", ".join(repr(each.ledger.dataset) for each in self.all_ledgers())
+            raise HomeError(
+                f"there is no ledger for the data set {dataset!r}",
+                hint=f"there are ledgers for {known}" if known else "set a budget for it first",
+            )
+        return found
+
+    def all_ledgers(self) -> list[KeptLedger]:
+        """Return every ledger, by the name of its data set."""
+        paths = self._folder.glob("[!.]*.json") if self._folder.is_dir() else ()
+        found = [kept for path in paths if (kept := self._read(path)) is not None]
+        return sorted(found, key=lambda kept: kept.ledger.dataset)
+
+    def ledger_of(self, study: bytes) -> KeptLedger | None:
+        """Return the ledger that a study is charged to, if any."""
+        for kept in self.all_ledgers():
+            if any(entry.study == study for entry in kept.ledger.entries):
+                return kept
+        return None
+
+    def save(self, ledger: Ledger, notes: Mapping[bytes, Note] | None = None) -> KeptLedger:
+        """Write a ledger, with a note for each entry that is not in the file yet.
+
+        Entries of the file that the ledger does not have, or has in another form, are an error:
+        somebody else has charged the data set in the meantime.
+        """
+        _check_dataset(ledger.dataset)
+        path = self._path(ledger.dataset)
+        kept = self._read(path) or KeptLedger(replace(ledger, entries=()))
+        if ledger.entries[: len(kept.ledger.entries)] != kept.ledger.entries:
+            raise HomeError(
+                f"the ledger of {ledger.dataset!r} has changed since it was opened",
+                hint="open it again and repeat the step; entries are never taken back",
+            )
+        new = KeptLedger(ledger, MappingProxyType({**(notes or {}), **kept.notes}))
+        try:
+            data = _to_file(new).canonical()
+        except MalformedError as error:
+            raise ParameterError(
+                f"this ledger cannot be kept: {error.message}",
+                hint="use ordinary numbers, and titles of one line",
+            ) from error
+        make_private_folder(self._folder)
+        write_private(path, data)
+        return new
+
+    def set_limits(
+        self,
+        dataset: str,
+        epsilon_limit: float,
+        delta_limit: float = 0.0,
+        *,
+        largest_epsilon: float | None = None,
+        smallest_population: int = 1,
+    ) -> KeptLedger:
+        """Make a ledger, or change the limits of the one there is; its entries stay."""
+        _check_dataset(dataset)
+        known = self._read(self._path(dataset))
+        ledger = Ledger(
+            dataset=dataset,
+            epsilon_limit=epsilon_limit,
+            delta_limit=delta_limit,
+            largest_epsilon=largest_epsilon,
+            smallest_population=smallest_population,
+            entries=() if known is None else known.ledger.entries,
+        )
+        return self.save(ledger)
+
+    def _path(self, dataset: str) -> Path:
+        """Return a file name that any disk takes: a digest, after what people can recognise."""
+        readable = re.sub("[^a-z0-9]+", "-", dataset.lower())[:_READABLE].strip("-")
+        digest = hashlib.sha256(dataset.encode(errors="surrogatepass")).hexdigest()[:32]
+        return self._folder / f"{f'{readable}-' if readable else ''}{digest}.json"
+
+    def _read(self, path: Path) -> KeptLedger | None:
+        kept = parse_file(path, lambda data: _from_file(_LedgerFile.from_json(load(data))))
+        if kept is not None and self._path(kept.ledger.dataset) != path:
+            raise damaged(path)
+        return kept
+
+
+def _limit(value: float) -> None:
+    """Leave it to the ledger to refuse a limit that limits nothing."""
+
+
+@part
+class _Line(Part):
+    """One entry of a ledger, with its note."""
+
+    accounting: Accounting = wired(ACCOUNTING)
+    at: int = wired(_TIME)
+    delta: float = wired(DELTA)
+    epsilon: float = wired(EPSILON)
+    study: bytes = wired(DIGEST)
+    title: str = wired(TEXT)
+
+
+@message
+class _LedgerFile(Message):
+    """A ledger as it is written."""
+
+    kind: ClassVar[str] = "home-ledger"
+
+    dataset: str = wired(TEXT)
+    delta_limit: float = wired(number(_limit))
+    entries: tuple[_Line, ...] = wired(items(nested(_Line)))
+    epsilon_limit: float = wired(number(_limit))
+    largest_epsilon: float | None = wired(optional(number(_limit)))
+    smallest_population: int = wired(integer(0, MAX_INTEGER))
+
+    def check(self) -> None:
+        """Refuse a study that comes twice."""
+        if len({line.study for line in self.entries}) != len(self.entries):
+            raise malformed("entries", "a study comes twice")
+
+
+def _to_file(kept: KeptLedger) -> _LedgerFile:
+    ledger = kept.ledger
+    lines = []
+    for entry in ledger.entries:
+        note = kept.notes.get(entry.study)
+        if note is None:
+            raise ParameterError(
+                f"the entry of study {entry.study.hex()} has no note",
+                hint="save it with the study's title and the time of signing",
+            )
+        accounting = ACCOUNTING.read(entry.accounting, "accounting")
+        lines.append(
+            _Line(accounting, note.at, entry.delta, entry.epsilon, entry.study, note.title)
+        )
+    return _LedgerFile(
+        dataset=ledger.dataset,
+        delta_limit=ledger.delta_limit,
+        entries=tuple(lines),
+        epsilon_limit=ledger.epsilon_limit,
+        largest_epsilon=ledger.largest_epsilon,
+        smallest_population=ledger.smallest_population,
+    )
+
+
+def _from_file(found: _LedgerFile) -> KeptLedger:
+    with input_errors_at("limits"):
+        ledger = Ledger(
+            dataset=found.dataset,
+            epsilon_limit=found.epsilon_limit,
+            delta_limit=found.delta_limit,
+            largest_epsilon=found.largest_epsilon,
+            smallest_population=found.smallest_population,
+            entries=tuple(
+                Entry(line.study, line.epsilon, line.delta, line.accounting)
+                for line in found.entries
+            ),
+        )
+    notes = {line.study: Note(line.title, line.at) for line in found.entries}
+    return KeptLedger(ledger, MappingProxyType(notes))
+
+
+def _check_dataset(dataset: str) -> None:
+    """Refuse a name that could not be shown on one line."""
+    try:
+        check_text(dataset, "the data set's name")
+    except InputError as error:
+        raise ParameterError(error.message, hint=error.hint) from error
+    if len(dataset) > MAX_TEXT:
+        raise ParameterError(
+            f"the data set's name has {len(dataset):,} characters",
+            hint=f"use at most {MAX_TEXT:,}",
+        )

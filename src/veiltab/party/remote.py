@@ -1,0 +1,310 @@
+"""A server as a party sees it: one method for each route of the service.
+
+The server is not trusted.  Whatever comes back has a limited size and the expected form, and
+belongs to the study that was asked about; who signed it is for the roles to verify.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+from veiltab.core.entropy import Entropy, random_bytes
+from veiltab.crypto.entropy import SystemEntropy
+from veiltab.crypto.identity import PrivateIdentity
+from veiltab.errors import (
+    MalformedError,
+    MismatchError,
+    NotFoundError,
+    ParameterError,
+    VersionError,
+)
+from veiltab.party.answers import (
+    CuratorStatus,
+    ResearcherStatus,
+    ServerStatus,
+    Status,
+    StudySummary,
+    as_message,
+    expect_study,
+    read_items,
+    read_list,
+    read_object,
+)
+from veiltab.party.connection import CHUNK, Call, Connection, Headers, Reach, Retry
+from veiltab.party.transfer import (
+    ReleasedChunks,
+    read_bundle,
+    reading_order,
+    released_sizes,
+    send_all,
+)
+from veiltab.protocol.curator.agreement import public_identity
+from veiltab.wire.audit import AuditEntry, AuditHead
+from veiltab.wire.bundles import BUNDLE_BYTES, Named, bundle_pieces
+from veiltab.wire.codec import MAX_TEXT, TEXT, dump
+from veiltab.wire.contract import DIGEST, Contract, PublicIdentity
+from veiltab.wire.messages import Alignment, Release, Secret, SignedGrant, Upload
+from veiltab.wire.requests import (
+    NONCE_BYTES,
+    RequestSignature,
+    SignedParts,
+    content_digest,
+    signature_base,
+    signature_headers,
+)
+from veiltab.wire.signed import VERSION, Signed
+
+__all__ = [
+    "CuratorStatus",
+    "Reach",
+    "ReleasedChunks",
+    "RemoteServer",
+    "ResearcherStatus",
+    "Retry",
+    "Status",
+    "StudySummary",
+    "reading_order",
+    "released_sizes",
+]
+
+_MAX_DISCOVERY_BYTES = 2**16
+
+
+class RemoteServer:
+    """The pinned server of a party; many threads may use it at once."""
+
+    def __init__(
+        self,
+        url: str,
+        pinned: PublicIdentity,
+        identity: PrivateIdentity,
+        *,
+        entropy: Entropy | None = None,
+        clock: Callable[[], float] = time.time,
+        retry: Retry | None = None,
+        reach: Reach | None = None,
+    ) -> None:
+        """Refuse an unsafe URL; nothing is sent yet.
+
+        Every request is signed by ``identity`` for the ``pinned`` server, with a nonce drawn from
+        ``entropy``, by default the operating system's.
+        """
+        self.pinned, self.identity = pinned, identity
+        self._entropy = SystemEntropy() if entropy is None else entropy
+        self._clock = clock
+        self._lock = Lock()
+        self._connection = Connection(url, reach or Reach(), retry or Retry(), clock)
+
+    @staticmethod
+    def discover(
+        url: str, *, retry: Retry | None = None, reach: Reach | None = None
+    ) -> PublicIdentity:
+        """Ask a server who it is; people compare the fingerprint before they pin the identity."""
+        connection = Connection(url, reach or Reach(), retry or Retry(), time.time)
+        try:
+            call = Call("GET", "/v1/server", limit=_MAX_DISCOVERY_BYTES)
+            found = ServerStatus.from_json(read_object(connection.send(call, lambda _: {})))
+        finally:
+            connection.close()
+        if VERSION not in found.versions:
+            raise VersionError(
+                f"the server does not speak version {VERSION} of the protocol",
+                hint="use the same version of veiltab on both sides",
+            )
+        return found.identity
+
+    def __enter__(self) -> Self:
+        """Use the server in a ``with`` statement, which closes its connections."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close every connection."""
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._connection.close()
+
+    # Parties and studies
+
+    def register(self, invitation: str) -> bytes:
+        """Make this party known to the server, and return its party id."""
+        identity = public_identity(self.identity)
+        body = dump({"identity": identity.to_json(), "invitation": invitation})
+        answer = read_object(self._post("/v1/parties", body))
+        party = DIGEST.read(answer.get("party"), "party")
+        if party != identity.party_id:
+            raise MismatchError(
+                f"the server registered {party.hex()}, not {identity.party_id.hex()}",
+                hint="check the URL, and ask the server's operator",
+            )
+        return party
+
+    def studies(self) -> list[StudySummary]:
+        """Return all studies that this party takes part in."""
+        return read_list(self._get("/v1/studies"), "studies", StudySummary.from_json)
+
+    def propose(self, signed: Signed[Contract]) -> Status:
+        """Propose a study; sending the same contract again changes nothing."""
+        body = self._post("/v1/studies", signed.dumps())
+        return _status(body, signed.body.study_id)
+
+    def status(self, study: bytes) -> Status:
+        """Return where a study stands."""
+        return _status(self._get(_path(study)), study)
+
+    def contract(self, study: bytes) -> Signed[Contract]:
+        """Return the contract with all signatures so far, which are not verified yet."""
+        signed = Contract.loads(self._get(_path(study, "contract")))
+        expect_study(signed.body.study_id, study, "contract")
+        return signed
+
+    def sign(self, study: bytes, signed: Signed[Contract]) -> Status:
+        """Send a contract with this curator's signature on it."""
+        expect_study(signed.body.study_id, study, "contract")
+        return _status(self._post(_path(study, "signatures"), signed.dumps()), study)
+
+    def abort(self, study: bytes, reason: str) -> Status:
+        """End a study before its release; everybody in it sees the reason."""
+        body = dump({"reason": _reason(reason)})
+        return _status(self._post(_path(study, "abort"), body), study)
+
+    # What curators tell each other
+
+    def send_secret(self, study: bytes, signed: Signed[Secret]) -> None:
+        """Pass a study's secret on, sealed to another curator."""
+        expect_study(signed.body.scope, study, "secret")
+        self._post(_path(study, "secrets"), signed.dumps())
+
+    def secret(self, study: bytes) -> Signed[Secret] | None:
+        """Return the secret that was sealed to this curator, or ``None`` if none was yet."""
+        try:
+            signed = Secret.loads(self._get(_path(study, "secret")))
+        except NotFoundError:
+            return None
+        expect_study(signed.body.scope, study, "secret")
+        return signed
+
+    def send_alignment(self, study: bytes, signed: Signed[Alignment]) -> None:
+        """Send the keyed digest of this curator's respondents."""
+        expect_study(signed.body.study, study, "alignment")
+        self._post(_path(study, "alignments"), signed.dumps())
+
+    def alignments(self, study: bytes) -> list[Signed[Alignment]]:
+        """Return the alignments of all curators so far."""
+        body = self._get(_path(study, "alignments"))
+        found = read_list(body, "alignments", as_message(Alignment.loads))
+        for signed in found:
+            expect_study(signed.body.study, study, "alignment")
+        return found
+
+    # Uploads
+
+    def sent_chunks(self, study: bytes) -> set[bytes]:
+        """Return the digests of what this curator has sent; a resumed upload leaves these out."""
+        return set(read_list(self._get(_path(study, "chunks")), "chunks", DIGEST.read))
+
+    def send_chunks(
+        self,
+        study: bytes,
+        chunks: Iterable[Named],
+        on_sent: Callable[[int], None] = lambda _: None,
+    ) -> int:
+        """Send chunks with their digests, a few bundles at a time; return how many they were.
+
+        ``on_sent`` is told how many more the server has.
+        """
+        path = _path(study, "chunks")
+
+        def send(some: Sequence[Named]) -> None:
+            body, *more = bundle_pieces(some)
+            self._connection.send(Call("PUT", path, body, CHUNK, more=more), self._sign)
+
+        return send_all(send, chunks, on_sent)
+
+    def upload(self, study: bytes, signed: Signed[Upload]) -> Status:
+        """Send the message that refers to the chunks, which must have been sent before."""
+        expect_study(signed.body.scope, study, "upload")
+        return _status(self._post(_path(study, "uploads"), signed.dumps()), study)
+
+    # The release, grants and the log
+
+    def release(self, study: bytes) -> Signed[Release]:
+        """Return the release, whose signature is not verified yet."""
+        signed = Release.loads(self._get(_path(study, "release")))
+        expect_study(signed.body.study, study, "release")
+        return signed
+
+    def release_chunks(self, study: bytes, digests: Sequence[bytes]) -> list[bytes]:
+        """Return chunks of the release that grants to this researcher cover, checked."""
+        body = dump({"chunks": [DIGEST.write(digest, "digest") for digest in digests]})
+        call = Call("POST", _path(study, "release", "chunks"), body, limit=BUNDLE_BYTES)
+        return read_bundle(self._connection.send(call, self._sign), digests)
+
+    def send_grant(self, study: bytes, grant: SignedGrant) -> None:
+        """Send a grant; one with one-time pads without its sealed part, which nobody may store."""
+        expect_study(grant.body.study, study, "grant")
+        sent = grant.header() if grant.body.pads == "one-time" else grant
+        self._post(_path(study, "grants"), sent.dumps())
+
+    def grants(self, study: bytes) -> list[SignedGrant]:
+        """Return the grants by this curator, or to this researcher."""
+        body = self._get(_path(study, "grants"))
+        found = read_list(body, "grants", as_message(SignedGrant.loads))
+        for grant in found:
+            expect_study(grant.body.study, study, "grant")
+        return found
+
+    def audit(self, study: bytes) -> tuple[list[AuditEntry], Signed[AuditHead]]:
+        """Return a study's log and its head; ``audit_log.verify_log`` checks both."""
+        answer = read_object(self._get(_path(study, "audit")))
+        entries = read_items(answer, "entries", AuditEntry.from_json)
+        head = as_message(AuditHead.loads)(answer.get("head"), "head")
+        for entry in entries:
+            expect_study(entry.study, study, "audit log")
+        expect_study(head.body.study, study, "head of the audit log")
+        return entries, head
+
+    def _get(self, path: str) -> bytes:
+        return self._connection.send(Call("GET", path), self._sign)
+
+    def _post(self, path: str, body: bytes) -> bytes:
+        return self._connection.send(Call("POST", path, body), self._sign)
+
+    def _sign(self, call: Call) -> Headers:
+        """Sign a request with a nonce of its own, as of now."""
+        digest = content_digest(call.body, *call.more)
+        parts = SignedParts(call.method, call.path, "", digest, self.pinned.party_id.hex())
+        with self._lock:  # a source of randomness need not be made for threads
+            nonce = random_bytes(NONCE_BYTES, self._entropy)
+        created, party = int(self._clock()), self.identity.party_id
+        signature = self.identity.signing.sign(signature_base(parts, created, nonce, party))
+        return signature_headers(parts, RequestSignature(created, nonce, party, signature))
+
+
+def _path(study: bytes, *parts: str) -> str:
+    return "/".join(("/v1/studies", DIGEST.write(study, "study"), *parts))
+
+
+def _status(body: bytes, study: bytes) -> Status:
+    status = Status.from_json(read_object(body))
+    expect_study(status.study, study, "status")
+    return status
+
+
+def _reason(reason: str) -> str:
+    """Refuse a reason that no answer could carry, before anything is ended."""
+    try:
+        return TEXT.read(reason, "reason")
+    except MalformedError as error:
+        raise ParameterError(
+            "the reason is empty, too long, or has control characters",
+            hint=f"say it on one line, in at most {MAX_TEXT:,} characters",
+        ) from error

@@ -1,0 +1,251 @@
+"""What a party keeps of one study: the contract, its secrets, and what it has sent and seen."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from veiltab.core.schema import Schema
+from veiltab.crypto.derivation import DERIVED_BYTES, SECRET_BYTES
+from veiltab.errors import AuditError, HomeError, MismatchError
+from veiltab.party.files import damaged, make_private_folder, parse_file, write_private
+from veiltab.protocol.curator.upload import OneTimePads, Pads, Prepared, StreamPads
+from veiltab.protocol.stores import ChunkStore, check_column_names
+from veiltab.wire.codec import (
+    MAX_INTEGER,
+    Codec,
+    exact_fields,
+    hexadecimal,
+    integer,
+    items,
+    load,
+    malformed,
+    message,
+    optional,
+    wired,
+)
+from veiltab.wire.contract import DIGEST, Contract
+from veiltab.wire.messages import CHUNKS, SignedGrant, Upload, check_chunks
+from veiltab.wire.signed import Message, Signed
+
+
+def _read_signed(value: object, path: str) -> Signed[Upload]:
+    return Signed.from_json(Upload, exact_fields(value, ("body", "signatures"), path))
+
+
+_SIGNED_UPLOAD: Codec[Signed[Upload]] = Codec(_read_signed, lambda signed, _: signed.to_json())
+
+
+@message
+class _PreparedFile(Message):
+    """The upload with one of two: the key of each attribute, or the digests of its pads.
+
+    The upload's own id and number of rows are those of the pads, so they stand here once.
+    """
+
+    kind: ClassVar[str] = "home-prepared"
+
+    digests: tuple[tuple[bytes, ...], ...] | None = wired(optional(items(CHUNKS)))
+    keys: tuple[bytes, ...] | None = wired(optional(items(hexadecimal(DERIVED_BYTES))))
+    upload: Signed[Upload] = wired(_SIGNED_UPLOAD)
+
+    def check(self) -> None:
+        """Refuse anything but one kind of pads, for every column and every row."""
+        upload, pads = self.upload.body, self.keys if self.digests is None else self.digests
+        if pads is None or (self.keys is not None and self.digests is not None):
+            raise malformed("keys, digests", "exactly one of the two must be null")
+        if len(pads) != len(upload.columns):
+            raise malformed("pads", f"must be of {len(upload.columns):,} columns")
+        for position, digests in enumerate(self.digests or ()):
+            check_chunks(digests, upload.rows, f"digests[{position}]")
+
+    def __repr__(self) -> str:
+        """Show which upload it is, and nothing of its pads."""
+        return f"_PreparedFile(upload={self.upload.body.upload_id.hex()!r})"
+
+
+def dump_prepared(prepared: Prepared[Upload]) -> bytes:
+    """Write an upload and its pads; the bytes are as secret as the records."""
+    pads, upload = prepared.pads, prepared.message.body
+    if pads.upload_id != upload.upload_id or not isinstance(pads, StreamPads | OneTimePads):
+        raise _foreign_pads()
+    if isinstance(pads, StreamPads):
+        found = _PreparedFile(digests=None, keys=pads.keys, upload=prepared.message)
+    elif pads.rows != upload.rows:
+        raise _foreign_pads()
+    else:
+        found = _PreparedFile(digests=pads.digests, keys=None, upload=prepared.message)
+    return found.canonical()
+
+
+def parse_prepared(data: bytes, schema: Schema, private: ChunkStore) -> Prepared[Upload]:
+    """Read what :func:`dump_prepared` wrote; ``private`` holds the one-time pads, if any.
+
+    ``schema`` is the curator's part of the contract.  Errors may quote a secret: whoever shows
+    them must not show those (see :func:`veiltab.party.files.parse_file`).
+    """
+    found = _PreparedFile.from_json(load(data))
+    upload = found.upload.body
+    check_column_names(upload.columns, schema)
+    pads: Pads
+    if found.keys is not None:
+        pads = StreamPads(upload.upload_id, schema.attributes, found.keys)
+    else:
+        digests = found.digests or ()
+        pads = OneTimePads(upload.upload_id, schema.attributes, upload.rows, digests, private)
+    return Prepared(found.upload, pads)
+
+
+def _foreign_pads() -> MismatchError:
+    return MismatchError(
+        "these pads are not the pads of this upload",
+        hint="keep the upload and its pads as they were prepared together",
+    )
+
+
+@message
+class _SecretFile(Message):
+    """The secret that the curators of a study share."""
+
+    kind: ClassVar[str] = "home-secret"
+
+    secret: bytes = wired(hexadecimal(SECRET_BYTES))
+    study: bytes = wired(DIGEST)
+
+    def __repr__(self) -> str:
+        """Show whose secret it is, and nothing of it."""
+        return f"_SecretFile(study={self.study.hex()!r})"
+
+
+@message
+class SeenHead(Message):
+    """How long a study's audit log was when it was last seen, and its last hash."""
+
+    kind: ClassVar[str] = "home-audit"
+
+    hash: bytes = wired(DIGEST)
+    length: int = wired(integer(0, MAX_INTEGER))
+
+
+@dataclass(frozen=True, slots=True)
+class StudyFolder:
+    """The folder of one study; it is made when something is first kept in it."""
+
+    path: Path
+    study_id: bytes
+
+    @property
+    def outgoing(self) -> Path:
+        """The folder of chunks for the server."""
+        return self._folder("outgoing")
+
+    @property
+    def private(self) -> Path:
+        """The folder of one-time pads, which nobody else may ever read."""
+        return self._folder("private")
+
+    def contract(self) -> Signed[Contract] | None:
+        """Return the contract with the signatures known so far."""
+        signed = parse_file(self._file("contract"), Contract.loads)
+        if signed is not None and signed.body.study_id != self.study_id:
+            raise damaged(self._file("contract"))
+        return signed
+
+    def save_contract(self, signed: Signed[Contract]) -> None:
+        """Keep the contract of this study."""
+        self._check_own(signed.body.study_id)
+        self._write("contract", signed.dumps())
+
+    def title(self) -> str | None:
+        """Return the contract's title, or nothing if there is no readable contract."""
+        try:
+            signed = self.contract()
+        except HomeError:  # one damaged study must not hide the others
+            return None
+        return None if signed is None else signed.body.title
+
+    def secret(self) -> bytes | None:
+        """Return the study's secret."""
+        path = self._file("secret")
+        found = parse_file(path, lambda data: _SecretFile.from_json(load(data)))
+        if found is not None and found.study != self.study_id:
+            raise damaged(path)
+        return None if found is None else found.secret
+
+    def save_secret(self, secret: bytes) -> None:
+        """Keep the study's secret; another one than before is refused."""
+        known = self.secret()
+        if known is not None and known != secret:
+            raise HomeError(
+                f"{self._file('secret')} holds another secret of this study already",
+                hint="a study has one secret, which its contract commits to; keep the first",
+            )
+        self._write("secret", _SecretFile(secret=secret, study=self.study_id).canonical())
+
+    def prepared(self, schema: Schema, private: ChunkStore) -> Prepared[Upload] | None:
+        """Return the upload that was prepared, with its pads.
+
+        ``schema`` is the curator's own part of the contract, and ``private`` the store in
+        :attr:`private`.
+        """
+        path = self._file("prepared")
+        found = parse_file(path, lambda data: parse_prepared(data, schema, private))
+        if found is not None and found.message.body.scope != self.study_id:
+            raise damaged(path)
+        return found
+
+    def save_prepared(self, prepared: Prepared[Upload]) -> None:
+        """Keep the upload with its pads: without them nobody can ever be granted anything."""
+        self._check_own(prepared.message.body.scope)
+        self._write("prepared", dump_prepared(prepared))
+
+    def seen_head(self) -> SeenHead | None:
+        """Return how far the audit log was seen."""
+        return parse_file(self._file("audit"), lambda data: SeenHead.from_json(load(data)))
+
+    def save_seen_head(self, length: int, head_hash: bytes) -> None:
+        """Remember how far the audit log was seen; it never gets shorter."""
+        known, new = self.seen_head(), SeenHead(hash=head_hash, length=length)
+        if known == new:
+            return
+        if known is not None and length <= known.length:
+            raise AuditError(
+                f"the audit log of study {self.study_id.hex()} has {length:,} entries where"
+                f" {known.length:,} were seen before, or not the same ones",
+                hint="the server has taken something back; show it to the other curators",
+            )
+        self._write("audit", new.canonical())
+
+    def grants(self) -> list[SignedGrant]:
+        """Return the one-time grants that are kept here, sealed parts included."""
+        folder = self.path / "grants"
+        paths = sorted(folder.glob("[!.]*.json")) if folder.is_dir() else []
+        found = [(path, parse_file(path, SignedGrant.loads)) for path in paths]
+        for path, grant in found:
+            if grant is not None and grant.body.study != self.study_id:
+                raise damaged(path)
+        return [grant for _, grant in found if grant is not None]
+
+    def save_grant(self, grant: SignedGrant) -> Path:
+        """Keep a one-time grant, and return its file, which goes to the researcher directly."""
+        self._check_own(grant.body.study)
+        path = self._folder("grants") / f"{grant.body.grant_id.hex()}.json"
+        write_private(path, grant.dumps())
+        return path
+
+    def _file(self, name: str) -> Path:
+        return self.path / f"{name}.json"
+
+    def _folder(self, name: str) -> Path:
+        make_private_folder(self.path / name)
+        return self.path / name
+
+    def _write(self, name: str, data: bytes) -> None:
+        make_private_folder(self.path)
+        write_private(self._file(name), data)
+
+    def _check_own(self, study_id: bytes) -> None:
+        if study_id != self.study_id:
+            raise MismatchError(
+                f"this belongs to study {study_id.hex()}, not to {self.study_id.hex()}",
+                hint="keep it with its own study",
+            )

@@ -1,0 +1,99 @@
+"""What a curator believes of its server, and what it keeps when it is stopped."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from tests.support.http_studies import EXPIRES, HttpStudy, Stage, Terms, run_study
+from tests.support.service import make_context, running
+from tests.support.studies import regrant
+from veiltab.errors import MismatchError, PromiseError, SignatureError
+from veiltab.party import curator
+from veiltab.party.study_file import StudyDraft
+from veiltab.party.study_folder import StudyFolder
+from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.verify import sign
+from veiltab.wire.contract import Contract
+from veiltab.wire.signed import Signed
+
+SHARES = ({"first": 2, "second": 3}, {"third": 2})
+
+
+def granted(study: HttpStudy, *attributes: str) -> tuple[str, ...]:
+    """Let the first curator grant attributes; return those in the grant."""
+    to = public_identity(study.researcher.identity)
+    made = curator.grant(study.curators[0], study.study, to, list(attributes), EXPIRES)
+    return made.body.attributes
+
+
+def test_a_server_cannot_widen_a_grant(tmp_path: Path) -> None:
+    """What was granted before is granted again, but only what the curator itself has signed."""
+    with running(make_context(tmp_path / "data")) as service:
+        study = run_study(service, tmp_path, Stage.RELEASED, terms=Terms(shares=SHARES))
+        me, other = study.curators
+        assert granted(study, "first") == ("first",)
+        (real,) = me.server.grants(study.study)
+        forged = regrant(real, other.identity, attributes=("first", "second"))
+        with (
+            mock.patch.object(me.server, "grants", return_value=[forged]),
+            pytest.raises(SignatureError),
+        ):
+            granted(study, "first")
+        assert granted(study, "second") == ("first", "second")
+
+
+def test_a_proposal_that_is_stopped_while_it_is_kept_is_charged_once(tmp_path: Path) -> None:
+    """Right after the ledger was written: the same proposal again is the same study."""
+    with running(make_context(tmp_path / "data")) as service:
+        first = run_study(service, tmp_path, Stage.PROPOSED)
+        me, contract = first.curators[0], first.contract.body
+        ledgers = me.home.ledgers
+        ledger = ledgers.set_limits("people", 10.0).ledger
+        draft = _draft(contract, "another study")
+        real = StudyFolder.save_contract
+
+        def stop(place: StudyFolder, signed: Signed[Contract]) -> None:
+            if signed.signatures:
+                raise KeyboardInterrupt
+            real(place, signed)
+
+        with (
+            mock.patch.object(StudyFolder, "save_contract", stop),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            curator.propose(me, draft, ledger)
+        (entry,) = ledgers.open_ledger("people").ledger.entries
+        again = ledgers.open_ledger("people").ledger
+        assert curator.propose(me, draft, again).study == entry.study
+        assert ledgers.open_ledger("people").ledger.entries == (entry,)
+
+
+def _draft(contract: Contract, title: str) -> StudyDraft:
+    """Return a draft with the terms of a contract, but its title."""
+    names = [each.name for each in fields(StudyDraft)]
+    return StudyDraft(**{name: getattr(contract, name) for name in names} | {"title": title})
+
+
+def test_pads_are_not_given_out_for_a_release_that_breaks_its_promise(tmp_path: Path) -> None:
+    """The curator looks at the release itself: the word of the server is not enough."""
+    with running(make_context(tmp_path / "data")) as service:
+        study = run_study(service, tmp_path, Stage.RELEASED)
+        first, to = study.curators[0], public_identity(study.researcher.identity)
+        key, real = service.context.key, first.server.release(study.study).body
+        keep = real.keep_threshold + 24 * real.cells  # less noise, still evenly spread
+        broken = {
+            PromiseError: replace(real, keep_threshold=keep),
+            MismatchError: replace(
+                real, uploads=(replace(real.uploads[0], digest=bytes(32)), *real.uploads[1:])
+            ),
+        }
+        for error, release in broken.items():
+            shown = mock.Mock(wraps=first.server)
+            shown.pinned = first.server.pinned
+            shown.release.return_value = sign(release, key)
+            with pytest.raises(error):
+                curator.grant(replace(first, server=shown), study.study, to, None, EXPIRES)
+            shown.send_grant.assert_not_called()
+        curator.grant(first, study.study, to, None, EXPIRES)

@@ -1,0 +1,45 @@
+"""A party remembers what it saw of a study, and does not work with a server that forgot it."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.http_studies import Stage, held_releases, run_study
+from tests.support.service import make_context, running
+from veiltab.errors import AuditError
+from veiltab.party.remote import RemoteServer
+from veiltab.party.researcher import estimate_study
+
+
+def test_a_server_restored_from_an_old_copy_is_found_out(tmp_path: Path) -> None:
+    """It could be made to perturb the same sample once more, with other noise."""
+    data = tmp_path / "data"
+    with running(make_context(data)) as service, held_releases():
+        study = run_study(service, tmp_path, Stage.OPEN)
+        shutil.copytree(data, tmp_path / "copy")
+        study.go_to(Stage.UPLOADED)
+        for session in study.curators:
+            session.audit(study.study)
+    shutil.rmtree(data)
+    (tmp_path / "copy").rename(data)
+    with running(make_context(data)) as service:
+        for old in study.curators:
+            server = RemoteServer(service.url, old.server.pinned, old.identity)
+            session = replace(old, server=server)
+            with server, pytest.raises(AuditError, match="entries were there before"):
+                session.contract(study.study)
+
+
+def test_the_log_grows_and_is_remembered(tmp_path: Path) -> None:
+    """Every step that fetches the contract looks at the log too."""
+    with running(make_context(tmp_path / "data")) as service:
+        study = run_study(service, tmp_path, Stage.GRANTED)
+        place = study.researcher.home.study(study.study)
+        assert place.seen_head() is None
+        estimate_study(study.researcher, study.study)
+        seen = place.seen_head()
+        entries, found = study.researcher.audit(study.study)
+    assert seen is not None
+    assert found == (seen.length, seen.hash) == (len(entries), seen.hash)

@@ -1,0 +1,281 @@
+"""Study files: the example teaches every key, and every mistake is named with its line."""
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.support.messages import filler, party
+from veiltab.core.schema import Attribute
+from veiltab.errors import StudyFileError
+from veiltab.party import study_file
+from veiltab.party.study_file import StudyDraft, example_study, read_study_file
+from veiltab.wire.contract import CuratorTerms, Linkage, Sampling
+
+ME = party("Krankenhaus Süd")
+PARTNER = party("Tax office")
+SERVER = party("Cloud")
+
+SHORT = """\
+title = "Smoking and income"
+epsilon = 0.5
+
+[linkage]
+by = "ids"
+
+[[curators]]
+identity = "me"
+attributes = [
+    {name = "smoker", categories = ["no", "yes"]},
+    {name = "age", categories = ["<40", ">=40"]},
+]
+
+[[curators]]
+identity = "partner.json"
+
+[[curators.attributes]]
+name = "income"
+categories = ["low", "high"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the partner's public identity in it."""
+    (tmp_path / "partner.json").write_text(json.dumps(PARTNER.to_json(), indent=2))
+    return tmp_path
+
+
+def read(folder: Path, text: str | bytes) -> StudyDraft:
+    """Read a study file with this content."""
+    path = folder / "study.toml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_study_file(path, ME)
+
+
+def refusal(folder: Path, text: str | bytes) -> StudyFileError:
+    """Return the error of reading a study file."""
+    with pytest.raises(StudyFileError) as caught:
+        read(folder, text)
+    assert caught.value.hint
+    assert str(folder) in caught.value.message
+    return caught.value
+
+
+def test_a_short_file_and_its_defaults(folder: Path) -> None:
+    """What may be left out: delta 0, the best sample by the curators, stream pads, anybody."""
+    assert read(folder, SHORT) == StudyDraft(
+        title="Smoking and income",
+        epsilon=0.5,
+        delta=0.0,
+        population=None,
+        sampling=Sampling("curators", None),
+        pads="stream",
+        linkage=Linkage.by_ids(),
+        curators=(
+            CuratorTerms(
+                ME, (Attribute("smoker", ("no", "yes")), Attribute("age", ("<40", ">=40")))
+            ),
+            CuratorTerms(PARTNER, (Attribute("income", ("low", "high")),)),
+        ),
+        researchers=None,
+    )
+
+
+def test_the_example_is_read(folder: Path) -> None:
+    """As it stands, with the partner's file beside it."""
+    (folder / "tax-office.json").write_bytes((folder / "partner.json").read_bytes())
+    draft = read(folder, example_study())
+    assert draft.title == "Smoking and income"
+    assert (draft.epsilon, draft.delta, draft.population) == (1.0, 0.0, 50_000)
+    assert draft.sampling == Sampling("curators", None)
+    assert draft.linkage == Linkage.by_ids(1, ("nfc", "trim"))
+    assert [terms.identity for terms in draft.curators] == [ME, PARTNER]
+    assert draft.curators[0].schema.names == ("smoker", "age")
+    assert draft.researchers is not None
+    assert draft.researchers[0].name == "Dr. Rivera"
+
+
+def test_the_example_teaches_every_key() -> None:
+    """And every choice of a word."""
+    keys = [name for name in vars(study_file) if name.endswith("_KEYS")]
+    assert len(keys) == 7
+    example = example_study()
+    for name in keys:
+        for key in getattr(study_file, name):
+            assert re.search(rf"\b{key}( =|\])", example), key
+    for word in ("curators", "server", "stream", "one-time", "ids", "rows", "optimal", "me"):
+        assert f'"{word}"' in example
+    for word in ("nfc", "trim", "lowercase"):
+        assert f'"{word}"' in example
+
+
+def test_every_key_is_explained_before_it() -> None:
+    """A line of the example with a key of the study has a comment above it, or is in a list."""
+    lines = example_study().split("\n")
+    for before, line in pairwise(lines):
+        if re.match(r"[a-z]+ =|\[[a-z]+\]", line) and "tax-office" not in before + line:
+            assert before.startswith("#"), line
+
+
+@pytest.mark.parametrize(("delta", "accounting"), [("0", "pure-1"), ("1e-6", "shuffle-1")])
+def test_a_draft_becomes_a_contract(folder: Path, delta: str, accounting: str) -> None:
+    """Delta decides the accounting."""
+    draft = read(folder, f"delta = {delta}\n{SHORT}")
+    contract = draft.contract(
+        server=SERVER, secret_commitment=filler("commitment"), nonce=filler("nonce", 16)
+    )
+    assert contract.accounting == accounting
+    assert contract.server == SERVER
+    assert contract.curators == draft.curators
+    assert contract.stored is None
+
+
+def test_every_other_value(folder: Path) -> None:
+    """The choices that the short file leaves out."""
+    text = SHORT.replace('by = "ids"', 'by = "rows"') + '\n[[researchers]]\nidentity = "r.json"\n'
+    (folder / "r.json").write_text(json.dumps(party("Dr. 王").to_json()))
+    head = 'population = 100\npads = "one-time"\nsampling = {by = "server", size = 90}\n'
+    draft = read(folder, head + text)
+    assert draft.sampling == Sampling("server", 90)
+    assert draft.population == 100
+    assert draft.pads == "one-time"
+    assert draft.linkage == Linkage.by_rows()
+    assert draft.researchers == (party("Dr. 王"),)
+
+
+def test_files_as_editors_on_windows_write_them(folder: Path) -> None:
+    """With a byte order mark and their own ends of lines."""
+    data = b"\xef\xbb\xbf" + SHORT.replace("\n", "\r\n").encode()
+    assert read(folder, data) == read(folder, SHORT)
+
+
+def test_an_identity_written_out(folder: Path) -> None:
+    """In place of a file."""
+    inline = (
+        f'{{name = "Tax office", signing_key = "{PARTNER.signing_key.hex()}",'
+        f' sealing_key = "{PARTNER.sealing_key.hex()}"}}'
+    )
+    assert read(folder, SHORT.replace('"partner.json"', inline)) == read(folder, SHORT)
+    wrong = inline.replace("sealing_key", "sealing")
+    assert "sealing_key" in refusal(folder, SHORT.replace('"partner.json"', wrong)).hint
+    short = inline.replace(PARTNER.signing_key.hex(), "00")
+    assert "hex digits" in refusal(folder, SHORT.replace('"partner.json"', short)).message
+
+
+MISTAKES = [
+    ("epsilon = 0.5", "epsilom = 0.5", 2, "epsilom", "did you mean 'epsilon'?"),
+    ("epsilon = 0.5", 'epsilon = "0.5"', 2, "epsilon: must be a number", "such as epsilon"),
+    ("epsilon = 0.5", "epsilon = 0", 2, "epsilon must be a number above 0", "0.1"),
+    ("epsilon = 0.5", "epsilon = inf", 2, "epsilon: must be a number", "epsilon"),
+    ("epsilon = 0.5", "epsilon = true", 2, "epsilon: must be a number", "epsilon"),
+    ("epsilon = 0.5", "epsilon = 1979-05-27", 2, "epsilon: must be a number", "epsilon"),
+    ("epsilon = 0.5", "epsilon = 0.5\ndelta = 0.5", 3, "delta must be 0", "1e-6"),
+    ("epsilon = 0.5", "epsilon = 0.5\npopulation = 1.5", 3, "population", "such as"),
+    ("epsilon = 0.5", 'epsilon = 0.5\npads = "steam"', 3, "'stream' or 'one-time'", "pads"),
+    ("epsilon = 0.5", "epsilon = 0.5\nsampling = 5", 3, "must be a table", "'by', 'size'"),
+    ("epsilon = 0.5", 'epsilon = 1\nsampling.size = "best"', 3, "optimal", "size"),
+    ("epsilon = 0.5", "epsilon = 1\nsampling.size = 0", 3, "whole number", "size"),
+    ("epsilon = 0.5", "epsilon = 1\nresearchers = []", 3, "at least one table", "leave all out"),
+    ('title = "Smoking and income"', "title = 5", 1, "title: must be text, not 5", "title ="),
+    ('title = "Smoking and income"', 'title = ""', 1, "title: the text is empty", "text"),
+    ('by = "ids"', 'by = "id"', 5, "'ids' or 'rows'", "by ="),
+    ('by = "ids"', 'by = "ids"\ncolumns = 0', 6, "linkage, columns", "columns = 1"),
+    ('by = "ids"', 'by = "rows"\ncolumns = 1', 6, "goes with linkage by ids only", "leave it out"),
+    ('by = "ids"', 'by = "ids"\nnormalization = []', 6, "normalization", "'normalisation'"),
+    ('by = "ids"', 'by = "ids"\nnormalisation = ["x"]', 6, "normalisation[0]", "nfc"),
+    ('["no", "yes"]', '["no", 1]', 10, "categories[1]: must be text, not 1", "in quotes"),
+    ('["no", "yes"]', '["no", "no"]', 10, "lists the category 'no' 2 times", "once"),
+    ('["no", "yes"]', "[]", 10, "at least 1", "categories"),
+    ('["no", "yes"]', '"no"', 10, "must be a list", "categories"),
+    ('"age", categories', '"age", categorys', 11, "attributes no. 2, categorys", "'categories'"),
+    ('name = "age", ', "", 11, "attributes no. 2, name: is missing", "name"),
+    ('name = "income"', "name = 7", 18, "curators no. 2, attributes no. 1, name", "smoker"),
+    ('categories = ["low", "high"]', "", 17, "categories: is missing", "order"),
+    ('identity = "me"', "", 7, "curators no. 1, identity: is missing", "me"),
+    ('identity = "me"', "identity = 5", 8, "identity: must be text", "me"),
+    (
+        'identity = "me"',
+        'identity = "me"\nname = "x"',
+        9,
+        "name: there is no such key",
+        "there are",
+    ),
+    ('"partner.json"', '"none.json"', 15, "none.json: No such file", "folder"),
+    ('"partner.json"', '"study.toml"', 15, "is not a public identity", "id show --public"),
+    ('"partner.json"', '"."', 15, "cannot read the identity file", "path"),
+    ("[[curators.attributes]]", "[[curators.atributes]]", 17, "atributes", "'attributes'"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "line", "problem", "hint"), MISTAKES)
+def test_mistakes_are_named_with_their_line(  # noqa: PLR0917 - pytest passes them by name
+    folder: Path, old: str, new: str, line: int, problem: str, hint: str
+) -> None:
+    """The key, the line, what is wrong, and what to write instead."""
+    assert SHORT.count(old) == 1
+    error = refusal(folder, SHORT.replace(old, new))
+    assert f"study.toml, line {line}: " in error.message
+    assert problem in error.message
+    assert hint in error.hint
+
+
+@pytest.mark.parametrize("key", ["title", "epsilon", "linkage", "curators"])
+def test_missing_keys_are_named(folder: Path, key: str) -> None:
+    """With what to write."""
+    text = {
+        "title": SHORT.replace('title = "Smoking and income"', ""),
+        "epsilon": SHORT.replace("epsilon = 0.5", ""),
+        "linkage": SHORT.replace('[linkage]\nby = "ids"', ""),
+        "curators": SHORT[: SHORT.index("[[curators]]")],
+    }[key]
+    error = refusal(folder, text)
+    assert error.message.endswith(f"study.toml: {key}: is missing")
+    assert "write" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (('"income"', '"age"'), "lists the attribute 'age' 2 times"),
+        (('"partner.json"', '"me"'), "curators[1]: is the same party as curators[0]"),
+        (("epsilon = 0.5", "epsilon = 1\npopulation = 5\nsampling.size = 6"), "sample size"),
+        (('identity = "me"', 'identity = "other.json"'), "you are not among the curators"),
+    ],
+)
+def test_contradictions_are_found_at_once(
+    folder: Path, change: tuple[str, str], problem: str
+) -> None:
+    """Not when the contract is signed."""
+    (folder / "other.json").write_text(json.dumps(party("Other").to_json()))
+    assert problem in refusal(folder, SHORT.replace(*change)).message
+
+
+def test_me_by_file_is_me(folder: Path) -> None:
+    """Whoever shares one file among all curators can name everybody by file."""
+    (folder / "my.json").write_text(json.dumps(ME.to_json()))
+    assert read(folder, SHORT.replace('"me"', '"my.json"')) == read(folder, SHORT)
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b'title = "a\nb"', "line 1, column 11: "),
+        (b"epsilon = 1\nepsilon = 2\n# end", "line 2, column "),
+        (b"title = Smoking", "line 1, column 9"),
+        (b"\xff", "is not UTF-8"),
+        (b"x = " + b"[" * 100_000, "nested too deeply"),
+        (b"", "title: is missing"),
+    ],
+)
+def test_files_that_are_no_toml(folder: Path, data: bytes, problem: str) -> None:
+    """With the line and the column that tomllib knows."""
+    assert problem in refusal(folder, data).message
+
+
+def test_no_file(folder: Path) -> None:
+    """An ordinary error."""
+    with pytest.raises(StudyFileError, match=r"cannot read the study file .*none\.toml"):
+        read_study_file(folder / "none.toml", ME)
