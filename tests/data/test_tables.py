@@ -97,7 +97,7 @@ def test_a_file_that_is_not_there(name: str, tmp_path: Path) -> None:
         ("", None, "form of '' is not known"),
         ("https://example.org/t.csv", None, "not read from https://"),
         ("s3://bucket/t.parquet", None, "not read from s3://"),
-        ("t.csv", "SELECT 1", "a file has no queries"),
+        ("t.csv", "SELECT 1", "only a database takes a query"),
         ("postgresql://host/db", None, "a database has many tables"),
         ("sqlite:///t.db", "  ;\n", "a database has many tables"),
         ("sqlite://t.db", "t", "names no file"),

@@ -24,7 +24,9 @@ SHARES = ({"first": 2, "second": 3}, {"third": 2})
 def granted(study: HttpStudy, *attributes: str) -> tuple[str, ...]:
     """Let the first curator grant attributes; return those in the grant."""
     to = public_identity(study.researcher.identity)
-    made = curator.grant(study.curators[0], study.study, to, list(attributes), EXPIRES)
+    made = curator.give_grant(
+        study.curators[0], study.curators[0].contract(study.study), to, list(attributes), EXPIRES
+    )
     return made.body.attributes
 
 
@@ -66,7 +68,7 @@ def test_a_proposal_that_is_stopped_while_it_is_kept_is_charged_once(tmp_path: P
             curator.propose(me, draft, ledger)
         (entry,) = ledgers.open_ledger("people").ledger.entries
         again = ledgers.open_ledger("people").ledger
-        assert curator.propose(me, draft, again).study == entry.study
+        assert curator.propose(me, draft, again).study_id == entry.study
         assert ledgers.open_ledger("people").ledger.entries == (entry,)
 
 
@@ -94,6 +96,8 @@ def test_pads_are_not_given_out_for_a_release_that_breaks_its_promise(tmp_path: 
             shown.pinned = first.server.pinned
             shown.release.return_value = sign(release, key)
             with pytest.raises(error):
-                curator.grant(replace(first, server=shown), study.study, to, None, EXPIRES)
+                curator.give_grant(
+                    replace(first, server=shown), first.contract(study.study), to, None, EXPIRES
+                )
             shown.send_grant.assert_not_called()
-        curator.grant(first, study.study, to, None, EXPIRES)
+        curator.give_grant(first, first.contract(study.study), to, None, EXPIRES)

@@ -120,7 +120,7 @@ def test_changing_limits_keeps_entries_and_notes(ledgers: Ledgers) -> None:
     assert ledgers.open_ledger("patients") == lowered
     assert dict(lowered.notes) == {STUDY: NOTE}
     with pytest.raises(BudgetError, match="exceeds"):
-        lowered.ledger.charge(bytes(32), 1e-9, 0.0, None)
+        lowered.ledger.charge(bytes(32), 1e-9, 0.0, 9)
     assert lowered.ledger.charge(STUDY, 0.5, 0.0, None) is lowered.ledger
 
 

@@ -1,6 +1,5 @@
 """A push to a study that somebody ends meanwhile."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,22 +9,25 @@ from tests.support.offices import write_csv
 from tests.support.service import make_context, running
 from veiltab.data.tables import open_table
 from veiltab.errors import StateError
-from veiltab.party.push import Source, Watcher, push
+from veiltab.party.progress import Patience, Progress, ignore_progress
+from veiltab.party.push import Source, push
 
 TERMS = Terms(shares=({"first": 2}, {"second": 2}), population=4, sample_size=2)
 
 
-class Aborting(Watcher):
+class Aborting:
     """Lets the other curator end the study as soon as it is waited for."""
 
     def __init__(self, study: HttpStudy) -> None:
         """Wait for the second curator of this study."""
         self._study, self.waited = study, 0
 
-    def waiting(self, names: Sequence[str]) -> None:
+    def __call__(self, report: Progress) -> None:
         """End the study, once; a second time is one too many."""
+        if report.step != "waiting":
+            return
         self.waited += 1
-        assert self.waited == 1, f"still waits for {names}"
+        assert self.waited == 1, f"still waits for {report.waiting_for}"
         self._study.curators[1].server.abort(self._study.study, "the wrong table")
 
 
@@ -41,9 +43,9 @@ def test_nobody_is_waited_for_in_a_study_that_was_ended(tmp_path: Path) -> None:
     """The other curators will not come any more, and the push says why."""
     with running(make_context(tmp_path / "data")) as service:
         study = run_study(service, tmp_path, Stage.OPEN, terms=TERMS)
-        source = source_of(tmp_path, study)
+        first, source = study.curators[0], source_of(tmp_path, study)
         with pytest.raises(StateError, match="aborted: curator 2: the wrong table"):
-            push(study.curators[0], study.study, lambda: source, Aborting(study))
+            push(first, first.contract(study.study), lambda: source, Aborting(study), Patience(60))
         assert not list(study.curators[0].home.study(study.study).path.glob("scratch*"))
 
 
@@ -55,4 +57,10 @@ def test_what_was_prepared_for_a_study_that_was_ended_is_not_called_pushed(
         study = run_study(service, tmp_path, Stage.PREPARED, terms=TERMS)
         study.curators[1].server.abort(study.study, "the wrong table")
         with pytest.raises(StateError, match="aborted: curator 2: the wrong table"):
-            push(study.curators[0], study.study, lambda: source_of(tmp_path, study), Watcher())
+            push(
+                study.curators[0],
+                study.curators[0].contract(study.study),
+                lambda: source_of(tmp_path, study),
+                ignore_progress,
+                None,
+            )

@@ -38,7 +38,7 @@ def test_the_log_grows_and_is_remembered(tmp_path: Path) -> None:
         study = run_study(service, tmp_path, Stage.GRANTED)
         place = study.researcher.home.study(study.study)
         assert place.seen_head() is None
-        estimate_study(study.researcher, study.study)
+        estimate_study(study.researcher, study.researcher.contract(study.study))
         seen = place.seen_head()
         entries, found = study.researcher.audit(study.study)
     assert seen is not None

@@ -11,7 +11,8 @@ import pytest
 from tests.support.http_studies import HttpStudy, Stage, Terms, run_study
 from tests.support.service import QUICK, Running, make_context, running
 from veiltab.errors import DigestError, TooLargeError
-from veiltab.party.push import Source, Watcher, push
+from veiltab.party.progress import ignore_progress
+from veiltab.party.push import Source, push
 from veiltab.party.remote import RemoteServer
 from veiltab.party.researcher import estimate_study
 from veiltab.server.context import ANSWER_BYTES
@@ -36,7 +37,7 @@ def test_answers_are_the_same_with_little_memory(tmp_path: Path, room: int) -> N
         for _ in range(3):
             found = study.researcher.server.release_chunks(study.study, digests)
             assert found == [store.get(digest) for digest in digests]
-        estimate_study(study.researcher, study.study)
+        estimate_study(study.researcher, study.researcher.contract(study.study))
     assert context.answers._free == room
 
 
@@ -102,8 +103,8 @@ def test_a_chunk_that_the_curators_own_disk_has_damaged(service: Running, tmp_pa
     whole = file.read_bytes()
     file.write_bytes(os.urandom(len(whole)))
     with pytest.raises(DigestError, match=f"stored chunk {file.name} is damaged"):
-        push(session, study.study, no_source, Watcher())
+        push(session, session.contract(study.study), no_source, ignore_progress, None)
     assert bytes.fromhex(file.name) not in session.server.sent_chunks(study.study)
     file.write_bytes(whole)
-    status = push(session, study.study, no_source, Watcher())
+    status = push(session, session.contract(study.study), no_source, ignore_progress, None)
     assert [each.uploaded for each in status.curators] == [True, False]

@@ -123,14 +123,14 @@ def test_a_damaged_release_is_not_served(tmp_path: Path, place: int) -> None:
     """Whoever asks is told; with the bundle restored from a copy everything is as before."""
     with running(make_context(tmp_path / "data")) as service:
         study = run_study(service, tmp_path, Stage.GRANTED)
-        before = estimate_study(study.researcher, study.study)
+        before = estimate_study(study.researcher, study.researcher.contract(study.study))
         [bundle] = (tmp_path / "data" / "studies").glob("*/released/*")
         copy = bundle.read_bytes()
         damage(bundle, place)
         with pytest.raises(DamagedError, match="damaged"):
-            estimate_study(study.researcher, study.study)
+            estimate_study(study.researcher, study.researcher.contract(study.study))
         bundle.write_bytes(copy)
-        after = estimate_study(study.researcher, study.study)
+        after = estimate_study(study.researcher, study.researcher.contract(study.study))
     assert (before.counts == after.counts).all()
 
 
@@ -286,7 +286,7 @@ def test_a_database_that_goes_away_and_comes_back(
 def finish(study: HttpStudy) -> None:
     """Go on to the end, and look at the result."""
     study.go_to(Stage.GRANTED)
-    found = estimate_study(study.researcher, study.study)
+    found = estimate_study(study.researcher, study.researcher.contract(study.study))
     assert found.counts.sum() == found.plan.sample_size
     wait_for(study.curators[0], study.study, "released")
 

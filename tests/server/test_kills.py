@@ -18,9 +18,10 @@ from veiltab.crypto.entropy import SystemEntropy
 from veiltab.data.tables import open_table
 from veiltab.errors import NotFoundError, StateError
 from veiltab.party import curator, push, researcher
+from veiltab.party.context import PartyContext
 from veiltab.party.home import Home
+from veiltab.party.progress import Patience, ignore_progress
 from veiltab.party.remote import RemoteServer, Retry
-from veiltab.party.session import Session
 from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.ledger import Ledger
@@ -39,18 +40,18 @@ class Parties:
 
     victim: Victim
     folder: Path
-    curators: list[Session] = field(default_factory=list)
-    researcher: Session | None = None
+    curators: list[PartyContext] = field(default_factory=list)
+    researcher: PartyContext | None = None
     releases: dict[bytes, set[bytes]] = field(default_factory=dict)
 
-    def join(self, name: str) -> Session:
+    def join(self, name: str) -> PartyContext:
         """Register a party in a home of its own."""
         home, source = Home(self.folder / name), SystemEntropy()
         identity = home.create(name, None, source)
         pinned = RemoteServer.discover(self.victim.url)
         server = RemoteServer(self.victim.url, pinned, identity, retry=PATIENT)
         server.register(invitation(self.victim.data, name))
-        return Session(home, identity, server, source)
+        return PartyContext(home, identity, server, source)
 
     def table(self, number: int) -> Path:
         """Return the file of a curator."""
@@ -66,15 +67,6 @@ def write_tables(parties: Parties, rows: int) -> pl.DataFrame:
         part = whole.select("id", *sizes).sample(fraction=1, shuffle=True, seed=number)
         part.write_parquet(parties.table(number))
     return whole
-
-
-class Patient(push.Watcher):
-    """Waits for the other curator."""
-
-    def waiting(self, names: Sequence[str]) -> None:
-        """Look again soon."""
-        del names
-        time.sleep(0.05)
 
 
 def propose(parties: Parties, sampler: Sampler, title: str) -> bytes:
@@ -98,8 +90,8 @@ def propose(parties: Parties, sampler: Sampler, title: str) -> bytes:
     )
     ledger = Ledger(dataset=title, epsilon_limit=100.0)
     first, second = parties.curators
-    study = curator.propose(first, draft, ledger).study
-    curator.sign(second, study, ledger)
+    study = curator.propose(first, draft, ledger).study_id
+    curator.sign(second, second.contract(study), ledger)
     return study
 
 
@@ -126,7 +118,7 @@ def push_table(parties: Parties, study: bytes, number: int) -> None:
     """Push as the command does."""
     session = parties.curators[number]
     source = push.Source(open_table(str(parties.table(number))), ("id",))
-    push.push(session, study, lambda: source, Patient())
+    push.push(session, session.contract(study), lambda: source, ignore_progress, Patience(None))
 
 
 def watch(parties: Parties, study: bytes, done: threading.Event) -> None:
@@ -160,9 +152,9 @@ def run_study(parties: Parties, sampler: Sampler, title: str) -> pl.DataFrame:
         victim.phase = "download"
         for session in parties.curators:
             to = public_identity(reader.identity)
-            curator.grant(session, study, to, None, int(time.time()) + 10**6)
-        found = researcher.estimate_study(reader, study)
-        again = researcher.estimate_study(reader, study)
+            curator.give_grant(session, session.contract(study), to, None, int(time.time()) + 10**6)
+        found = researcher.estimate_study(reader, reader.contract(study))
+        again = researcher.estimate_study(reader, reader.contract(study))
     finally:
         done.set()
         watcher.join()

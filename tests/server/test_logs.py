@@ -138,7 +138,7 @@ def test_a_whole_study_leaves_no_secret_in_the_log(
         joined = join_parties(service, tmp_path, names)
         terms = Terms(title="Lungs and incomes")
         study = run_study(service, tmp_path, Stage.GRANTED, terms=terms, parties=joined)
-        estimate_study(study.researcher, study.study)
+        estimate_study(study.researcher, study.researcher.contract(study.study))
         secret = study.curators[0].home.study(study.study).secret()
         grants = study.researcher.server.grants(study.study)
         chunks = [*study.chunks(0).values(), *study.chunks(1).values()]

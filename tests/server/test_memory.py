@@ -12,9 +12,9 @@ from tests.support.processes import MIB, NO_LIMITS, Measured, run_measured, serv
 from tests.support.service import wait_for
 from veiltab.core.schema import Attribute
 from veiltab.estimates import Estimate
-from veiltab.party.curator import grant, propose
+from veiltab.party.context import PartyContext
+from veiltab.party.curator import give_grant, propose
 from veiltab.party.researcher import estimate_study
-from veiltab.party.session import Session
 from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.ledger import Ledger
@@ -55,13 +55,15 @@ def push_table(folder: Path, rows: int, sampler: Sampler, timeout: float) -> Pus
     table = write_long_table(folder / "table.parquet", rows)
     with serving(folder, *NO_LIMITS) as server:
         curator, researcher = (server.join(n, folder / n) for n in ("curator", "researcher"))
-        study = propose(curator, draft(curator, sampler), LEDGER).study
+        study = propose(curator, draft(curator, sampler), LEDGER).study_id
         command = ("push", TITLE, "--table", table, "--id", "id", "--no-wait")
         push = run_measured(*command, "--home", curator.home.path, timeout=timeout)
         assert push.outcome.code == 0, push.outcome.err
         wait_for(curator, study, "released", timeout)
-        grant(curator, study, public_identity(researcher.identity), None, EXPIRES)
-        check_estimate(estimate_study(researcher, study), rows)
+        give_grant(
+            curator, curator.contract(study), public_identity(researcher.identity), None, EXPIRES
+        )
+        check_estimate(estimate_study(researcher, researcher.contract(study)), rows)
         assert server.problems() == []
         return Pushed(
             rows,
@@ -72,7 +74,7 @@ def push_table(folder: Path, rows: int, sampler: Sampler, timeout: float) -> Pus
         )
 
 
-def draft(curator: Session, sampler: Sampler) -> StudyDraft:
+def draft(curator: PartyContext, sampler: Sampler) -> StudyDraft:
     """Return a study of one curator that releases the whole population."""
     attributes = tuple(Attribute(name, found) for name, found in ATTRIBUTES.items())
     return StudyDraft(

@@ -36,7 +36,7 @@ def test_a_study_is_counted(tmp_path: Path) -> None:
         study = run_study(service, tmp_path, Stage.RELEASED)
         received = sum(len(chunk) for place in (0, 1) for chunk in study.chunks(place).values())
         study.go_to(Stage.GRANTED)
-        estimate_study(study.researcher, study.study)
+        estimate_study(study.researcher, study.researcher.contract(study.study))
         found = samples(client)
         release = study.researcher.server.release(study.study).body
         digests = {digest for column in release.columns for digest in column.chunks}

@@ -22,7 +22,7 @@ from tests.support.route_calls import (
     signer_of,
 )
 from tests.support.service import Running, make_context, running
-from veiltab.party.session import Session
+from veiltab.party.context import PartyContext
 from veiltab.server.app import create_app
 from veiltab.server.auth import invite
 from veiltab.server.routes import PUBLIC
@@ -44,14 +44,16 @@ class World:
     app: FastAPI
     client: httpx.Client
     study: HttpStudy
-    outsider: Session
+    outsider: PartyContext
 
     @property
-    def curator(self) -> Session:
+    def curator(self) -> PartyContext:
         """One of the study's curators."""
         return self.study.curators[0]
 
-    def ask(self, session: Session, route: Route, scope: bytes | None = None) -> httpx.Response:
+    def ask(
+        self, session: PartyContext, route: Route, scope: bytes | None = None
+    ) -> httpx.Response:
         """Send a good request of a party; ``scope`` is the study by default."""
         calls = Calls(self.study, session.identity, scope or self.study.study)
         return signer_of(session).sign(calls.request(route)).send(self.client)
@@ -274,7 +276,7 @@ def test_refusals_leave_no_trace(world: World) -> None:
     ]
 
 
-def _everybody(world: World) -> list[Session]:
+def _everybody(world: World) -> list[PartyContext]:
     return [*world.study.curators, world.study.researcher, world.outsider]
 
 

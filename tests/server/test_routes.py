@@ -25,8 +25,8 @@ from veiltab.errors import (
     VeiltabError,
 )
 from veiltab.party import curator
+from veiltab.party.context import PartyContext
 from veiltab.party.researcher import estimate_study
-from veiltab.party.session import Session
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.verify import sign
 from veiltab.wire.bundles import CHUNK_BYTES, Named, bundle
@@ -47,7 +47,7 @@ def service(tmp_path: Path) -> Iterator[Running]:
 
 
 def post(
-    session: Session, url: str, path: str, body: bytes, method: str = "POST"
+    session: PartyContext, url: str, path: str, body: bytes, method: str = "POST"
 ) -> httpx.Response:
     """Send a signed request by hand, for its status."""
     with httpx.Client(base_url=url) as client:
@@ -61,7 +61,7 @@ def test_a_whole_study(service: Running, tmp_path: Path) -> None:
     first = study.curators[0].server
     states = [first.status(study.go_to(stage).study).state for stage in stages]
     assert states == ["proposed", "open", "open", "released", "released"]
-    estimate = estimate_study(study.researcher, study.study)
+    estimate = estimate_study(study.researcher, study.researcher.contract(study.study))
     assert estimate.unbiased.size == 2 * 3 * 4 * 5
     logs = [session.audit(study.study)[0] for session in (*study.curators, study.researcher)]
     assert logs[0] == logs[1] == logs[2]
@@ -237,7 +237,7 @@ def test_grants_end(tmp_path: Path) -> None:
         study = run_study(service, tmp_path, Stage.RELEASED)
         first, second = study.curators
         server, to = study.researcher.server, public_identity(study.researcher.identity)
-        curator.grant(first, study.study, to, ["smoker"], context.now + 100)
+        curator.give_grant(first, first.contract(study.study), to, ["smoker"], context.now + 100)
         release = server.release(study.study).body
         chunks = {column.attribute: column.chunks[0] for column in release.columns}
         assert len(server.release_chunks(study.study, [chunks["smoker"]] * 2)) == 2
@@ -252,7 +252,7 @@ def test_grants_end(tmp_path: Path) -> None:
         with pytest.raises(NotGrantedError):
             server.release(study.study)
         assert server.status(study.study).granted == ()
-        curator.grant(second, study.study, to, ["income"], EXPIRES)
+        curator.give_grant(second, second.contract(study.study), to, ["income"], EXPIRES)
         assert server.release_chunks(study.study, [chunks["income"]])
         with pytest.raises(ExpiredError):  # one that has expired refuses all of them
             server.release_chunks(study.study, [chunks["income"], chunks["smoker"]])
@@ -263,7 +263,7 @@ def test_one_time_grants_leave_their_pads_at_home(service: Running, tmp_path: Pa
     study = run_study(service, tmp_path, Stage.RELEASED, terms=Terms(pads="one-time"))
     first = study.curators[0]
     to = public_identity(study.researcher.identity)
-    made = curator.grant(first, study.study, to, None, EXPIRES)
+    made = curator.give_grant(first, first.contract(study.study), to, None, EXPIRES)
     assert made.sealed is not None
     (kept,) = study.researcher.server.grants(study.study)
     assert kept == made.header()
@@ -310,7 +310,7 @@ def test_two_studies_do_not_mix(service: Running, tmp_path: Path) -> None:
     terms = Terms(title="another", sampler="server")
     two = run_study(service, tmp_path, Stage.GRANTED, terms=terms, parties=parties)
     for study in (one, two):
-        estimate_study(study.researcher, study.study)
+        estimate_study(study.researcher, study.researcher.contract(study.study))
     for mine, other in ((one, two), (two, one)):
         chunk = mine.researcher.server.release(mine.study).body.columns[0].chunks[0]
         with pytest.raises(NotGrantedError):

@@ -21,7 +21,7 @@ from tests.support.http_studies import (
 from tests.support.requests import Request
 from tests.support.route_calls import CURATORS, NAMED, RELEASED, Route, asked, signer_of
 from tests.support.service import make_context, running
-from veiltab.party.session import Session
+from veiltab.party.context import PartyContext
 from veiltab.server import views
 from veiltab.server.context import Context
 from veiltab.server.release import Kept
@@ -47,12 +47,12 @@ class Watched:
     """A study, and everything that was ever on the server's disk for it."""
 
     study: HttpStudy
-    outsider: Session
+    outsider: PartyContext
     client: httpx.Client
     joined: dict[bytes, bytes] = field(default_factory=dict)
 
     @property
-    def parties(self) -> dict[str, Session]:
+    def parties(self) -> dict[str, PartyContext]:
         """Everybody, by role."""
         first, second = self.study.curators
         names = {"first": first, "second": second, "researcher": self.study.researcher}
@@ -62,11 +62,11 @@ class Watched:
         """Return all chunks that must never be served, by digest."""
         return {**self.study.chunks(0), **self.study.chunks(1), **self.joined}
 
-    def get(self, session: Session, path: str) -> httpx.Response:
+    def get(self, session: PartyContext, path: str) -> httpx.Response:
         """Ask for something, as a party."""
         return signer_of(session).sign(Request("GET", path)).send(self.client)
 
-    def answers(self, session: Session) -> Iterator[tuple[Route, httpx.Response]]:
+    def answers(self, session: PartyContext) -> Iterator[tuple[Route, httpx.Response]]:
         """Ask everything that can be asked, with every digest that can be guessed."""
         for route in READS:
             yield route, self.get(session, route[1].format(study=self.study.study.hex()))
@@ -76,7 +76,7 @@ class Watched:
         for digest in hidden:  # also in good company
             yield CHUNKS, self.ask(session, [*released, digest, *released])
 
-    def ask(self, session: Session, digests: Sequence[bytes]) -> httpx.Response:
+    def ask(self, session: PartyContext, digests: Sequence[bytes]) -> httpx.Response:
         """Ask for released chunks, as a party."""
         path = CHUNKS[1].format(study=self.study.study.hex())
         plain = Request("POST", path, asked(digests))

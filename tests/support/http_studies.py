@@ -17,7 +17,7 @@ from tests.support.service import Running, wait_for
 from tests.support.studies import PAIR, holding
 from veiltab.files.chunks import FolderChunks
 from veiltab.party import curator
-from veiltab.party.session import Session
+from veiltab.party.context import PartyContext
 from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity, receive_secret
 from veiltab.protocol.curator.ledger import Ledger
@@ -74,8 +74,8 @@ class Terms:
 class HttpStudy:
     """A study on a running service, and everybody in it."""
 
-    curators: list[Session]
-    researcher: Session
+    curators: list[PartyContext]
+    researcher: PartyContext
     terms: Terms
     holdings: list[Holding]
     study: bytes = b""
@@ -126,11 +126,11 @@ class HttpStudy:
             ),
             researchers=(public_identity(self.researcher.identity),) if terms.named else None,
         )
-        self.study = curator.propose(self.curators[0], draft, _ledger(terms.title)).study
+        self.study = curator.propose(self.curators[0], draft, _ledger(terms.title)).study_id
 
     def _open(self) -> None:
         for session in self.curators[1:]:
-            curator.sign(session, self.study, _ledger(self.terms.title))
+            curator.sign(session, session.contract(self.study), _ledger(self.terms.title))
 
     def _prepared(self) -> None:
         signed = self.contract
@@ -168,14 +168,14 @@ class HttpStudy:
     def _granted(self) -> None:
         to = public_identity(self.researcher.identity)
         for session in self.curators:
-            curator.grant(session, self.study, to, None, EXPIRES)
+            curator.give_grant(session, session.contract(self.study), to, None, EXPIRES)
 
-    def _desk(self, session: Session) -> CuratorContext:
+    def _desk(self, session: PartyContext) -> CuratorContext:
         place = session.home.study(self.study)
         outgoing, private = FolderChunks(place.outgoing), FolderChunks(place.private)
         return CuratorContext(session.identity, session.entropy, outgoing, private)
 
-    def _secret(self, session: Session, contract: Contract) -> bytes:
+    def _secret(self, session: PartyContext, contract: Contract) -> bytes:
         place = session.home.study(self.study)
         known = place.secret()
         if known is None:
@@ -186,7 +186,7 @@ class HttpStudy:
         return known
 
 
-def join_parties(service: Running, folder: Path, names: Sequence[str] = ()) -> list[Session]:
+def join_parties(service: Running, folder: Path, names: Sequence[str] = ()) -> list[PartyContext]:
     """Register two curators and a researcher, or parties of these names."""
     return [service.join(n, folder / n) for n in names or ("curator 1", "curator 2", "researcher")]
 
@@ -197,7 +197,7 @@ def run_study(
     stage: Stage,
     *,
     terms: Terms | None = None,
-    parties: Sequence[Session] = (),
+    parties: Sequence[PartyContext] = (),
 ) -> HttpStudy:
     """Go through a study up to a stage; ``parties`` are curators and last the researcher.
 

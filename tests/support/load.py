@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 
 from tests.support.processes import ServerProcess
 from tests.support.studies import attribute
-from veiltab.cli.terms import LONGEST_POLL, SHORTEST_POLL
 from veiltab.core.parameters import MAX_EPSILON
 from veiltab.core.schema import Schema
 from veiltab.data.csv_file import CsvTable
 from veiltab.estimates import Estimate
 from veiltab.party import curator
-from veiltab.party.push import Source, Watcher, push
+from veiltab.party.context import PartyContext
+from veiltab.party.progress import Patience, ignore_progress
+from veiltab.party.push import Source, push
 from veiltab.party.researcher import estimate_study
-from veiltab.party.session import Session
+from veiltab.party.study import Study
 from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.ledger import Ledger
@@ -92,7 +93,7 @@ class Plot:
         codes = [joined[name].cast(pl.Int64).to_numpy() for name in schema.names]
         return np.bincount(schema.cells(codes), minlength=schema.domain_size)
 
-    def draft(self, parties: Sequence[Session]) -> StudyDraft:
+    def draft(self, parties: Sequence[PartyContext]) -> StudyDraft:
         """Return the study of these parties: everybody is sampled, with next to no noise."""
         sampler, pads = self.form
         *curators, researcher = (public_identity(session.identity) for session in parties)
@@ -112,20 +113,6 @@ class Plot:
         )
 
 
-class PatientWatcher(Watcher):
-    """Waits for other curators, and for the release: longer each time, as the commands do."""
-
-    def __init__(self) -> None:
-        """Begin with short pauses."""
-        self._end, self._pause = time.monotonic() + PATIENCE, SHORTEST_POLL
-
-    def waiting(self, names: Sequence[str]) -> None:
-        """Return after a while."""
-        assert time.monotonic() < self._end, f"still waiting for {names}"
-        time.sleep(self._pause)
-        self._pause = min(2 * self._pause, LONGEST_POLL)
-
-
 @dataclass(eq=False)
 class Played:
     """One study while its parties work on it, each in a thread of its own.
@@ -135,7 +122,7 @@ class Played:
     """
 
     plot: Plot
-    parties: list[Session]
+    parties: list[PartyContext]
     folder: Path
     study: bytes = b""
     grants: list[SignedGrant] = field(default_factory=list)
@@ -156,29 +143,32 @@ class Played:
         me, started = self.parties[place], time.perf_counter()
         if place == 0:
             draft = self.plot.draft(self.parties)
-            self.study = curator.propose(me, draft, self._ledger()).study
+            self.study = curator.propose(me, draft, self._ledger()).study_id
         self._meet()
         if 0 < place < CURATORS:
-            curator.sign(me, self.study, self._ledger())
+            curator.sign(me, me.contract(self.study), self._ledger())
         self._meet()
         if place < CURATORS:
-            push(me, self.study, partial(self._source, place), PatientWatcher())
+            push(
+                me,
+                me.contract(self.study),
+                partial(self._source, place),
+                ignore_progress,
+                Patience(PATIENCE),
+            )
             self._wait_for_release(me)
             to = public_identity(self.parties[CURATORS].identity)
-            self.grants.append(curator.grant(me, self.study, to, None, EXPIRES))
+            self.grants.append(curator.give_grant(me, me.contract(self.study), to, None, EXPIRES))
         self._meet()
         if place == CURATORS:
             whole = self.grants if self.plot.form[1] == "one-time" else ()
-            self.estimate = estimate_study(me, self.study, files=whole)
+            self.estimate = estimate_study(me, me.contract(self.study), grants=whole)
             self.seconds = time.perf_counter() - started
         log, _ = me.audit(self.study)
         self.events = [entry.event for entry in log]
 
-    def _wait_for_release(self, me: Session) -> None:
-        watcher = PatientWatcher()
-        while (state := me.server.status(self.study).state) != "released":
-            assert state in ("open", "uploaded")
-            watcher.waiting(["the server"])
+    def _wait_for_release(self, me: PartyContext) -> None:
+        Study(me, self.study).wait("released", PATIENCE)
 
     def _meet(self) -> None:
         self.telephone.wait(PATIENCE)
@@ -225,7 +215,7 @@ def play_all(server: ServerProcess, folder: Path, studies: int) -> Load:
     """Register everybody, and then let all parties of all studies work at the same time."""
     started = time.perf_counter()
     with ThreadPoolExecutor(8) as pool:
-        join: Callable[[str], Session] = lambda name: server.join(name, folder / name)  # noqa: E731
+        join: Callable[[str], PartyContext] = lambda name: server.join(name, folder / name)  # noqa: E731
         names = [f"party {n}" for n in range(PARTIES * studies)]
         sessions = list(pool.map(join, names))
     joined = time.perf_counter()

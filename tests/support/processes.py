@@ -17,9 +17,9 @@ import httpx
 from tests.support.commands import Outcome
 from veiltab.cli.serve import open_server, server_identity
 from veiltab.crypto.entropy import SystemEntropy
+from veiltab.party.context import PartyContext
 from veiltab.party.home import Home
 from veiltab.party.remote import RemoteServer, Retry
-from veiltab.party.session import Session
 from veiltab.server.auth import invite
 from veiltab.server.context import Context
 from veiltab.server.directory import DataDirectory
@@ -89,9 +89,9 @@ class ServerProcess:
     log: Path
     context: Context
     """The same server's records, opened in this process as the operator's commands do."""
-    sessions: list[Session] = field(default_factory=list)
+    sessions: list[PartyContext] = field(default_factory=list)
 
-    def join(self, name: str, path: Path) -> Session:
+    def join(self, name: str, path: Path) -> PartyContext:
         """Make a home for a new party, and register it with an invitation."""
         home = Home(path)
         identity = home.create(name, None, SystemEntropy())
@@ -99,7 +99,7 @@ class ServerProcess:
         home.pin_server(self.url, pinned)
         server = RemoteServer(self.url, pinned, identity, retry=Retry(total=120.0))
         server.register(invite(self.context, name))
-        self.sessions.append(Session(home, identity, server))
+        self.sessions.append(PartyContext(home, identity, server))
         return self.sessions[-1]
 
     @property

@@ -10,7 +10,7 @@ from fastapi.routing import iter_route_contexts
 from tests.support.http_studies import HttpStudy
 from tests.support.requests import Request, Signer
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.party.session import Session
+from veiltab.party.context import PartyContext
 from veiltab.protocol.curator.agreement import public_identity, share_secret
 from veiltab.protocol.verify import sign
 from veiltab.server.routes import PUBLIC
@@ -159,6 +159,6 @@ def asked(digests: Iterable[bytes]) -> bytes:
     return dump({"chunks": [digest.hex() for digest in digests]})
 
 
-def signer_of(session: Session) -> Signer:
+def signer_of(session: PartyContext) -> Signer:
     """Return how a party signs for its server."""
     return Signer(session.identity, session.server.pinned.party_id)

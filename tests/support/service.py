@@ -14,9 +14,9 @@ from fastapi import FastAPI
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import CipherEntropy, SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
+from veiltab.party.context import PartyContext
 from veiltab.party.home import Home
 from veiltab.party.remote import RemoteServer, Retry
-from veiltab.party.session import Session
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.server.app import create_app
 from veiltab.server.auth import invite
@@ -62,9 +62,9 @@ class Running:
 
     context: Context
     url: str
-    sessions: list[Session] = field(default_factory=list)
+    sessions: list[PartyContext] = field(default_factory=list)
 
-    def join(self, name: str, path: Path, entropy: Entropy | None = None) -> Session:
+    def join(self, name: str, path: Path, entropy: Entropy | None = None) -> PartyContext:
         """Make a home for a new party, and register it with an invitation."""
         source = entropy or SystemEntropy()
         home = Home(path)
@@ -75,7 +75,7 @@ class Running:
             self.url, pinned, identity, retry=Retry(total=20.0, base=0.02, cap=0.3)
         )
         server.register(invite(self.context, name))
-        session = Session(home, identity, server, source)
+        session = PartyContext(home, identity, server, source)
         self.sessions.append(session)
         return session
 
@@ -107,7 +107,7 @@ def running(context: Context, app: FastAPI | None = None) -> Iterator[Running]:
         context.database.close()
 
 
-def wait_for(session: Session, study: bytes, state: str, seconds: float = 20.0) -> None:
+def wait_for(session: PartyContext, study: bytes, state: str, seconds: float = 20.0) -> None:
     """Wait until a study is in a state; fail if it is not in time."""
     end = time.monotonic() + seconds
     while session.server.status(study).state != state:

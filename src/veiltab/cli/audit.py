@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from veiltab.cli.options import Party, party_options
+from veiltab.cli.options import PartyOptions, party_options
 from veiltab.cli.output import console, json_option, moment, print_json, print_rows
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @click.argument("study")
 @party_options
 @json_option
-def audit_command(study: str, party: Party, as_json: bool) -> None:
+def audit_command(study: str, party: PartyOptions, as_json: bool) -> None:
     """Fetch and verify the audit log of STUDY.
 
     Every entry holds a hash of the one before, and the server signs the end.  What you have seen
@@ -26,22 +26,22 @@ def audit_command(study: str, party: Party, as_json: bool) -> None:
       veiltab audit "Smoking and income"
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
-        found = session.find_study(study)
-        entries, (length, last) = session.audit(found)
-        names = _names(session.contract(found).body)
+        found = session.study(study)
+        entries, (length, last) = found.audit()
+        names = _names(found.terms)
     if as_json:
-        lines = [{**each.to_json(), "name": names.get(each.actor)} for each in entries]
-        print_json({"study": found.hex(), "length": length, "head": last.hex(), "entries": lines})
+        lines = [{**entry.to_json(), "name": names.get(entry.actor)} for entry in entries]
+        print_json({"study": found.id, "length": length, "head": last.hex(), "entries": lines})
         return
     rows = [
         (
-            str(each.sequence),
-            moment(each.at),
-            names.get(each.actor, each.actor.hex()[:16]),
-            each.event,
-            each.state,
+            str(entry.sequence),
+            moment(entry.at),
+            names.get(entry.actor, entry.actor.hex()[:16]),
+            entry.event,
+            entry.state,
         )
-        for each in entries
+        for entry in entries
     ]
     print_rows(console(), ("no.", "at", "who", "what", "then"), rows)
     click.echo(f"\nThe log is whole.  Its last hash: {last.hex()}")

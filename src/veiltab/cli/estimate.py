@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from veiltab.cli.options import LONG_PATIENCE, Party, party_options
-from veiltab.cli.output import check_new, console, json_option, print_json, track
-from veiltab.errors import InputError, MessageError, OutputError, ParameterError
+from veiltab.cli.options import LONG_PATIENCE, PartyOptions, party_options
+from veiltab.cli.output import console, json_option, print_json, track
+from veiltab.errors import OutputError, ParameterError
+from veiltab.files.plain import check_new
 
 if TYPE_CHECKING:
     import polars as pl
 
     from veiltab.estimates import Estimate
     from veiltab.report.view import Asked, Background
-    from veiltab.wire.messages import SignedGrant
 
 
 NOTE = "veiltab"
@@ -167,7 +167,7 @@ def estimate_command(
     parquet: Path | None,
     figures: Path | None,
     save: Path | None,
-    party: Party,
+    party: PartyOptions,
     as_json: bool,
     **shown: Any,
 ) -> None:
@@ -228,17 +228,14 @@ def _load(
 
 
 def _fetch(
-    study: str, attributes: tuple[str, ...], grants: tuple[Path, ...], party: Party
+    study: str, attributes: tuple[str, ...], grants: tuple[Path, ...], party: PartyOptions
 ) -> "tuple[Estimate, Background]":
-    from veiltab.party.researcher import estimate_study
     from veiltab.report.view import Background
 
-    given = [_read_grant(path) for path in grants]
     with party.session(LONG_PATIENCE) as session:
-        found = session.find_study(study)
-        estimate = estimate_study(session, found, list(attributes) or None, given)
-        terms = session.contract(found).body
-        name = session.home.public.name
+        found = session.study(study)
+        estimate = found.estimate(list(attributes) or None, grants=grants)
+        terms, name = found.terms, session.identity.name
     return estimate, Background(
         made=_today(),
         researcher=name,
@@ -253,18 +250,3 @@ def _today() -> str:
 
     now = datetime.now(UTC)
     return f"{now.day} {now:%B %Y}"
-
-
-def _read_grant(path: Path) -> "SignedGrant":
-    from veiltab.wire.codec import MAX_MESSAGE_BYTES
-    from veiltab.wire.messages import SignedGrant
-
-    try:
-        with path.open("rb") as file:
-            return SignedGrant.loads(file.read(MAX_MESSAGE_BYTES + 1))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", hint="check the path") from error
-    except MessageError as error:
-        raise InputError(
-            f"{path} is not a grant", hint="ask the curator for the file that `veiltab grant` wrote"
-        ) from error

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from veiltab.cli.identity import read_identity, spell
-from veiltab.cli.options import LONG_PATIENCE, Party, party_options
+from veiltab.cli.identity import spell
+from veiltab.cli.options import LONG_PATIENCE, PartyOptions, party_options
 from veiltab.cli.output import (
-    check_new,
     console,
     json_option,
     moment,
@@ -16,14 +15,12 @@ from veiltab.cli.output import (
     print_json,
     tell,
 )
-from veiltab.errors import InputError, ParameterError
+from veiltab.files.plain import check_new
 
 if TYPE_CHECKING:
-    from veiltab.wire.contract import Contract, PublicIdentity
-    from veiltab.wire.messages import SignedGrant
+    from veiltab.party.curator import GivenGrant
 
 DAYS = 30
-SECONDS_A_DAY = 86_400
 
 
 @click.command("grant")
@@ -60,7 +57,7 @@ def grant_command(
     attributes: tuple[str, ...],
     days: int,
     out: Path | None,
-    party: Party,
+    party: PartyOptions,
     as_json: bool,
 ) -> None:
     """Grant a researcher your part of STUDY.
@@ -75,70 +72,35 @@ def grant_command(
       veiltab grant "Smoking and income" --to "Dr. Rivera" --attribute smoker --days 7
       veiltab grant 3fa9 --to rivera.json --out for-rivera.grant
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.party.curator import grant
-    from veiltab.party.files import write_private
-
     if out is not None:
-        check_new(out)
+        check_new(out)  # before a passphrase is asked for
     with party.session(LONG_PATIENCE) as session:
-        found = session.find_study(study)
-        contract = session.contract(found).body
-        if contract.pads == "one-time" and out is None:
-            raise ParameterError(
-                "this study has one-time pads, which never pass through the server",
-                hint="name a file with --out, and hand it to the researcher directly",
-            )
-        researcher = _researcher(contract, to)
-        expires = session.now + days * SECONDS_A_DAY
-        made = grant(session, found, researcher, list(attributes) or None, expires)
-    if out is not None:
-        write_private(out, made.dumps())
-    _report(contract, researcher, made, out, as_json=as_json)
+        given = session.study(study).grant(to, list(attributes) or None, days=days, file=out)
+    _report(given, as_json=as_json)
 
 
-def _researcher(contract: "Contract", to: str) -> "PublicIdentity":
-    """Find whom the curator means: a file that is there, or somebody whom the contract names."""
-    if Path(to).is_file():
-        return read_identity(Path(to))
-    named = [each for each in contract.researchers or () if to in (each.name, each.party_id.hex())]
-    if len(named) == 1:
-        return named[0]
-    names = ", ".join(repr(each.name) for each in contract.researchers or ())
-    raise InputError(
-        f"there is no identity file {to!r}, and not one researcher of this name in the contract",
-        hint=f"the contract names {names}"
-        if names
-        else "ask the researcher for the file that `veiltab id show --public` writes",
-    )
-
-
-def _report(
-    contract: "Contract",
-    researcher: "PublicIdentity",
-    made: "SignedGrant",
-    out: Path | None,
-    *,
-    as_json: bool,
-) -> None:
-    body = made.body
+def _report(given: "GivenGrant", *, as_json: bool) -> None:
+    body, researcher = given.signed.body, given.researcher
     if as_json:
         print_json(
             {
                 "study": body.study.hex(),
                 "grant": body.grant_id.hex(),
                 "researcher": {"name": researcher.name, "party": researcher.party_id.hex()},
-                "attributes": list(body.attributes),
-                "expires": body.expires,
-                "file": None if out is None else str(out),
+                "attributes": list(given.attributes),
+                "expires": given.expires,
+                "file": None if given.file is None else str(given.file),
             }
         )
         return
     facts = {
-        "study": contract.title,
+        "study": given.title,
         "granted to": f"{researcher.name}, {spell(researcher)}",
-        "attributes": ", ".join(body.attributes),
-        "until": moment(body.expires),
+        "attributes": ", ".join(given.attributes),
+        "until": moment(given.expires),
     }
-    print_facts(console(), facts | ({} if out is None else {"file": str(out)}))
-    if out is not None:
-        tell(f"Hand {out} to {researcher.name} directly; the server has no copy of its pads.")
+    print_facts(console(), facts | ({} if given.file is None else {"file": str(given.file)}))
+    if given.file is not None:
+        tell(
+            f"Hand {given.file} to {researcher.name} directly; the server has no copy of its pads."
+        )

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from veiltab.cli.main import OrderedGroup
-from veiltab.cli.options import PATIENCE, Party, party_options
+from veiltab.cli.options import PATIENCE, PartyOptions, party_options
 from veiltab.cli.output import (
     LONGEST_SECRET,
     ask_secret,
-    check_new,
     confirm,
     console,
     json_option,
@@ -23,14 +22,10 @@ from veiltab.cli.output import (
     show_help,
     tell,
 )
-from veiltab.errors import InputError, MalformedError, MismatchError, ParameterError
+from veiltab.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from veiltab.party.home import Home
     from veiltab.wire.contract import PublicIdentity
-
-
-LARGEST_IDENTITY = 1 << 16
 
 
 @click.group("id", cls=OrderedGroup, invoke_without_command=True)
@@ -56,7 +51,7 @@ def id_group(context: click.Context) -> None:
 )
 @party_options
 @json_option
-def new_command(name: str, no_passphrase: bool, party: Party, as_json: bool) -> None:
+def new_command(name: str, no_passphrase: bool, party: PartyOptions, as_json: bool) -> None:
     """Draw the keys of a new identity, and keep them in your home.
 
     On a terminal you are asked for a passphrase.  Make a copy of the home: a lost key cannot be
@@ -68,11 +63,9 @@ def new_command(name: str, no_passphrase: bool, party: Party, as_json: bool) -> 
       veiltab id new --name "City hospital" --passphrase-file secret.txt
       veiltab id new --name "Test" --no-passphrase --home /tmp/test
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.crypto.entropy import SystemEntropy
-
     home = party.home
     passphrase = _new_passphrase(party.passphrase_file, no_passphrase=no_passphrase)
-    home.create(name, passphrase, SystemEntropy())
+    home.create(name, passphrase)
     _show(home.public, home.path, locked=passphrase is not None, as_json=as_json)
 
 
@@ -103,7 +96,7 @@ def _new_passphrase(file: Path | None, *, no_passphrase: bool) -> str | None:
 )
 @party_options
 @json_option
-def show_command(public: bool, out: Path | None, party: Party, as_json: bool) -> None:
+def show_command(public: bool, out: Path | None, party: PartyOptions, as_json: bool) -> None:
     """Show your fingerprint, your party id, and where your home is.
 
     With --public, print what others put into study files: your name and your public keys.  No
@@ -117,7 +110,7 @@ def show_command(public: bool, out: Path | None, party: Party, as_json: bool) ->
     home = party.home
     identity = home.public
     if out is not None:
-        from veiltab.files.plain import write_whole
+        from veiltab.files.plain import check_new, write_whole
 
         check_new(out)
         write_whole(out, f"{_public(identity)}\n".encode())
@@ -140,29 +133,14 @@ def fingerprint_command(file: Path, as_json: bool) -> None:
     Example:
       veiltab id fingerprint tax-office.json
     """  # noqa: D301 - \b tells click to leave the lines alone
+    from veiltab.party.home import read_identity
+
     identity = read_identity(file)
     facts = {"name": identity.name, "fingerprint": spell(identity)}
     if as_json:
         print_json({**facts, "party": identity.party_id.hex()})
     else:
         print_facts(console(), facts)
-
-
-def read_identity(file: Path) -> "PublicIdentity":
-    """Read a file that ``veiltab id show --public`` has written."""
-    from veiltab.wire.contract import PublicIdentity
-
-    try:
-        with file.open("rb") as opened:
-            data = opened.read(LARGEST_IDENTITY)
-        return PublicIdentity.from_json(json.loads(data))
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}", hint="check the path") from error
-    except (ValueError, RecursionError, MalformedError) as error:
-        raise InputError(
-            f"{file} is not a public identity",
-            hint="ask that party for the file that `veiltab id show --public` writes",
-        ) from error
 
 
 def spell(identity: "PublicIdentity") -> str:
@@ -220,7 +198,7 @@ def register_command(
     server_fingerprint: str | None,
     yes: bool,
     replace: bool,
-    party: Party,
+    party: PartyOptions,
     as_json: bool,
 ) -> None:
     """Register with the server at URL.
@@ -235,38 +213,42 @@ def register_command(
       veiltab register https://stats.example.org --invitation-file tax-office.code \\
         --server-fingerprint "12345 67890 12345 67890 12345 67890"
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.party.remote import Reach, RemoteServer, Retry
+    from veiltab.party.connection import Retry
+    from veiltab.party.session import discover, register
 
-    home = party.home
-    home.public  # noqa: B018 - no identity, nothing to register
-    reach, retry = Reach(ca_file=ca_file), Retry(total=PATIENCE)
-    found = RemoteServer.discover(url, reach=reach, retry=retry)
-    if home.server is not None and not replace:
-        home.pin_server(url, found)  # refuses any other server than the one before
+    home, retry = party.home, Retry(total=PATIENCE)
+    home.check_identity()
+    server = discover(url, ca_file=ca_file, retry=retry)
+    if home.server is None or replace:
+        _check_server(server, server_fingerprint, yes=yes)
     else:
-        _check_server(found, server_fingerprint, yes=yes)
+        home.pin_server(url, server)  # refuses any other server than the one before
     identity = party.identity()
-    invitation = _invitation(invitation_file)
-    with RemoteServer(url, found, identity, reach=reach, retry=retry) as server:
-        server.register(invitation)
-    _remember(home, url, found, ca_file, replace=replace)
-    _report(url, found, identity.party_id, as_json=as_json)
+    register(
+        home,
+        url,
+        server,
+        identity=identity,
+        invitation=_invitation(invitation_file),
+        ca_file=ca_file,
+        replace=replace,
+        retry=retry,
+    )
+    _report(url, server, identity.party_id, as_json=as_json)
 
 
-def _check_server(found: "PublicIdentity", expected: str | None, *, yes: bool) -> None:
+def _check_server(server: "PublicIdentity", expected: str | None, *, yes: bool) -> None:
     """Have somebody compare the fingerprint before anything is sent."""
-    shown = spell(found)
-    if expected is None:
-        confirm(
-            f"The server is {found.name!r}, with the fingerprint {shown}.\n"
-            "Is this what its operator has told you?",
-            yes=yes,
-        )
-    elif "".join(expected.split()) != "".join(shown.split()):
-        raise MismatchError(
-            f"the server that answers has the fingerprint {shown}, and not {expected}",
-            hint="check the URL and the fingerprint with the operator; nothing was sent",
-        )
+    from veiltab.party.session import check_fingerprint
+
+    if expected is not None:
+        check_fingerprint(server, expected)
+        return
+    confirm(
+        f"The server is {server.name!r}, with the fingerprint {spell(server)}.\n"
+        "Is this what its operator has told you?",
+        yes=yes,
+    )
 
 
 def _invitation(file: Path | None) -> str:
@@ -281,17 +263,6 @@ def _invitation(file: Path | None) -> str:
             hint="name its file with --invitation-file, or pipe it in",
         )
     return found
-
-
-def _remember(
-    home: "Home", url: str, found: "PublicIdentity", ca_file: Path | None, *, replace: bool
-) -> None:
-    from veiltab.party.session import keep_authority
-
-    if replace:
-        home.forget_server()
-    home.pin_server(url, found)
-    keep_authority(home, None if ca_file is None else ca_file.read_bytes())
 
 
 def _report(url: str, server: "PublicIdentity", me: bytes, *, as_json: bool) -> None:

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from veiltab.cli.main import DefaultGroup
-from veiltab.cli.options import Party, party_options
+from veiltab.cli.options import PartyOptions, party_options
 from veiltab.cli.output import console, json_option, moment, print_facts, print_json, print_rows
 
 if TYPE_CHECKING:
-    from veiltab.party.ledgers import KeptLedger
+    from veiltab.party.ledgers import StoredLedger
 
 
 @click.group("ledger", cls=DefaultGroup)
@@ -29,25 +29,23 @@ def ledger_group() -> None:
 @ledger_group.command("show")
 @party_options
 @json_option
-def show_command(party: Party, as_json: bool) -> None:
+def show_command(party: PartyOptions, as_json: bool) -> None:
     """Show every data set's budget, and the studies that were charged to it.
 
     \b
     Example:
       veiltab ledger show
     """  # noqa: D301 - \b tells click to leave the lines alone
-    home = party.home
-    home.public  # noqa: B018 - says so if there is no home
-    found = home.ledgers.all_ledgers()
+    ledgers = party.home.budgets()
     if as_json:
-        print_json({"ledgers": [ledger_json(kept) for kept in found]})
-    elif not found:
+        print_json({"ledgers": [ledger_json(stored) for stored in ledgers]})
+    elif not ledgers:
         click.echo("No data set has a budget yet: veiltab ledger set DATASET --epsilon LIMIT")
     else:
-        for number, kept in enumerate(found):
+        for number, stored in enumerate(ledgers):
             if number:
                 click.echo()
-            _print_ledger(kept)
+            _print_ledger(stored)
 
 
 @ledger_group.command("set")
@@ -68,7 +66,7 @@ def set_command(
     delta: float | None,
     largest_epsilon: float | None,
     smallest_population: int | None,
-    party: Party,
+    party: PartyOptions,
     as_json: bool,
 ) -> None:
     """Give DATASET a privacy budget, or change the one it has.
@@ -81,50 +79,37 @@ def set_command(
       veiltab ledger set "Patients 2025" --epsilon 3
       veiltab ledger set "Patients 2025" --epsilon 3 --delta 1e-5 --largest-epsilon 1
     """  # noqa: D301 - \b tells click to leave the lines alone
-    home = party.home
-    home.public  # noqa: B018 - says so if there is no home
-    with home.lock():
-        known = [k.ledger for k in home.ledgers.all_ledgers() if k.ledger.dataset == dataset]
-        before = (
-            {
-                "delta_limit": known[0].delta_limit,
-                "largest_epsilon": known[0].largest_epsilon,
-                "smallest_population": known[0].smallest_population,
-            }
-            if known
-            else {}
-        )
-        given: dict[str, Any] = {
-            "delta_limit": delta,
-            "largest_epsilon": largest_epsilon,
-            "smallest_population": smallest_population,
-        }
-        limits = before | {key: value for key, value in given.items() if value is not None}
-        kept = home.ledgers.set_limits(dataset, epsilon, **limits)
+    stored = party.home.set_budget(
+        dataset,
+        epsilon,
+        delta=delta,
+        largest_epsilon=largest_epsilon,
+        smallest_population=smallest_population,
+    )
     if as_json:
-        print_json(ledger_json(kept))
+        print_json(ledger_json(stored))
     else:
-        _print_ledger(kept)
+        _print_ledger(stored)
 
 
-def ledger_json(kept: "KeptLedger") -> dict[str, Any]:
+def ledger_json(stored: "StoredLedger") -> dict[str, Any]:
     """Return a ledger as JSON values."""
-    ledger = kept.ledger
+    ledger = stored.ledger
     return {
         "dataset": ledger.dataset,
         "epsilon_limit": ledger.epsilon_limit,
         "epsilon_spent": float(ledger.epsilon_spent),
-        "epsilon_left": epsilon_left(kept),
+        "epsilon_left": stored.epsilon_left,
         "delta_limit": ledger.delta_limit,
         "delta_spent": float(ledger.delta_spent),
         "largest_epsilon": ledger.largest_epsilon,
         "smallest_population": ledger.smallest_population,
-        "overspent": kept.overspent,
+        "overspent": stored.overspent,
         "entries": [
             {
                 "study": entry.study.hex(),
-                "title": kept.notes[entry.study].title,
-                "at": kept.notes[entry.study].at,
+                "title": stored.notes[entry.study].title,
+                "at": stored.notes[entry.study].at,
                 "epsilon": entry.epsilon,
                 "delta": entry.delta,
                 "accounting": entry.accounting,
@@ -134,16 +119,9 @@ def ledger_json(kept: "KeptLedger") -> dict[str, Any]:
     }
 
 
-def epsilon_left(kept: "KeptLedger") -> float:
-    """Return what is left of ε: the difference of the decimals that people wrote."""
-    from fractions import Fraction
-
-    return float(Fraction(repr(float(kept.ledger.epsilon_limit))) - kept.ledger.epsilon_spent)
-
-
-def _print_ledger(kept: "KeptLedger") -> None:
-    ledger, screen = kept.ledger, console()
-    spent = f"{float(ledger.epsilon_spent):g} spent, {epsilon_left(kept):g} left"
+def _print_ledger(stored: "StoredLedger") -> None:
+    ledger, screen = stored.ledger, console()
+    spent = f"{float(ledger.epsilon_spent):g} spent, {stored.epsilon_left:g} left"
     facts = {"data set": ledger.dataset, "ε": f"{ledger.epsilon_limit:g}: {spent}"}
     if ledger.delta_limit:
         facts["δ"] = f"{ledger.delta_limit:g}: {float(ledger.delta_spent):g} spent"
@@ -156,8 +134,8 @@ def _print_ledger(kept: "KeptLedger") -> None:
         rows = [
             (
                 entry.study.hex()[:16],
-                kept.notes[entry.study].title,
-                moment(kept.notes[entry.study].at),
+                stored.notes[entry.study].title,
+                moment(stored.notes[entry.study].at),
                 f"{entry.epsilon:g}",
                 f"{entry.delta:g}",
             )

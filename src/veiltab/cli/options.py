@@ -1,8 +1,7 @@
 """Options that commands share: who runs them, and where a table is."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -29,7 +28,7 @@ LONG_PATIENCE = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Party:
+class PartyOptions:
     """The options that every command of a party has."""
 
     home_option: Path | None
@@ -40,27 +39,22 @@ class Party:
         """The home that is meant."""
         from veiltab.party.home import Home
 
-        return Home(Home.locate(self.home_option, os.environ))
+        return Home(self.home_option)
 
     def identity(self) -> "PrivateIdentity":
         """Open the identity; one that is locked takes its passphrase."""
         home = self.home
         return home.open(self._passphrase(home) if home.locked else None)
 
-    @contextmanager
-    def session(self, patience: float | None = None) -> "Iterator[Session]":
-        """Work with the server that this home has registered with."""
+    def session(self, patience: float = PATIENCE) -> "Session":
+        """Connect to the server that this home has registered with."""
         from veiltab.party.connection import Retry
-        from veiltab.party.session import check_registered, connect
+        from veiltab.party.context import check_registered
+        from veiltab.party.session import connect
 
         home = self.home
-        check_registered(home)
-        retry = Retry(total=PATIENCE if patience is None else patience, on_wait=_tell_wait)
-        session = connect(home, self.identity(), retry)
-        try:
-            yield session
-        finally:
-            session.server.close()
+        check_registered(home)  # before a passphrase is asked for
+        return connect(home, self.identity(), Retry(total=patience, on_wait=_tell_wait))
 
     def _passphrase(self, home: "Home") -> str:
         if self.passphrase_file is not None:
@@ -80,7 +74,7 @@ def party_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_party(
         *arguments: Any, home: Path | None, passphrase_file: Path | None, **options: Any
     ) -> Any:  # noqa: ANN401 - whatever the command returns
-        return command(*arguments, party=Party(home, passphrase_file), **options)
+        return command(*arguments, party=PartyOptions(home, passphrase_file), **options)
 
     for option in (_PASSPHRASE_FILE, _HOME):
         option(with_party)

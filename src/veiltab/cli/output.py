@@ -6,16 +6,21 @@ Secrets are asked for on a terminal or read from a file, never taken from the co
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from veiltab.errors import InputError, OutputError, ParameterError
+from veiltab.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+    from veiltab.party.progress import OnProgress, Progress
 
 
 LONGEST_SECRET = 1 << 16
@@ -148,17 +153,6 @@ def print_rows(
     screen.print(table)
 
 
-def check_new(path: Path) -> None:
-    """Refuse a place for a new file that is taken, or in no folder."""
-    if path.exists() or path.is_symlink():
-        raise OutputError(f"{path} exists already", hint="name a new file; nothing is overwritten")
-    if not path.parent.is_dir():
-        raise OutputError(
-            f"cannot write {path}: there is no such folder",
-            hint="choose a place that you may write to",
-        )
-
-
 def track(items: Sequence[Item], description: str) -> Iterable[Item]:
     """Show a progress bar on stderr while the items are worked off, if it is a terminal."""
     if not sys.stderr.isatty():
@@ -172,3 +166,59 @@ def _track_on_terminal(items: Sequence[Item], description: str) -> Iterator[Item
 
     screen = Console(stderr=True)
     yield from rich_track(items, description=description, console=screen, transient=True)
+
+
+@contextmanager
+def show_progress() -> "Iterator[OnProgress]":
+    """Show reports of progress as bars on stderr, if it is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        yield _ProgressBars(bars)
+
+
+class _ProgressBars:
+    """One bar for each step; while it waits, a line that says for whom."""
+
+    def __init__(self, bars: "RichProgress") -> None:
+        self._bars = bars
+        self._tasks: dict[str, TaskID] = {}
+        self._told: tuple[str, ...] = ()
+
+    def __call__(self, report: "Progress") -> None:
+        if report.step == "waiting":
+            self._hide()
+            self._tell(report.waiting_for)
+            return
+        description = report.step.capitalize()
+        if description not in self._tasks:
+            self._hide()
+            self._tasks[description] = self._bars.add_task(description, total=report.total)
+        self._bars.update(self._tasks[description], completed=report.done, total=report.total)
+
+    def _hide(self) -> None:
+        """Take away the bars of what is done."""
+        for task in self._tasks.values():
+            self._bars.update(task, visible=False)
+
+    def _tell(self, names: tuple[str, ...]) -> None:
+        if names == self._told:
+            return
+        self._told = names
+        self._bars.console.print(
+            f"Waiting for {', '.join(names)} to push too.  Ctrl-C is safe: run the same command"
+            " again later.",
+            markup=False,
+        )
+
+
+def tell_waiting(report: "Progress") -> None:
+    """Say on stderr for whom a study waits."""
+    done = "signed" if report.state == "proposed" else "pushed"
+    missing = f"; not {done} yet by: {', '.join(report.waiting_for)}" if report.waiting_for else ""
+    tell(f"the study is {report.state}{missing}.  (Ctrl-C is safe.)")

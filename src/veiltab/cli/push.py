@@ -1,116 +1,33 @@
 """``veiltab push``: sample, encrypt and send a curator's table."""
 
-import sys
-import time
-from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from veiltab.cli.options import LONG_PATIENCE, Party, open_source, party_options, table_options
-from veiltab.cli.output import console, count, json_option, print_facts, print_json
-from veiltab.cli.terms import LONGEST_POLL, SHORTEST_POLL, budgets, wait_for_state
-from veiltab.errors import StateError
-from veiltab.party.push import Watcher
+from veiltab.cli.options import (
+    LONG_PATIENCE,
+    PartyOptions,
+    open_source,
+    party_options,
+    table_options,
+)
+from veiltab.cli.output import (
+    console,
+    count,
+    json_option,
+    print_facts,
+    print_json,
+    show_progress,
+    tell_waiting,
+)
+from veiltab.cli.terms import budgets
 
 if TYPE_CHECKING:
     from veiltab.data.tables import Table
-    from veiltab.party.push import Preview, Source
+    from veiltab.party.push import Preview
     from veiltab.party.remote import Status
-    from veiltab.party.session import Session
-
-
-class StillWaitingError(Exception):
-    """Other curators have to push first, and nobody wants to wait for them."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        """Keep who they are."""
-        super().__init__(", ".join(names))
-        self.names = list(names)
-
-
-class ScreenWatcher(Watcher):
-    """Shows progress on stderr if it is a terminal; waits for other curators if it may."""
-
-    def __init__(self, *, wait: bool, timeout: float | None) -> None:
-        """Start the clock; ``None`` waits for as long as it takes."""
-        self._wait = wait
-        self._timeout = timeout
-        self._start = time.monotonic()
-        self._pause = SHORTEST_POLL
-        self._told: list[str] = []
-        self._tasks: dict[str, TaskID] = {}
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
-            transient=True,
-        )
-
-    def __enter__(self) -> Self:
-        """Show the bars."""
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Take them away."""
-        self._progress.stop()
-
-    def reading(self, rows: int, total: int | None) -> None:
-        """Show how many rows of the table are read."""
-        self._show("Reading rows", rows, total)
-
-    def encrypting(self) -> None:
-        """Say that the sample is being encrypted."""
-        self._show("Encrypting", 0, None)
-
-    def sending(self, chunks: int, total: int) -> None:
-        """Show how many chunks the server has."""
-        self._show("Sending chunks", chunks, total)
-
-    def waiting(self, names: Sequence[str]) -> None:
-        """Sleep a little, and say for whom; or end it."""
-        if not self._wait:
-            raise StillWaitingError(names)
-        if self._timeout is not None and time.monotonic() - self._start >= self._timeout:
-            raise StateError(
-                f"waiting for {', '.join(map(repr, names))} to push too, after"
-                f" {self._timeout:g} seconds",
-                hint="run the same command again when they have; nothing is lost",
-            )
-        self._hide()
-        if list(names) != self._told:
-            self._told = list(names)
-            if not self._progress.disable:
-                self._progress.console.print(
-                    f"Waiting for {', '.join(names)} to push too.  Ctrl-C is safe: run the same"
-                    " command again later.",
-                    markup=False,
-                )
-        time.sleep(self._pause)
-        self._pause = min(2 * self._pause, LONGEST_POLL)
-
-    def _show(self, what: str, done: int, total: int | None) -> None:
-        if what not in self._tasks:
-            self._hide()
-            self._tasks[what] = self._progress.add_task(what, total=total)
-        self._progress.update(self._tasks[what], completed=done, total=total)
-
-    def _hide(self) -> None:
-        """Take away the bars of what is done."""
-        for task in self._tasks.values():
-            self._progress.update(task, visible=False)
+    from veiltab.party.study import Study
 
 
 @click.command("push")
@@ -151,7 +68,7 @@ def push_command(
     no_wait: bool,
     wait_release: bool,
     timeout: float | None,
-    party: Party,
+    party: PartyOptions,
     as_json: bool,
 ) -> None:
     """Push your table to STUDY, encrypted.
@@ -170,44 +87,34 @@ def push_command(
       veiltab push 3fa9 --table sqlite:///patients.db --query patients --id given --id born
       veiltab push 3fa9 --table-file database.txt --query "select * from v" --id nr --no-wait
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.party.push import preview, push
+
+    def source() -> "Table":
+        return open_source("--table", table, query, table_file)
 
     with party.session(LONG_PATIENCE) as session:
-        found = session.find_study(study)
-
-        def source() -> "Source":
-            opened = open_source("--table", table, query, table_file)
-            return _source(session, found, opened, ids, recode)
-
-        with ScreenWatcher(wait=not no_wait, timeout=timeout) as watcher:
-            try:
-                if dry_run:
-                    planned = preview(session, found, source(), watcher)
-                else:
-                    status, sent = push(session, found, source, watcher), True
-            except StillWaitingError:
-                status, sent = session.server.status(found), False
+        found = session.study(study)
+        with show_progress() as progress:
+            if dry_run:
+                preview = found.check(source, ids, recode=recode, progress=progress)
+            else:
+                status = found.push(
+                    source, ids, recode=recode, wait=not no_wait, timeout=timeout, progress=progress
+                )
         if dry_run:
-            _print_preview(session, found, planned, as_json=as_json)
+            _print_preview(found, preview, budgets(found.terms, session.home), as_json=as_json)
             return
+        me = session.identity.party_id
+        sent = any(curator.party == me and curator.uploaded for curator in status.curators)
         if sent and wait_release:
-            status = wait_for_state(session, found, "released", timeout)
+            status = found.wait("released", timeout, progress=tell_waiting)
     _print_pushed(status, sent=sent, as_json=as_json)
-
-
-def _source(
-    session: "Session", study: bytes, table: "Table", ids: tuple[str, ...], recode: Path | None
-) -> "Source":
-    from veiltab.data.recode import Recode, read_recode_file
-    from veiltab.party.push import Source
-
-    schema = session.contract(study).body.schema_of(session.identity.party_id)
-    return Source(table, ids, Recode() if recode is None else read_recode_file(recode, schema))
 
 
 def _print_pushed(status: "Status", *, sent: bool, as_json: bool) -> None:
     waiting = [
-        each.name for each in status.curators if not (each.uploaded if sent else each.aligned)
+        curator.name
+        for curator in status.curators
+        if not (curator.uploaded if sent else curator.aligned)
     ]
     if as_json:
         print_json(
@@ -227,18 +134,20 @@ def _print_pushed(status: "Status", *, sent: bool, as_json: bool) -> None:
     print_facts(console(), facts)
 
 
-def _print_preview(session: "Session", study: bytes, found: "Preview", *, as_json: bool) -> None:
-    plan, contract = found.plan, session.contract(study).body
-    charged = [each for each in budgets(contract, session.home) if each["charged"]]
+def _print_preview(
+    study: "Study", preview: "Preview", datasets: list[dict[str, Any]], *, as_json: bool
+) -> None:
+    plan = preview.plan
+    charged = [dataset for dataset in datasets if dataset["charged"]]
     if as_json:
         print_json(
             {
-                "study": study.hex(),
+                "study": study.id,
                 "population_size": plan.population_size,
                 "sample_size": plan.sample_size,
-                "rows": found.rows,
-                "chunks": found.chunks,
-                "bytes": found.bytes,
+                "rows": preview.rows,
+                "chunks": preview.chunks,
+                "bytes": preview.bytes,
                 "epsilon": plan.epsilon,
                 "delta": plan.delta,
                 "epsilon_if_order_known": plan.epsilon_if_order_known,
@@ -248,16 +157,16 @@ def _print_preview(session: "Session", study: bytes, found: "Preview", *, as_jso
         return
     delta = f", δ = {plan.delta:g}" if plan.delta else ""
     facts = {
-        "study": contract.title,
+        "study": preview.title,
         "table": f"{plan.population_size:,} respondents, all of it readable",
-        "would be sent": f"{found.rows:,} encrypted rows in {count(found.chunks, 'chunk')},"
-        f" {found.bytes:,} bytes",
+        "would be sent": f"{preview.rows:,} encrypted rows in {count(preview.chunks, 'chunk')},"
+        f" {preview.bytes:,} bytes",
         "promise": f"ε = {plan.epsilon:g}{delta}; if the order leaks,"
         f" ε = {plan.epsilon_if_order_known:.6g}",
     }
-    for each in charged:
+    for dataset in charged:
+        left, limit = dataset["epsilon_left"], dataset["epsilon_limit"]
         facts["budget"] = (
-            f"{each['dataset']}: ε = {each['epsilon_left']:g} of {each['epsilon_limit']:g} left,"
-            " this study included"
+            f"{dataset['dataset']}: ε = {left:g} of {limit:g} left, this study included"
         )
     print_facts(console(), facts | {"sent": "nothing"})

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from veiltab.cli.main import LazyCommands, OrderedGroup
-from veiltab.cli.options import Party, open_source, party_options, table_options
+from veiltab.cli.main import OrderedGroup
+from veiltab.cli.options import PartyOptions, open_source, party_options, table_options
 from veiltab.cli.output import (
-    check_new,
     confirm,
     console,
     json_option,
@@ -17,9 +16,11 @@ from veiltab.cli.output import (
     print_rows,
     show_help,
     tell,
+    tell_waiting,
 )
-from veiltab.cli.terms import STATES, print_status, print_terms, terms_json, wait_for_state
+from veiltab.cli.terms import print_status, print_terms, terms_json
 from veiltab.errors import ParameterError
+from veiltab.party.progress import STATES
 
 if TYPE_CHECKING:
     from veiltab.party.draft import Draft
@@ -29,7 +30,41 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 DATASET = "Which of your data sets the study is charged to; needed if you have several."
 
 
-@click.command("propose")
+@click.group("study", cls=OrderedGroup, invoke_without_command=True)
+@click.pass_context
+def study_group(context: click.Context) -> None:
+    """Propose studies, sign them, and see where they stand.
+
+    A STUDY is named by its exact title, or by the first digits of its id.
+
+    \b
+    Examples:
+      veiltab study example > smoking.toml
+      veiltab study propose smoking.toml
+      veiltab study sign "Smoking and income"
+      veiltab study status "Smoking and income" --wait released
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    show_help(context)
+
+
+@study_group.command("example")
+@json_option
+def example_command(as_json: bool) -> None:
+    """Print a study file with an explanation of every key.
+
+    \b
+    Example:
+      veiltab study example > smoking.toml
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    from veiltab.party.study_file import example_study
+
+    if as_json:
+        print_json({"study_file": example_study()})
+    else:
+        click.echo(example_study(), nl=False)
+
+
+@study_group.command("propose")
 @click.argument("file", type=FILE, required=False)
 @click.option("--dataset", help=DATASET)
 @table_options("--from", "source")
@@ -45,7 +80,7 @@ def propose_command(
     table_file: Path | None,
     out: Path | None,
     recode_out: Path | None,
-    party: Party,
+    party: PartyOptions,
     as_json: bool,
 ) -> None:
     """Propose the study that FILE describes, and sign it.
@@ -72,18 +107,17 @@ def propose_command(
         _propose(party, file, dataset, as_json=as_json)
 
 
-def _propose(party: Party, file: Path, dataset: str | None, *, as_json: bool) -> None:
-    from veiltab.party.curator import choose_ledger, propose
+def _propose(party: PartyOptions, file: Path, dataset: str | None, *, as_json: bool) -> None:
     from veiltab.party.study_file import read_study_file
 
-    draft = read_study_file(file, party.home.public)
-    with party.session() as session, session.home.lock():
-        status = propose(session, draft, choose_ledger(session, dataset))
+    draft = read_study_file(file, party.home.public)  # before a passphrase is asked for
+    with party.session() as session:
+        status = session.propose(draft, dataset).status()
     print_status(status, as_json=as_json)
 
 
 def _draft(
-    party: Party,
+    party: PartyOptions,
     table: tuple[str | None, str | None, Path | None],
     out: Path | None,
     recode_out: Path | None,
@@ -91,7 +125,7 @@ def _draft(
     as_json: bool,
 ) -> None:
     from veiltab.data.tables import BATCH_ROWS
-    from veiltab.files.plain import write_whole
+    from veiltab.files.plain import check_new, write_whole
     from veiltab.party.draft import draft_study
     from veiltab.party.files import write_private
 
@@ -123,11 +157,32 @@ def _print_draft(
         tell(f"Keep {recode_out}: push with --recode {recode_out}.")
 
 
-@click.command("show")
+@study_group.command("list")
+@party_options
+@json_option
+def list_command(party: PartyOptions, as_json: bool) -> None:
+    """List the studies that name you.
+
+    \b
+    Example:
+      veiltab study list
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    with party.session() as session:
+        studies = session.studies()
+    if as_json:
+        print_json({"studies": [summary.to_json() for summary in studies]})
+    elif not studies:
+        click.echo("No study names you yet.")
+    else:
+        rows = [(s.study.hex()[:16], s.title, s.state, s.role, moment(s.updated)) for s in studies]
+        print_rows(console(), ("study", "title", "state", "your part", "since"), rows)
+
+
+@study_group.command("show")
 @click.argument("study")
 @party_options
 @json_option
-def show_command(study: str, party: Party, as_json: bool) -> None:
+def show_command(study: str, party: PartyOptions, as_json: bool) -> None:
     """Show the terms of STUDY: who takes part, with what, for which promise of privacy.
 
     Compare the fingerprints with the people who are named, by telephone, before you sign.
@@ -137,20 +192,22 @@ def show_command(study: str, party: Party, as_json: bool) -> None:
       veiltab study show "Smoking and income"
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
-        signed = session.contract(session.find_study(study))
+        signed = session.study(study).contract()
     if as_json:
         print_json(terms_json(signed, party.home))
     else:
         print_terms(console(), signed, party.home)
 
 
-@click.command("sign")
+@study_group.command("sign")
 @click.argument("study")
 @click.option("--dataset", help=DATASET)
 @click.option("--yes", is_flag=True, help="Do not ask: you have read the terms.")
 @party_options
 @json_option
-def sign_command(study: str, dataset: str | None, yes: bool, party: Party, as_json: bool) -> None:
+def sign_command(
+    study: str, dataset: str | None, yes: bool, party: PartyOptions, as_json: bool
+) -> None:
     """Sign STUDY, and charge it to a data set.
 
     The terms are shown first.  A signature cannot be taken back; a study can be ended until it is
@@ -161,92 +218,17 @@ def sign_command(study: str, dataset: str | None, yes: bool, party: Party, as_js
       veiltab study sign "Smoking and income"
       veiltab study sign 3fa9 --dataset "Taxes 2025" --yes
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.party.curator import choose_ledger, sign
-
     with party.session() as session:
-        found = session.find_study(study)
-        signed = session.contract(found)
+        found = session.study(study)
         if not (as_json and yes):
-            print_terms(console(stderr=as_json), signed, session.home)
+            print_terms(console(stderr=as_json), found.contract(), session.home)
             click.echo(err=as_json)
-        confirm(f"Sign {signed.body.title!r} on these terms?", yes=yes)
-        with session.home.lock():
-            status = sign(session, found, choose_ledger(session, dataset))
+        confirm(f"Sign {found.title!r} on these terms?", yes=yes)
+        status = found.sign(dataset)
     print_status(status, as_json=as_json)
 
 
-COMMANDS = {
-    "example": "veiltab.cli.study:example_command",
-    "propose": "veiltab.cli.study:propose_command",
-    "list": "veiltab.cli.study:list_command",
-    "show": "veiltab.cli.study:show_command",
-    "sign": "veiltab.cli.study:sign_command",
-    "status": "veiltab.cli.study:status_command",
-    "abort": "veiltab.cli.study:abort_command",
-}
-
-
-@click.group(
-    "study", cls=OrderedGroup, commands=LazyCommands(COMMANDS), invoke_without_command=True
-)
-@click.pass_context
-def study_group(context: click.Context) -> None:
-    """Propose studies, sign them, and see where they stand.
-
-    A STUDY is named by its exact title, or by the first digits of its id.
-
-    \b
-    Examples:
-      veiltab study example > smoking.toml
-      veiltab study propose smoking.toml
-      veiltab study sign "Smoking and income"
-      veiltab study status "Smoking and income" --wait released
-    """  # noqa: D301 - \b tells click to leave the lines alone
-    show_help(context)
-
-
-@click.command("example")
-@json_option
-def example_command(as_json: bool) -> None:
-    """Print a study file with an explanation of every key.
-
-    \b
-    Example:
-      veiltab study example > smoking.toml
-    """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.party.study_file import example_study
-
-    if as_json:
-        print_json({"study_file": example_study()})
-    else:
-        click.echo(example_study(), nl=False)
-
-
-@click.command("list")
-@party_options
-@json_option
-def list_command(party: Party, as_json: bool) -> None:
-    """List the studies that name you.
-
-    \b
-    Example:
-      veiltab study list
-    """  # noqa: D301 - \b tells click to leave the lines alone
-    with party.session() as session:
-        found = session.server.studies()
-    if as_json:
-        print_json({"studies": [each.to_json() for each in found]})
-    elif not found:
-        click.echo("No study names you yet.")
-    else:
-        rows = [
-            (each.study.hex()[:16], each.title, each.state, each.role, moment(each.updated))
-            for each in found
-        ]
-        print_rows(console(), ("study", "title", "state", "your part", "since"), rows)
-
-
-@click.command("status")
+@study_group.command("status")
 @click.argument("study")
 @click.option(
     "--wait",
@@ -261,7 +243,7 @@ def list_command(party: Party, as_json: bool) -> None:
 @party_options
 @json_option
 def status_command(
-    study: str, wait: str | None, timeout: float | None, party: Party, as_json: bool
+    study: str, wait: str | None, timeout: float | None, party: PartyOptions, as_json: bool
 ) -> None:
     """Say where STUDY stands, and who has done what.
 
@@ -271,21 +253,21 @@ def status_command(
       veiltab study status 3fa9 --wait released --timeout 3600 --json
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
-        found = session.find_study(study)
+        found = session.study(study)
         if wait is None:
-            status = session.server.status(found)
+            status = found.status()
         else:
-            status = wait_for_state(session, found, wait, timeout)
+            status = found.wait(wait, timeout, progress=tell_waiting)
     print_status(status, as_json=as_json)
 
 
-@click.command("abort")
+@study_group.command("abort")
 @click.argument("study")
 @click.option("--reason", required=True, help="What everybody in the study is told.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @party_options
 @json_option
-def abort_command(study: str, reason: str, yes: bool, party: Party, as_json: bool) -> None:
+def abort_command(study: str, reason: str, yes: bool, party: PartyOptions, as_json: bool) -> None:
     """End STUDY before its release, for good; the server forgets what was pushed.
 
     What was charged to a data set stays charged.
@@ -295,8 +277,7 @@ def abort_command(study: str, reason: str, yes: bool, party: Party, as_json: boo
       veiltab study abort "Smoking and income" --reason "the wrong table was used"
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
-        found = session.find_study(study)
-        title = session.server.status(found).title
-        confirm(f"End {title!r} for everybody in it?", yes=yes)
-        status = session.server.abort(found, reason)
+        found = session.study(study)
+        confirm(f"End {found.status().title!r} for everybody in it?", yes=yes)
+        status = found.abort(reason)
     print_status(status, as_json=as_json)

@@ -1,12 +1,10 @@
 """A study in words: its terms before anybody signs them, and where it stands."""
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from veiltab.cli.identity import spell
-from veiltab.cli.ledger import epsilon_left
-from veiltab.cli.output import console, count, moment, print_facts, print_json, print_rows, tell
-from veiltab.errors import StateError, VeiltabError
+from veiltab.cli.output import console, count, moment, print_facts, print_json, print_rows
+from veiltab.errors import VeiltabError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,7 +12,6 @@ if TYPE_CHECKING:
     from veiltab.core.plan import Plan
     from veiltab.party.home import Home
     from veiltab.party.remote import Status
-    from veiltab.party.session import Session
     from veiltab.wire.contract import Contract, PublicIdentity
     from veiltab.wire.signed import Signed
 
@@ -92,20 +89,20 @@ def _plan(contract: "Contract") -> "Plan | None":
 
 def budgets(contract: "Contract", home: "Home") -> list[dict[str, Any]]:
     """Return, for each data set of this home, what is left and whether the study fits."""
-    found = []
-    for kept in home.ledgers.all_ledgers():
-        ledger = kept.ledger
+    datasets = []
+    for stored in home.ledgers.all_ledgers():
+        ledger = stored.ledger
         charged = any(entry.study == contract.study_id for entry in ledger.entries)
-        found.append(
+        datasets.append(
             {
                 "dataset": ledger.dataset,
                 "charged": charged,
                 "fits": charged or ledger.supports(contract.epsilon, contract.delta),
                 "epsilon_limit": ledger.epsilon_limit,
-                "epsilon_left": epsilon_left(kept),
+                "epsilon_left": stored.epsilon_left,
             }
         )
-    return found
+    return datasets
 
 
 def print_terms(screen: "Console", signed: "Signed[Contract]", home: "Home") -> None:
@@ -181,67 +178,10 @@ def _categories(categories: tuple[str, ...]) -> str:
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
-STATES = ("proposed", "open", "uploaded", "sampled", "joined", "released")
-"""The states of a study, in the order in which it goes through them."""
-
-SHORTEST_POLL, LONGEST_POLL = 0.1, 3.0
-
-
-def wait_for_state(
-    session: "Session", study: bytes, wanted: str, timeout: float | None
-) -> "Status":
-    """Ask until the study is as far as wanted; ``None`` waits for as long as it takes."""
-    end = None if timeout is None else time.monotonic() + timeout
-    pause, told = SHORTEST_POLL, None
-    while True:
-        status = session.server.status(study)
-        if is_reached(status, wanted):
-            return status
-        if end is not None and time.monotonic() >= end:
-            raise StateError(
-                f"the study is {status.state} after {timeout:g} seconds, not {wanted}",
-                hint=_missing(status) or "wait longer with --timeout",
-            )
-        if status != told:
-            told = status
-            missing = _missing(status)
-            tell(f"the study is {status.state}{missing and f'; {missing}'}.  (Ctrl-C is safe.)")
-        time.sleep(pause)
-        pause = min(2 * pause, LONGEST_POLL)
-
-
-def is_reached(status: "Status", wanted: str) -> bool:
-    """Tell whether the study is as far as wanted; one that was ended never gets there."""
-    if status.state == wanted:
-        return True
-    if status.state not in STATES:
-        raise StateError(
-            f"the study is {status.state} and will not be {wanted}: {status.reason or 'no reason'}",
-            hint="ask the curator who has ended it; propose a new study if need be",
-        )
-    return wanted in STATES and STATES.index(status.state) >= STATES.index(wanted)
-
-
-def _missing(status: "Status") -> str:
-    """Say for whom the study waits."""
-    if status.state == "proposed":
-        names = [each.name for each in status.curators if not each.signed]
-        return f"not signed yet by: {', '.join(names)}"
-    if status.state == "open":
-        names = [each.name for each in status.curators if not each.uploaded]
-        return f"not pushed yet by: {', '.join(names)}"
-    return ""
-
-
-def status_json(status: "Status") -> dict[str, Any]:
-    """Return a status as JSON values, in the form in which the server sends it."""
-    return status.to_json()
-
-
 def print_status(status: "Status", *, as_json: bool) -> None:
     """Print a status."""
     if as_json:
-        print_json(status_json(status))
+        print_json(status.to_json())
         return
     screen = console()
     facts = {

@@ -1,9 +1,11 @@
-"""Parquet files, read by polars, a few rows at a time."""
+"""Parquet files and data frames: tables whose columns have types already."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import polars as pl
 
 from veiltab.data.batches import check_names, cut, wanted_columns
@@ -11,10 +13,11 @@ from veiltab.errors import TableError
 from veiltab.protocol.parallel import ordered_map
 
 READ_ROWS = 1 << 18
-"""Rows that are decoded at a time; the next ones are, while these are worked on."""
-
+"""Rows that are decoded at a time; the next ones are decoded while these are worked on."""
 
 _READERS = 2
+_NUMPY_KINDS = "biuf"
+"""Columns of pandas that NumPy holds as booleans or numbers are taken as they are."""
 
 
 class ParquetTable:
@@ -66,3 +69,64 @@ class ParquetTable:
                 f"{str(self._path)!r} is no whole Parquet file, or may not be read",
                 hint="write or copy it again; check its size and rights",
             ) from None
+
+
+class FrameTable:
+    """A data frame in memory."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        """Take a polars frame; see :func:`as_frame` for others."""
+        self._frame = frame
+        check_names(frame.columns)
+
+    @property
+    def columns(self) -> Mapping[str, pl.DataType]:
+        """The columns' names and types."""
+        return self._frame.schema
+
+    def row_count(self) -> int:
+        """Return how many rows there are."""
+        return self._frame.height
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        """Yield these columns."""
+        yield from cut(self._frame.select(wanted_columns(columns, self._frame.columns, rows)), rows)
+
+
+def as_frame(source: object) -> pl.DataFrame | None:
+    """Return a polars frame, a lazy one, or a pandas frame as a polars frame; else ``None``."""
+    if isinstance(source, pl.DataFrame):
+        return source
+    if isinstance(source, pl.LazyFrame):
+        try:
+            return source.collect()
+        except pl.exceptions.PolarsError as error:
+            raise TableError(
+                f"the lazy frame cannot be collected: {error}", hint="collect it yourself first"
+            ) from error
+    # pandas need not be installed: a frame is known by where its class comes from.
+    if any(cls.__module__.partition(".")[0] == "pandas" for cls in type(source).__mro__):
+        return _from_pandas(source)
+    return None
+
+
+def _from_pandas(frame: Any) -> pl.DataFrame:  # noqa: ANN401 - pandas is no dependency
+    """Convert without pyarrow, which neither library needs: missing values become null."""
+    if getattr(frame, "ndim", None) != 2:  # noqa: PLR2004 - rows and columns
+        raise TableError("a pandas series is no table", hint="use series.to_frame()")
+    names = [str(name) for name in frame.columns]
+    check_names(names)
+    return pl.DataFrame([_from_column(name, frame.iloc[:, i]) for i, name in enumerate(names)])
+
+
+def _from_column(name: str, column: Any) -> pl.Series:  # noqa: ANN401 - as above
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in _NUMPY_KINDS:
+        return pl.Series(name, column.to_numpy(), nan_to_null=True)
+    values = column.astype(object).where(column.notna(), None).tolist()
+    try:
+        return pl.Series(name, values, strict=True)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+        raise TableError(
+            f"the column {name!r} mixes values of several types",
+            hint=f"give it one type, for instance with frame[{name!r}].astype(str)",
+        ) from None

@@ -1,15 +1,18 @@
 """A look at the columns of a table, a batch at a time: which could be attributes, and with what."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
 import polars as pl
 
+from veiltab.core.schema import UNPRINTABLE, Attribute
 from veiltab.data.encoding import value_texts
-from veiltab.data.recode import Bins
+from veiltab.data.recode import Bins, Rule, ValueMap
 from veiltab.errors import SchemaError
+from veiltab.wire.codec import MAX_TEXT
 
 MOST_CATEGORIES = 50
 """A column with more different values is no attribute as it is."""
@@ -21,6 +24,7 @@ ID_SHARE = 0.9
 """With more different values than this among its values, a column looks like an id."""
 
 _INTERVALS = 5
+_ROOM_FOR_SUFFIX = 20
 
 
 class Use(Enum):
@@ -33,6 +37,15 @@ class Use(Enum):
     ID = "looks like an id: almost all its values differ"
     MANY = f"has more than {MOST_CATEGORIES} different values"
     UNUSABLE = "is of a type that has no categories"
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedAttribute:
+    """A column as an attribute, with the rule that its odd values need."""
+
+    column: str
+    attribute: Attribute
+    rule: Rule | None
 
 
 class ColumnProfile:
@@ -156,3 +169,38 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
+
+
+def propose_attribute(profile: ColumnProfile, name: str) -> ProposedAttribute:
+    """Return a column as an attribute: its values as categories, missing ones as one more."""
+    values = profile.values
+    categories = printable_texts(values)
+    changed = zip(values, categories, strict=True)
+    entries: dict[str | None, str] = {raw: new for raw, new in changed if raw != new}
+    if profile.missing:
+        (entries[None],) = printable_texts(["(missing)"], categories)
+        categories.append(entries[None])
+    rule = ValueMap(entries) if entries else None
+    return ProposedAttribute(profile.name, Attribute(name, categories), rule)
+
+
+def printable_texts(texts: Sequence[str], taken: Iterable[str] = ()) -> list[str]:
+    """Replace what may not stand in a contract; different texts stay different."""
+    used = set(taken)
+    kept = {text for text in texts if _clean(text) == text} - used
+    used |= kept
+    return [text if text in kept else _free(_clean(text), used) for text in texts]
+
+
+def _free(text: str, taken: set[str]) -> str:
+    """Find a text that is not taken yet, and take it."""
+    name, number = text, 2
+    while name in taken:
+        name, number = f"{text} ({number})", number + 1
+    taken.add(name)
+    return name
+
+
+def _clean(text: str) -> str:
+    shown = UNPRINTABLE.sub(lambda found: f"\\x{ord(found.group()):02x}", text) or "(empty)"
+    return shown if len(shown) <= MAX_TEXT else f"{shown[: MAX_TEXT - _ROOM_FOR_SUFFIX]}…"

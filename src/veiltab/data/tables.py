@@ -1,15 +1,16 @@
-"""Tables wherever they are: files and databases, read a batch at a time, and fed to an intake."""
+"""Tables wherever they are: files, databases, data frames; read a batch at a time."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import polars as pl
 
 from veiltab.data.csv_file import CsvTable
 from veiltab.data.databases import OtherTable, PostgresTable, SqliteTable
 from veiltab.data.encoding import Encoder
-from veiltab.data.frames import ParquetTable
+from veiltab.data.frames import FrameTable, ParquetTable, as_frame
 from veiltab.data.ids import id_messages, row_messages
 from veiltab.data.recode import Rule
 from veiltab.errors import LinkageError, TableError
@@ -19,8 +20,9 @@ from veiltab.wire.contract import Linkage
 FORMS = ".csv, .csv.gz or .parquet, postgresql://…, sqlite:///… or another database's address"
 
 
+@runtime_checkable
 class Table(Protocol):
-    """A table that is too long for memory."""
+    """A table that may be too long for memory."""
 
     @property
     def columns(self) -> Mapping[str, pl.DataType]:
@@ -33,23 +35,41 @@ class Table(Protocol):
         """Return how many rows there are, if that is known without reading all of them."""
 
 
-def open_table(location: str, query: str | None = None) -> Table:
-    """Open the table at a path or, with a query or the name of a table, in a database.
+def open_table(source: object, query: str | None = None) -> Table:
+    """Open a table: a file, a database with a query or the name of a table, or a data frame.
 
-    An empty field of a CSV file is a missing value; all others are texts, exactly as written.
+    ``source`` is a path, an address such as ``postgresql://…``, a polars frame, a pandas frame, or
+    a table that is open already.  An empty field of a CSV file is a missing value; all others are
+    texts, exactly as written.
     """
-    scheme = location.partition("://")[0].lower() if "://" in location else ""
+    if isinstance(source, str) and "://" in source:
+        return _open_database(source, query)
+    if query is not None:
+        raise TableError(
+            "only a database takes a query", hint="leave the query out, or name a database"
+        )
+    if isinstance(source, str | PathLike):
+        return _open_file(Path(source))
+    frame = as_frame(source)
+    if frame is not None:
+        return FrameTable(frame)
+    if isinstance(source, Table):
+        return source
+    raise TableError(
+        f"a {type(source).__name__} is not a table",
+        hint=f"use a data frame of polars or pandas, or the name of {FORMS}",
+    )
+
+
+def _open_database(address: str, query: str | None) -> Table:
+    scheme = address.partition("://")[0].lower()
     if scheme in {"postgresql", "postgres"}:
-        return PostgresTable(location, _needed(query))
+        return PostgresTable(address, _needed(query))
     if scheme == "sqlite":
-        return SqliteTable(location, _needed(query))
+        return SqliteTable(address, _needed(query))
     if scheme in {"file", "http", "https", "s3"}:
         raise TableError(f"tables are not read from {scheme}://", hint=f"use {FORMS}")
-    if scheme:
-        return OtherTable(location, _needed(query))
-    if query is not None:
-        raise TableError("a file has no queries", hint="leave the query out, or name a database")
-    return _open_file(Path(location))
+    return OtherTable(address, _needed(query))
 
 
 def _open_file(path: Path) -> Table:

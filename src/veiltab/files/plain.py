@@ -13,6 +13,17 @@ PLAIN_FILE_MODE = 0o644
 """Results are for sharing, unlike the private files that a temporary file starts as."""
 
 
+def check_new(path: Path) -> None:
+    """Refuse a place for a new file that is taken, or in no folder."""
+    if path.exists() or path.is_symlink():
+        raise OutputError(f"{path} exists already", hint="name a new file; nothing is overwritten")
+    if not path.parent.is_dir():
+        raise OutputError(
+            f"cannot write {path}: there is no such folder",
+            hint="choose a place that you may write to",
+        )
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file beside its place and move it there: it is there as a whole or not at all."""
     try:

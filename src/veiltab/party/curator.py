@@ -2,12 +2,17 @@
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from veiltab.errors import HomeError, NotFoundError, StateError
+from veiltab.errors import HomeError, InputError, NotFoundError, ParameterError, StateError
 from veiltab.files.chunks import FolderChunks
+from veiltab.files.plain import check_new
+from veiltab.party.context import PartyContext
+from veiltab.party.files import write_private
+from veiltab.party.home import Home, read_identity
 from veiltab.party.ledgers import Note
 from veiltab.party.remote import Status
-from veiltab.party.session import Session
 from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import new_secret, share_secret, sign_contract, unsigned
 from veiltab.protocol.curator.grant import grant as make_grant
@@ -18,96 +23,165 @@ from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import Release, SignedGrant
 from veiltab.wire.signed import Signed
 
-SIGNED_STATE = "proposed"
+SECONDS_A_DAY = 86_400
 
 
-def propose(session: Session, draft: StudyDraft, ledger: Ledger) -> Status:
+@dataclass(frozen=True, slots=True)
+class GivenGrant:
+    """A grant as its curator made it: to whom, and where it was written, if to a file."""
+
+    title: str
+    researcher: PublicIdentity
+    signed: SignedGrant
+    file: Path | None
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes that the researcher can decrypt."""
+        return self.signed.body.attributes
+
+    @property
+    def expires(self) -> int:
+        """Until when the server serves it, in seconds since 1970."""
+        return self.signed.body.expires
+
+
+def propose(context: PartyContext, draft: StudyDraft, ledger: Ledger) -> Contract:
     """Propose a study, sign it, and seal its secret to the other curators.
 
     A proposal that was broken off is taken up: the same terms again, while the other curators
     have not all signed, are the same study, and cost nothing more.
     """
-    known = _unfinished(session, draft)
-    if known is None:
-        secret, commitment, nonce = new_secret(session.entropy)
+    unsigned_contract = _unfinished(context, draft)
+    if unsigned_contract is None:
+        secret, commitment, nonce = new_secret(context.entropy)
         contract = draft.contract(
-            server=session.server.pinned, secret_commitment=commitment, nonce=nonce
+            server=context.server.pinned, secret_commitment=commitment, nonce=nonce
         )
-        session.home.study(contract.study_id).save_secret(secret)
-        known = unsigned(contract)
-    signed = _sign(session, known, ledger)
-    status = session.server.propose(signed)
-    _share(session, signed.body)
-    return status
+        context.home.study(contract.study_id).save_secret(secret)
+        unsigned_contract = unsigned(contract)
+    signed = _sign(context, unsigned_contract, ledger)
+    context.server.propose(signed)
+    _share(context, signed.body)
+    return signed.body
 
 
-def sign(session: Session, study: bytes, ledger: Ledger) -> Status:
+def sign(context: PartyContext, signed: Signed[Contract], ledger: Ledger) -> Status:
     """Sign a study that somebody has proposed, if the ledger supports it."""
-    signed = _sign(session, session.contract(study), ledger)
-    return session.server.sign(study, signed)
+    return context.server.sign(signed.body.study_id, _sign(context, signed, ledger))
 
 
-def choose_ledger(session: Session, dataset: str | None) -> Ledger:
+def choose_ledger(home: Home, dataset: str | None) -> Ledger:
     """Return the ledger of a data set; there is no default but the only one there is."""
     if dataset is not None:
-        return session.home.ledgers.open_ledger(dataset).ledger
-    known = [kept.ledger for kept in session.home.ledgers.all_ledgers()]
-    if len(known) == 1:
-        return known[0]
-    names = ", ".join(repr(ledger.dataset) for ledger in known)
+        return home.ledgers.open_ledger(dataset).ledger
+    ledgers = [stored.ledger for stored in home.ledgers.all_ledgers()]
+    if len(ledgers) == 1:
+        return ledgers[0]
+    names = ", ".join(repr(ledger.dataset) for ledger in ledgers)
     raise HomeError(
-        f"there are ledgers for {names}" if known else "no data set has a privacy budget yet",
+        f"there are ledgers for {names}" if ledgers else "no data set has a privacy budget yet",
         hint="say which data set the study is about, with --dataset"
-        if known
+        if ledgers
         else "set one with: veiltab ledger set DATASET --epsilon LIMIT",
     )
 
 
 def grant(
-    session: Session,
-    study: bytes,
+    context: PartyContext,
+    signed: Signed[Contract],
+    researcher: str | PublicIdentity,
+    attributes: Sequence[str] | None,
+    *,
+    days: int,
+    file: Path | None,
+) -> GivenGrant:
+    """Let a researcher decrypt attributes, beside those that were granted before.
+
+    ``researcher`` is an identity, the path of its file, or a name in the contract.  The whole
+    grant is kept in the home, and written to ``file`` if there is one; with one-time pads only its
+    header goes to the server.
+    """
+    if file is not None:
+        check_new(file)
+    contract = signed.body
+    if contract.pads == "one-time" and file is None:
+        raise ParameterError(
+            "this study has one-time pads, which never pass through the server",
+            hint="name a file with --out, and hand it to the researcher directly",
+        )
+    to = _find_researcher(contract, researcher)
+    made = give_grant(context, signed, to, attributes, context.now + days * SECONDS_A_DAY)
+    if file is not None:
+        write_private(file, made.dumps())
+    return GivenGrant(contract.title, to, made, file)
+
+
+def _find_researcher(contract: Contract, researcher: str | PublicIdentity) -> PublicIdentity:
+    """Find who is meant: a file that is there, or somebody whom the contract names."""
+    if isinstance(researcher, PublicIdentity):
+        return researcher
+    if Path(researcher).is_file():
+        return read_identity(Path(researcher))
+    candidates = contract.researchers or ()
+    named = [party for party in candidates if researcher in (party.name, party.party_id.hex())]
+    if len(named) == 1:
+        return named[0]
+    names = ", ".join(repr(party.name) for party in candidates)
+    raise InputError(
+        f"there is no identity file {researcher!r}, and the contract names no single researcher"
+        " like that",
+        hint=f"the contract names {names}"
+        if names
+        else "ask the researcher for the file that `veiltab id show --public` writes",
+    )
+
+
+def give_grant(
+    context: PartyContext,
+    signed: Signed[Contract],
     researcher: PublicIdentity,
     attributes: Sequence[str] | None,
     expires: int,
 ) -> SignedGrant:
-    """Let a researcher decrypt attributes, beside those that it was granted before.
-
-    The whole grant is returned and kept in the home; with one-time pads only its header goes to
-    the server.
-    """
-    contract = verify_agreement(session.contract(study))
-    release, _ = verify_release(contract, _fetch_release(session, study))
-    place, me = session.home.study(study), session.identity.party_id
-    private = FolderChunks(place.private)
-    prepared = place.prepared(contract.schema_of(me), private)
+    """Check the release, make the grant, keep it and send it."""
+    contract = verify_agreement(signed)
+    study = contract.study_id
+    release, _ = verify_release(contract, _fetch_release(context, study))
+    folder, me = context.home.study(study), context.identity.party_id
+    private, outgoing = FolderChunks(folder.private), FolderChunks(folder.outgoing)
+    prepared = folder.prepared(contract.schema_of(me), private)
     if prepared is None:
         raise StateError(
             "nothing was pushed to this study from this home",
             hint="push first, from the home that is to grant; its pads are kept there alone",
         )
     check_own_upload(release, prepared.message)
-    wanted = _with_earlier(session, contract, researcher, attributes)
-    desk = CuratorContext(session.identity, session.entropy, FolderChunks(place.outgoing), private)
-    made = make_grant(desk, contract, prepared, researcher, wanted, expires=expires)
-    place.save_grant(made)
-    session.server.send_grant(study, made)
-    FolderChunks(place.outgoing).clear()  # released: the server needs nothing of it any more
+    wanted = _with_earlier(context, contract, researcher, attributes)
+    curator = CuratorContext(context.identity, context.entropy, outgoing, private)
+    made = make_grant(curator, contract, prepared, researcher, wanted, expires=expires)
+    folder.save_grant(made)
+    context.server.send_grant(study, made)
+    outgoing.clear()  # released: the server needs nothing of it any more
     return made
 
 
-def _fetch_release(session: Session, study: bytes) -> Signed[Release]:
+def _fetch_release(context: PartyContext, study: bytes) -> Signed[Release]:
     """Refuse to hand out pads before there is a release to use them on, and to look at."""
-    state = session.server.status(study).state
+    state = context.server.status(study).state
     if state != "released":
         raise StateError(
             f"the study is {state}, not released",
             hint="wait with: veiltab study status STUDY --wait released",
         )
-    return session.server.release(study)
+    return context.server.release(study)
 
 
 def _with_earlier(
-    session: Session, contract: Contract, researcher: PublicIdentity, wanted: Sequence[str] | None
+    context: PartyContext,
+    contract: Contract,
+    researcher: PublicIdentity,
+    wanted: Sequence[str] | None,
 ) -> list[str] | None:
     """Add what the researcher has already, so that the newest grant is all that it needs.
 
@@ -117,61 +191,61 @@ def _with_earlier(
     if wanted is None:
         return None
     earlier = set()
-    for given in session.server.grants(contract.study_id):
-        verify(given.signed, [session.identity.signing.public])
-        if given.body.researcher == researcher.party_id and given.body.expires > session.now:
+    for given in context.server.grants(contract.study_id):
+        verify(given.signed, [context.identity.signing.public])
+        if given.body.researcher == researcher.party_id and given.body.expires > context.now:
             earlier |= set(given.body.attributes)
-    own = contract.schema_of(session.identity.party_id).names
-    return [*wanted, *(name for name in own if name in earlier and name not in wanted)]
+    mine = contract.schema_of(context.identity.party_id).names
+    return [*wanted, *(name for name in mine if name in earlier and name not in wanted)]
 
 
-def _sign(session: Session, signed: Signed[Contract], ledger: Ledger) -> Signed[Contract]:
+def _sign(context: PartyContext, signed: Signed[Contract], ledger: Ledger) -> Signed[Contract]:
     """Sign, and keep the charge and the contract before anything is sent.
 
     The contract is kept before it is charged too: whoever is stopped in between finds it again.
     """
-    charged_to = session.home.ledgers.ledger_of(signed.body.study_id)
+    charged_to = context.home.ledgers.ledger_of(signed.body.study_id)
     paying = ledger if charged_to is None else charged_to.ledger
-    cosigned, charged = sign_contract(signed, session.identity, paying)
+    cosigned, charged = sign_contract(signed, context.identity, paying)
     contract = signed.body
-    place, note = session.home.study(contract.study_id), Note(contract.title, session.now)
-    place.save_contract(signed)
-    session.home.ledgers.save(charged, {contract.study_id: note})
-    place.save_contract(cosigned)
+    folder, note = context.home.study(contract.study_id), Note(contract.title, context.now)
+    folder.save_contract(signed)
+    context.home.ledgers.save(charged, {contract.study_id: note})
+    folder.save_contract(cosigned)
     return cosigned
 
 
-def _share(session: Session, contract: Contract) -> None:
+def _share(context: PartyContext, contract: Contract) -> None:
     """Seal the secret to each of the other curators, once."""
-    secret = session.home.study(contract.study_id).secret()
-    me = session.identity.party_id
+    secret = context.home.study(contract.study_id).secret()
+    me = context.identity.party_id
     for terms in contract.curators:
         if terms.party_id != me and secret is not None:
-            message = share_secret(contract, session.identity, secret, terms.party_id)
+            message = share_secret(contract, context.identity, secret, terms.party_id)
             with contextlib.suppress(StateError):  # it was sent before, under another seal
-                session.server.send_secret(contract.study_id, message)
+                context.server.send_secret(contract.study_id, message)
 
 
-def _unfinished(session: Session, draft: StudyDraft) -> Signed[Contract] | None:
+def _unfinished(context: PartyContext, draft: StudyDraft) -> Signed[Contract] | None:
     """Find a proposal with the same terms that not everybody has signed yet."""
-    for study in session.home.studies():
-        place = session.home.study(study)
-        signed = place.contract()
-        if signed is None or place.secret() is None:
+    for study in context.home.studies():
+        folder = context.home.study(study)
+        signed = folder.contract()
+        if signed is None or folder.secret() is None:
             continue
         contract = signed.body
         same = draft.contract(
-            server=session.server.pinned,
+            server=context.server.pinned,
             secret_commitment=contract.secret_commitment,
             nonce=contract.nonce,
         )
-        if same == contract and _still_proposed(session, study):
+        if same == contract and _still_proposed(context, study):
             return signed
     return None
 
 
-def _still_proposed(session: Session, study: bytes) -> bool:
+def _still_proposed(context: PartyContext, study: bytes) -> bool:
     try:
-        return session.server.status(study).state == SIGNED_STATE
+        return context.server.status(study).state == "proposed"
     except NotFoundError:  # it never reached the server
         return True

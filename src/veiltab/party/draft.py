@@ -10,11 +10,17 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from veiltab.core.schema import UNPRINTABLE, Attribute
-from veiltab.data.profile import ColumnProfile, Use, profile_table
-from veiltab.data.recode import Recode, Rule, ValueMap, recode_text
+from veiltab.core.schema import Attribute
+from veiltab.data.profile import (
+    ColumnProfile,
+    ProposedAttribute,
+    Use,
+    printable_texts,
+    profile_table,
+    propose_attribute,
+)
+from veiltab.data.recode import Recode, recode_text
 from veiltab.files.toml import comment, toml_key, toml_number, toml_string, toml_strings
-from veiltab.wire.codec import MAX_TEXT
 from veiltab.wire.contract import PublicIdentity
 
 LARGEST_DOMAIN = 1 << 20
@@ -23,8 +29,6 @@ LARGEST_DOMAIN = 1 << 20
 PARTNER_FILE = "FILL-IN.json"
 """Stands where the partner's identity file is to be named."""
 
-_ROOM_FOR_SUFFIX = 20
-
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -32,15 +36,6 @@ class Draft:
 
     study: str
     recode: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Proposal:
-    """A column as an attribute, with the rule that its odd values need."""
-
-    column: str
-    attribute: Attribute
-    rule: Rule | None
 
 
 def draft_study(
@@ -52,12 +47,12 @@ def draft_study(
 ) -> Draft:
     """Propose the columns of a table as attributes; a large one may come in batches."""
     profiles = profile_table(table)
-    names = _printable([profile.name for profile in profiles], set())
+    names = printable_texts([profile.name for profile in profiles])
     proposals, too_many, cells = [], [], 1
     for profile, name in zip(profiles, names, strict=True):
         if profile.use is not Use.ATTRIBUTE:
             continue
-        proposal = _propose(profile, name)
+        proposal = propose_attribute(profile, name)
         if cells * proposal.attribute.size > LARGEST_DOMAIN:
             too_many.append(proposal)
         else:
@@ -70,45 +65,12 @@ def draft_study(
     )
 
 
-def _propose(profile: ColumnProfile, name: str) -> _Proposal:
-    values = profile.values
-    categories = _printable(values, set())
-    changed = zip(values, categories, strict=True)
-    entries: dict[str | None, str] = {raw: new for raw, new in changed if raw != new}
-    if profile.missing:
-        (entries[None],) = _printable(["(missing)"], set(categories))
-        categories.append(entries[None])
-    rule = ValueMap(entries) if entries else None
-    return _Proposal(profile.name, Attribute(name, categories), rule)
-
-
-def _printable(texts: Sequence[str], taken: set[str]) -> list[str]:
-    """Replace what may not stand in a contract; different texts stay different."""
-    kept = {text for text in texts if _clean(text) == text} - taken
-    taken = taken | kept
-    return [text if text in kept else _free(_clean(text), taken) for text in texts]
-
-
-def _free(text: str, taken: set[str]) -> str:
-    """Find a text that is not taken yet, and take it."""
-    name, number = text, 2
-    while name in taken:
-        name, number = f"{text} ({number})", number + 1
-    taken.add(name)
-    return name
-
-
-def _clean(text: str) -> str:
-    shown = UNPRINTABLE.sub(lambda found: f"\\x{ord(found.group()):02x}", text) or "(empty)"
-    return shown if len(shown) <= MAX_TEXT else f"{shown[: MAX_TEXT - _ROOM_FOR_SUFFIX]}…"
-
-
 def _study_text(
     me: PublicIdentity,
     title: str,
     epsilon: float,
     ids: Sequence[str],
-    proposals: Sequence[_Proposal],
+    proposals: Sequence[ProposedAttribute],
 ) -> str:
     attributes = "".join(f"    {_inline(each.attribute)},\n" for each in proposals)
     nothing = "    # FILL IN: no column of the table could be proposed; see the recode file.\n"
@@ -141,7 +103,7 @@ How your own table maps to the attributes of the study.  Keep this file: it is n
 it says more about the table than the study file does."""
 
 
-def _recode_text(proposals: Sequence[_Proposal]) -> str:
+def _recode_text(proposals: Sequence[ProposedAttribute]) -> str:
     rules = {each.attribute.name: each.rule for each in proposals if each.rule is not None}
     columns = {
         each.attribute.name: each.column for each in proposals if each.attribute.name != each.column
@@ -150,7 +112,7 @@ def _recode_text(proposals: Sequence[_Proposal]) -> str:
 
 
 def _unused(
-    profiles: Sequence[ColumnProfile], names: Sequence[str], too_many: Sequence[_Proposal]
+    profiles: Sequence[ColumnProfile], names: Sequence[str], too_many: Sequence[ProposedAttribute]
 ) -> str:
     """Say, in comments, why each other column was left out, and what can be done about it."""
     parts = []

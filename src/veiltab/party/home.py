@@ -1,16 +1,19 @@
 """The home of one identity: its keys, the server that it trusts, its ledgers and its studies."""
 
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from veiltab.core.entropy import Entropy
+from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
 from veiltab.crypto.keyfile import LOCKED, load_identity, save_identity
-from veiltab.errors import HomeError
+from veiltab.errors import HomeError, InputError, MalformedError
 from veiltab.party.files import (
     cannot_write,
     check_private_folder,
@@ -20,12 +23,21 @@ from veiltab.party.files import (
     parse_file,
     write_private,
 )
-from veiltab.party.ledgers import Ledgers
+from veiltab.party.ledgers import Ledgers, StoredLedger
 from veiltab.party.study_folder import StudyFolder
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.wire.codec import TEXT, dump, load, message, nested, wired
 from veiltab.wire.contract import PublicIdentity
 from veiltab.wire.signed import Message
+
+if TYPE_CHECKING:
+    from veiltab.party.connection import Retry
+    from veiltab.party.session import Session
+
+CA_FILE = "ca.pem"
+"""In a home: the authority of a server whose certificate the system does not know."""
+
+LARGEST_IDENTITY = 1 << 16
 
 LOCK_WAIT = 5.0
 """Seconds that a command waits for another one in the same home."""
@@ -46,11 +58,16 @@ class PinnedServer(Message):
 
 
 class Home:
-    """The directory of one identity; one object of it serves one thread."""
+    """The directory of one identity; one object of it serves one thread.
 
-    def __init__(self, path: Path) -> None:
-        """Name the directory; nothing is read or made yet."""
-        self.path = path
+    Make the identity with :meth:`create`, become known to a server with :meth:`register`, give
+    each data set a budget with :meth:`set_budget`, and work on studies with :meth:`connect`.
+    """
+
+    def __init__(self, path: str | PathLike[str] | None = None) -> None:
+        """Name the directory, by default ``$VEILTAB_HOME`` or ``~/.veiltab``; nothing is made."""
+        option = None if path is None else Path(path).expanduser()
+        self.path = Home.locate(option, os.environ)
         self._held = False
 
     @staticmethod
@@ -79,7 +96,7 @@ class Home:
     @property
     def locked(self) -> bool:
         """Tell whether opening the identity takes a passphrase."""
-        self._check()
+        self.check_identity()
         return parse_file(self._key, lambda data: load(data).get("kind") == LOCKED) is True
 
     @contextmanager
@@ -96,8 +113,14 @@ class Home:
             finally:
                 self._held = False
 
-    def create(self, name: str, passphrase: str | None, entropy: Entropy) -> PrivateIdentity:
-        """Draw a new identity and keep it; a home has one, and it is never replaced."""
+    def create(
+        self, name: str, passphrase: str | None = None, entropy: Entropy | None = None
+    ) -> PrivateIdentity:
+        """Draw a new identity and keep it; a home has one, and it is never replaced.
+
+        Its keys come from ``entropy``, by default the operating system's.
+        """
+        entropy = SystemEntropy() if entropy is None else entropy
         identity = PrivateIdentity.create(name, entropy)
         make_private_folder(self.path)
         with self.lock():
@@ -111,9 +134,18 @@ class Home:
             self._write_key(identity, passphrase, entropy)
         return identity
 
-    def open(self, passphrase: str | None) -> PrivateIdentity:
+    def check_identity(self) -> None:
+        """Refuse a home without an identity, with a hint how to make one."""
+        check_private_folder(self.path)
+        if not self.exists:
+            raise HomeError(
+                f"there is no identity in {self.path}",
+                hint="make one first, or name its home with --home or VEILTAB_HOME",
+            )
+
+    def open(self, passphrase: str | None = None) -> PrivateIdentity:
         """Read the identity; ``passphrase`` is not used if it is not locked."""
-        self._check()
+        self.check_identity()
         identity = load_identity(self._key, passphrase)
         known = parse_file(self._public, _read_identity)
         if known is None:
@@ -128,13 +160,18 @@ class Home:
     @property
     def public(self) -> PublicIdentity:
         """What others may know of this identity; no passphrase is needed."""
-        self._check()
+        self.check_identity()
         identity = parse_file(self._public, _read_identity)
         if identity is None:
             raise HomeError(
                 f"{self._public} is missing", hint="open the identity once: it is written again"
             )
         return identity
+
+    @property
+    def fingerprint(self) -> str:
+        """What people compare by telephone: thirty digits that stand for this identity's keys."""
+        return fingerprint(self.public.party_id)
 
     @property
     def server(self) -> PinnedServer | None:
@@ -159,9 +196,91 @@ class Home:
             self._server.unlink(missing_ok=True)
 
     @property
+    def authority(self) -> Path | None:
+        """The certificates of a server's own authority, if the system's are not to be used."""
+        path = self.path / CA_FILE
+        return path if path.exists() else None
+
+    def keep_authority(self, certificates: bytes | None) -> None:
+        """Remember whose certificates to believe for this home's server; ``None``: the system's."""
+        with self.lock():
+            if certificates is None:
+                (self.path / CA_FILE).unlink(missing_ok=True)
+            else:
+                write_private(self.path / CA_FILE, certificates)
+
+    def register(
+        self,
+        url: str,
+        invitation: str,
+        *,
+        fingerprint: str,
+        passphrase: str | None = None,
+        ca_file: str | PathLike[str] | None = None,
+        replace: bool = False,
+    ) -> PinnedServer:
+        """Register with the server at a URL, by an invitation from its operator.
+
+        ``fingerprint`` is what the operator has told you: a server with another one is refused.
+        With ``replace`` a server that was known before is forgotten.
+        """
+        from veiltab.party import session  # noqa: PLC0415 - sessions are made of homes
+
+        authority = None if ca_file is None else Path(ca_file)
+        server = session.discover(url, ca_file=authority)
+        session.check_fingerprint(server, fingerprint)
+        identity = self.open(passphrase)
+        return session.register(
+            self,
+            url,
+            server,
+            identity=identity,
+            invitation=invitation,
+            ca_file=authority,
+            replace=replace,
+        )
+
+    def connect(self, passphrase: str | None = None, retry: "Retry | None" = None) -> "Session":
+        """Open a session with the server that this home is registered with.
+
+        ``retry`` says how long to try a server that does not answer; five minutes by default.
+        """
+        from veiltab.party import session  # noqa: PLC0415 - sessions are made of homes
+
+        return session.connect(self, self.open(passphrase), retry)
+
+    @property
     def ledgers(self) -> Ledgers:
         """The privacy budgets of the data sets."""
         return Ledgers(self.path / "ledgers")
+
+    def budgets(self) -> list[StoredLedger]:
+        """Return the privacy budget of each data set, and what it was spent on."""
+        self.check_identity()
+        return self.ledgers.all_ledgers()
+
+    def set_budget(
+        self,
+        dataset: str,
+        epsilon: float,
+        *,
+        delta: float | None = None,
+        largest_epsilon: float | None = None,
+        smallest_population: int | None = None,
+    ) -> StoredLedger:
+        """Give a data set a privacy budget, or change the one it has.
+
+        What is spent stays spent, and limits that are not given stay as they are.
+        """
+        self.check_identity()
+        with self.lock():
+            return self.ledgers.set_limits(
+                dataset,
+                epsilon,
+                delta,
+                largest_epsilon=largest_epsilon,
+                smallest_population=smallest_population,
+            )
 
     def study(self, study_id: bytes) -> StudyFolder:
         """Return the place of one study, which need not exist yet."""
@@ -208,14 +327,6 @@ class Home:
     def _server(self) -> Path:
         return self.path / "server.json"
 
-    def _check(self) -> None:
-        check_private_folder(self.path)
-        if not self.exists:
-            raise HomeError(
-                f"there is no identity in {self.path}",
-                hint="make one first, or name its home with --home or VEILTAB_HOME",
-            )
-
     def _write_public(self, identity: PrivateIdentity) -> None:
         write_private(self._public, dump(public_identity(identity).to_json()))
 
@@ -232,6 +343,21 @@ class Home:
             raise cannot_write(self._key, error) from error
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def read_identity(path: Path) -> PublicIdentity:
+    """Read a file that ``veiltab id show --public`` has written."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_IDENTITY)
+        return PublicIdentity.from_json(json.loads(data))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", hint="check the path") from error
+    except (ValueError, RecursionError, MalformedError) as error:
+        raise InputError(
+            f"{path} is not a public identity",
+            hint="ask that party for the file that `veiltab id show --public` writes",
+        ) from error
 
 
 def _read_identity(data: bytes) -> PublicIdentity:

@@ -9,9 +9,10 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from veiltab.core.schema import check_text
 from veiltab.errors import HomeError, InputError, MalformedError, ParameterError
@@ -50,11 +51,16 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptLedger:
+class StoredLedger:
     """A ledger with a note for each entry, by study."""
 
     ledger: Ledger
     notes: Mapping[bytes, Note] = field(default_factory=dict)
+
+    @property
+    def epsilon_left(self) -> float:
+        """What is left of ε: the difference of the decimals that people wrote."""
+        return float(Fraction(repr(float(self.ledger.epsilon_limit))) - self.ledger.epsilon_spent)
 
     @property
     def overspent(self) -> bool:
@@ -69,7 +75,7 @@ class Ledgers:
         """Name the folder; it is made when the first ledger is saved."""
         self._folder = folder
 
-    def open_ledger(self, dataset: str) -> KeptLedger:
+    def open_ledger(self, dataset: str) -> StoredLedger:
         """Return the ledger of a data set, or say which ones there are."""
         found = self._read(self._path(dataset))
         if found is None:
@@ -80,20 +86,20 @@ class Ledgers:
             )
         return found
 
-    def all_ledgers(self) -> list[KeptLedger]:
+    def all_ledgers(self) -> list[StoredLedger]:
         """Return every ledger, by the name of its data set."""
         paths = self._folder.glob("[!.]*.json") if self._folder.is_dir() else ()
         found = [kept for path in paths if (kept := self._read(path)) is not None]
         return sorted(found, key=lambda kept: kept.ledger.dataset)
 
-    def ledger_of(self, study: bytes) -> KeptLedger | None:
+    def ledger_of(self, study: bytes) -> StoredLedger | None:
         """Return the ledger that a study is charged to, if any."""
         for kept in self.all_ledgers():
             if any(entry.study == study for entry in kept.ledger.entries):
                 return kept
         return None
 
-    def save(self, ledger: Ledger, notes: Mapping[bytes, Note] | None = None) -> KeptLedger:
+    def save(self, ledger: Ledger, notes: Mapping[bytes, Note] | None = None) -> StoredLedger:
         """Write a ledger, with a note for each entry that is not in the file yet.
 
         Entries of the file that the ledger does not have, or has in another form, are an error:
@@ -101,13 +107,13 @@ class Ledgers:
         """
         _check_dataset(ledger.dataset)
         path = self._path(ledger.dataset)
-        kept = self._read(path) or KeptLedger(replace(ledger, entries=()))
+        kept = self._read(path) or StoredLedger(replace(ledger, entries=()))
         if ledger.entries[: len(kept.ledger.entries)] != kept.ledger.entries:
             raise HomeError(
                 f"the ledger of {ledger.dataset!r} has changed since it was opened",
                 hint="open it again and repeat the step; entries are never taken back",
             )
-        new = KeptLedger(ledger, MappingProxyType({**(notes or {}), **kept.notes}))
+        new = StoredLedger(ledger, MappingProxyType({**(notes or {}), **kept.notes}))
         try:
             data = _to_file(new).canonical()
         except MalformedError as error:
@@ -123,23 +129,31 @@ class Ledgers:
         self,
         dataset: str,
         epsilon_limit: float,
-        delta_limit: float = 0.0,
+        delta_limit: float | None = None,
         *,
         largest_epsilon: float | None = None,
-        smallest_population: int = 1,
-    ) -> KeptLedger:
-        """Make a ledger, or change the limits of the one there is; its entries stay."""
+        smallest_population: int | None = None,
+    ) -> StoredLedger:
+        """Make a ledger, or change the limits of the one there is; its entries stay.
+
+        Limits that are ``None`` stay as they are; in a new ledger they are the strictest for δ, and
+        none for the others.
+        """
         _check_dataset(dataset)
-        known = self._read(self._path(dataset))
-        ledger = Ledger(
-            dataset=dataset,
-            epsilon_limit=epsilon_limit,
-            delta_limit=delta_limit,
-            largest_epsilon=largest_epsilon,
-            smallest_population=smallest_population,
-            entries=() if known is None else known.ledger.entries,
+        stored = self._read(self._path(dataset))
+        ledger = (
+            Ledger(dataset=dataset, epsilon_limit=epsilon_limit, delta_limit=0.0)
+            if stored is None
+            else stored.ledger
         )
-        return self.save(ledger)
+        limits: dict[str, Any] = {
+            "epsilon_limit": epsilon_limit,
+            "delta_limit": delta_limit,
+            "largest_epsilon": largest_epsilon,
+            "smallest_population": smallest_population,
+        }
+        changed = {name: limit for name, limit in limits.items() if limit is not None}
+        return self.save(replace(ledger, **changed))
 
     def _path(self, dataset: str) -> Path:
         """Return a file name that any disk takes: a digest, after what people can recognise."""
@@ -147,7 +161,7 @@ class Ledgers:
         digest = hashlib.sha256(dataset.encode(errors="surrogatepass")).hexdigest()[:32]
         return self._folder / f"{f'{readable}-' if readable else ''}{digest}.json"
 
-    def _read(self, path: Path) -> KeptLedger | None:
+    def _read(self, path: Path) -> StoredLedger | None:
         kept = parse_file(path, lambda data: _from_file(_LedgerFile.from_json(load(data))))
         if kept is not None and self._path(kept.ledger.dataset) != path:
             raise damaged(path)
@@ -189,7 +203,7 @@ class _LedgerFile(Message):
             raise malformed("entries", "a study comes twice")
 
 
-def _to_file(kept: KeptLedger) -> _LedgerFile:
+def _to_file(kept: StoredLedger) -> _LedgerFile:
     ledger = kept.ledger
     lines = []
     for entry in ledger.entries:
@@ -213,7 +227,7 @@ def _to_file(kept: KeptLedger) -> _LedgerFile:
     )
 
 
-def _from_file(found: _LedgerFile) -> KeptLedger:
+def _from_file(found: _LedgerFile) -> StoredLedger:
     with input_errors_at("limits"):
         ledger = Ledger(
             dataset=found.dataset,
@@ -227,7 +241,7 @@ def _from_file(found: _LedgerFile) -> KeptLedger:
             ),
         )
     notes = {line.study: Note(line.title, line.at) for line in found.entries}
-    return KeptLedger(ledger, MappingProxyType(notes))
+    return StoredLedger(ledger, MappingProxyType(notes))
 
 
 def _check_dataset(dataset: str) -> None:

@@ -1,4 +1,4 @@
-"""Pushing a table: take it in, compare respondents, sample, encrypt, send; go on where it stopped.
+"""Pushing a table: read it, compare respondents, sample, encrypt, send; go on where it stopped.
 
 Nothing leaves before the table was read to its end without an error.  What was prepared is kept
 before any of it is sent, and sent again byte for byte until the server has it all.
@@ -16,9 +16,10 @@ from veiltab.data.tables import Table, feed
 from veiltab.errors import DigestError, StateError
 from veiltab.files.chunks import FolderChunks
 from veiltab.files.spool import FolderSpool
+from veiltab.party.context import PartyContext
 from veiltab.party.files import locked
+from veiltab.party.progress import OnProgress, Patience, Progress
 from veiltab.party.remote import Status
-from veiltab.party.session import Session
 from veiltab.party.study_folder import StudyFolder
 from veiltab.protocol.curator.agreement import receive_secret
 from veiltab.protocol.curator.table import Intake
@@ -40,26 +41,6 @@ LOCK_WAIT = 1.0
 """Seconds that a push waits for another one of the same study."""
 
 
-class Watcher:
-    """What wants to know how a push is going; this one does not."""
-
-    def reading(self, rows: int, total: int | None) -> None:
-        """Hear how many rows of the table are read."""
-
-    def waiting(self, names: Sequence[str]) -> None:
-        """Hear for which curators the push waits; raise, or sleep a while, and return."""
-        raise StateError(
-            f"waiting for {', '.join(map(repr, names))} to push too",
-            hint="run the same command again when they have; nothing is lost",
-        )
-
-    def encrypting(self) -> None:
-        """Hear that the sample is being encrypted."""
-
-    def sending(self, chunks: int, total: int) -> None:
-        """Hear how many chunks the server has."""
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where a curator's rows come from, and what they mean."""
@@ -70,11 +51,11 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class _Watched:
-    """A table that tells a watcher how far it is read."""
+class _ReportingTable:
+    """A table that reports how far it has been read."""
 
     table: Table
-    watcher: Watcher
+    progress: OnProgress
 
     @property
     def columns(self) -> Mapping[str, pl.DataType]:
@@ -82,12 +63,12 @@ class _Watched:
         return self.table.columns
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
-        """Yield the table's batches, and tell after each."""
+        """Yield the table's batches, with a report after each."""
         total, done = self.row_count(), 0
         for frame in self.table.batches(columns, rows):
             yield frame
             done += frame.height
-            self.watcher.reading(done, total)
+            self.progress(Progress("reading rows", done, total))
 
     def row_count(self) -> int | None:
         """Return how many rows there are, if that is known."""
@@ -96,66 +77,79 @@ class _Watched:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a push would send, and what it costs, before anything leaves."""
+    """What a push would send and what it costs, before anything leaves."""
 
+    title: str
     plan: Plan
     rows: int
     chunks: int
     bytes: int
 
 
-def preview(session: Session, study: bytes, source: Source, watcher: Watcher) -> Preview:
+def check(
+    context: PartyContext, signed: Signed[Contract], source: Source, progress: OnProgress
+) -> Preview:
     """Read the whole table, and say what would be sent; nothing is sent or kept."""
-    signed = session.contract(study)
     contract = signed.body
-    place = session.home.study(study)
-    with _alone(place), _taken_in(session, contract, place, source, watcher) as intake:
+    folder = context.home.study(contract.study_id)
+    with _only_push(folder), _read_table(context, contract, folder, source, progress) as intake:
         plan = plan_for(contract, intake.population)
         whole = contract.sampling.by == "server"
         rows = intake.population if whole else plan.sample_size
-    sizes = [a.size for a in contract.schema_of(session.identity.party_id).attributes]
+    sizes = [a.size for a in contract.schema_of(context.identity.party_id).attributes]
     slices = list(chunk_slices(rows))
     columns = sum(packed_length(size, s.stop - s.start) for size in sizes for s in slices)
     tokens = TOKEN_BYTES * rows if whole else 0
-    return Preview(plan, rows, len(slices) * (len(sizes) + whole), columns + tokens)
+    chunks = len(slices) * (len(sizes) + whole)
+    return Preview(contract.title, plan, rows, chunks, columns + tokens)
 
 
-def push(session: Session, study: bytes, source: Callable[[], Source], watcher: Watcher) -> Status:
+def push(
+    context: PartyContext,
+    signed: Signed[Contract],
+    source: Callable[[], Source],
+    progress: OnProgress,
+    patience: Patience | None,
+) -> Status:
     """Push a table to a study, or go on with a push that was interrupted.
 
-    ``source`` is asked for only if the table still has to be read.
+    ``source`` is called only if the table still has to be read.  Without ``patience`` it does not
+    wait for other curators: if they have to push first, it returns what is known by then.
     """
-    signed = session.contract(study)
-    contract = _opened(session, signed)
-    place = session.home.study(study)
-    schema = contract.schema_of(session.identity.party_id)
-    with _alone(place):
-        private, outgoing = FolderChunks(place.private), FolderChunks(place.outgoing)
-        prepared = place.prepared(schema, private)
+    contract = _check_signed(context, signed)
+    folder = context.home.study(contract.study_id)
+    schema = contract.schema_of(context.identity.party_id)
+    with _only_push(folder):
+        private, outgoing = FolderChunks(folder.private), FolderChunks(folder.outgoing)
+        prepared = folder.prepared(schema, private)
         if prepared is None:
-            _check_open(session, study)
-            desk = CuratorContext(session.identity, session.entropy, outgoing, private)
-            prepared = _prepare(session, signed, desk, source(), watcher)
-            place.save_prepared(prepared)
-        status = _send(session, study, prepared, outgoing, watcher)
+            _check_open(context, contract.study_id)
+            curator = CuratorContext(context.identity, context.entropy, outgoing, private)
+            prepared = _prepare(
+                context, signed, curator, source(), progress=progress, patience=patience
+            )
+            if prepared is None:
+                return context.server.status(contract.study_id)
+            folder.save_prepared(prepared)
+        status = _send(context, prepared, outgoing, progress)
         if status.state == "released":
             outgoing.clear()
     return status
 
 
-def _alone(place: StudyFolder) -> AbstractContextManager[None]:
+def _only_push(folder: StudyFolder) -> AbstractContextManager[None]:
     """Keep a second push of the same study away; other studies may go on."""
-    return locked(place.path / "lock", LOCK_WAIT)
+    return locked(folder.path / "lock", LOCK_WAIT)
 
 
-def _check_open(session: Session, study: bytes) -> None:
+def _check_open(context: PartyContext, study: bytes) -> None:
     """Say before a long table is read, or others are waited for, that nobody would take it."""
-    status = session.server.status(study)
+    status = context.server.status(study)
     if status.state != "open":
-        raise _ended(status)
+        raise _not_open(status)
 
 
-def _ended(status: Status) -> StateError:
+def _not_open(status: Status) -> StateError:
     reason = f": {status.reason}" if status.reason else ""
     return StateError(
         f"the study is {status.state}{reason}",
@@ -163,65 +157,83 @@ def _ended(status: Status) -> StateError:
     )
 
 
-def _opened(session: Session, signed: Signed[Contract]) -> Contract:
-    missing = {terms.identity.signing_key for terms in signed.body.curators}
-    missing -= {signature.key for signature in signed.signatures}
-    names = [t.identity.name for t in signed.body.curators if t.identity.signing_key in missing]
-    if names:
+def _check_signed(context: PartyContext, signed: Signed[Contract]) -> Contract:
+    """Return the contract if every curator has signed it, and this party is one of them."""
+    signers = {signature.key for signature in signed.signatures}
+    identities = [terms.identity for terms in signed.body.curators]
+    missing = [identity.name for identity in identities if identity.signing_key not in signers]
+    if missing:
         raise StateError(
-            f"not every curator has signed: {', '.join(map(repr, names))} has not",
+            f"not every curator has signed: {', '.join(map(repr, missing))} has not",
             hint="sign with: veiltab study sign; and wait for the others",
         )
     contract = verify_agreement(signed)
-    contract.curator(session.identity.party_id)
+    contract.curator(context.identity.party_id)
     return contract
 
 
 def _prepare(
-    session: Session,
+    context: PartyContext,
     signed: Signed[Contract],
-    desk: CuratorContext,
+    curator: CuratorContext,
     source: Source,
-    watcher: Watcher,
-) -> Prepared[Upload]:
+    *,
+    progress: OnProgress,
+    patience: Patience | None,
+) -> Prepared[Upload] | None:
+    """Read, compare, sample and encrypt; ``None`` if other curators must push first."""
     contract = signed.body
-    place = session.home.study(contract.study_id)
-    desk.outgoing.clear()  # of a preparation that was interrupted; its pads are lost with it
-    desk.private.clear()
-    with _taken_in(session, contract, place, source, watcher) as intake:
+    folder = context.home.study(contract.study_id)
+    curator.outgoing.clear()  # of a preparation that was interrupted; its pads are lost with it
+    curator.private.clear()
+    with _read_table(context, contract, folder, source, progress) as intake:
         if contract.sampling.by == "server":
-            watcher.encrypting()
-            return prepare_table(desk, signed, intake, FolderSpool(place.path / "scratch-2"))
-        session.server.send_alignment(contract.study_id, align(contract, session.identity, intake))
-        alignments = list(_alignments(session, contract, watcher))
-        watcher.encrypting()
-        return prepare_sample(desk, signed, intake, alignments)
+            progress(Progress("encrypting"))
+            return prepare_table(curator, signed, intake, FolderSpool(folder.path / "scratch-2"))
+        context.server.send_alignment(contract.study_id, align(contract, context.identity, intake))
+        alignments = _compare_respondents(context, contract, progress, patience)
+        if alignments is None:
+            return None
+        progress(Progress("encrypting"))
+        return prepare_sample(curator, signed, intake, alignments)
 
 
-def _alignments(
-    session: Session, contract: Contract, watcher: Watcher
-) -> Iterator[Signed[Alignment]]:
-    """Wait until every curator has said which respondents it holds, and compare."""
+def _compare_respondents(
+    context: PartyContext, contract: Contract, progress: OnProgress, patience: Patience | None
+) -> list[Signed[Alignment]] | None:
+    """Wait until every curator has sent the digest of its respondents, and compare them."""
     while True:
-        found = session.server.alignments(contract.study_id)
-        there = {each.body.curator for each in found}
-        absent = [t.identity.name for t in contract.curators if t.party_id not in there]
+        alignments = context.server.alignments(contract.study_id)
+        senders = {alignment.body.curator for alignment in alignments}
+        absent = tuple(t.identity.name for t in contract.curators if t.party_id not in senders)
         if not absent:
-            check_alignment(contract, found)
-            yield from found
-            return
-        _check_open(session, contract.study_id)  # nobody comes any more to one that was ended
-        watcher.waiting(absent)
+            check_alignment(contract, alignments)
+            return alignments
+        _check_open(context, contract.study_id)  # nobody will come to a study that has ended
+        if patience is None:
+            return None
+        if patience.over:
+            raise StateError(
+                f"waiting for {', '.join(map(repr, absent))} to push too, after"
+                f" {patience.timeout:g} seconds",
+                hint="run the same command again when they have; nothing is lost",
+            )
+        progress(Progress("waiting", waiting_for=absent, state="open"))
+        patience.wait()
 
 
-def _taken_in(
-    session: Session, contract: Contract, place: StudyFolder, source: Source, watcher: Watcher
+def _read_table(
+    context: PartyContext,
+    contract: Contract,
+    folder: StudyFolder,
+    source: Source,
+    progress: OnProgress,
 ) -> Intake:
     """Read the whole table into an intake, in bounded memory."""
-    schema = contract.schema_of(session.identity.party_id)
-    secret = _secret(session, contract, place)
-    intake = Intake(contract, secret, schema, FolderSpool(place.path / "scratch"))
-    table, recode = _Watched(source.table, watcher), source.recode
+    schema = contract.schema_of(context.identity.party_id)
+    secret = _secret(context, contract, folder)
+    intake = Intake(contract, secret, schema, FolderSpool(folder.path / "scratch"))
+    table, recode = _ReportingTable(source.table, progress), source.recode
     try:
         feed(
             intake,
@@ -237,53 +249,53 @@ def _taken_in(
     return intake
 
 
-def _secret(session: Session, contract: Contract, place: StudyFolder) -> bytes:
+def _secret(context: PartyContext, contract: Contract, folder: StudyFolder) -> bytes:
     """Return the study's secret: from the home, or as it was sealed to this curator."""
-    known = place.secret()
-    if known is not None:
-        return known
-    message = session.server.secret(contract.study_id)
+    kept = folder.secret()
+    if kept is not None:
+        return kept
+    message = context.server.secret(contract.study_id)
     if message is None:
         raise StateError(
             "nobody has sealed the study's secret to you yet",
             hint="ask the proposer to run `veiltab study propose` again with the same file",
         )
-    secret = receive_secret(contract, session.identity, message)
-    place.save_secret(secret)
+    secret = receive_secret(contract, context.identity, message)
+    folder.save_secret(secret)
     return secret
 
 
 def _send(
-    session: Session,
-    study: bytes,
+    context: PartyContext,
     prepared: Prepared[Upload],
     outgoing: FolderChunks,
-    watcher: Watcher,
+    progress: OnProgress,
 ) -> Status:
     """Send what the server does not have yet, and then the message that refers to all of it."""
-    status = session.server.status(study)
+    body = prepared.message.body
+    study = body.scope
+    status = context.server.status(study)
     if status.state == "aborted":
-        raise _ended(status)
+        raise _not_open(status)
     if status.state not in ("open", "uploaded"):
         return status
-    body = prepared.message.body
     columns = [column.chunks for column in body.columns] + [body.tokens or ()]
-    wanted = list(dict.fromkeys(digest for chunks in columns for digest in chunks))
-    there = session.server.sent_chunks(study)
-    missing = [digest for digest in wanted if digest not in there]
-    sent = len(wanted) - len(missing)
-    watcher.sending(sent, len(wanted))
+    digests = list(dict.fromkeys(digest for chunks in columns for digest in chunks))
+    received = context.server.sent_chunks(study)
+    missing = [digest for digest in digests if digest not in received]
+    sent = len(digests) - len(missing)
+    progress(Progress("sending chunks", sent, len(digests)))
 
     def count(more: int) -> None:
         nonlocal sent
         sent += more
-        watcher.sending(sent, len(wanted))
+        progress(Progress("sending chunks", sent, len(digests)))
 
     # The server reads every chunk before it takes the upload, so that they need no check here.
-    session.server.send_chunks(study, ((d, outgoing.read(d)) for d in missing), count)
+    context.server.send_chunks(study, ((d, outgoing.read(d)) for d in missing), count)
     try:
-        return session.server.upload(study, prepared.message)
+        return context.server.upload(study, prepared.message)
     except DigestError:
-        for digest in wanted:
-            outgoing.get(digest)  # if it was our disk that has damaged a chunk, this says so
+        for digest in digests:
+            outgoing.get(digest)  # if our own disk has damaged a chunk, this says so
         raise

@@ -1,53 +1,71 @@
 """What a researcher does over the network: check everything, fetch, decrypt, estimate."""
 
 from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
 
-from veiltab.errors import MismatchError
+from veiltab.errors import InputError, MessageError, MismatchError
 from veiltab.estimates import Estimate, Provenance
+from veiltab.party.context import PartyContext
 from veiltab.party.remote import ReleasedChunks, reading_order, released_sizes
-from veiltab.party.session import Session
 from veiltab.protocol.researcher.access import Access, open_access
 from veiltab.protocol.researcher.decrypt import estimate, granted_attributes
+from veiltab.wire.codec import MAX_MESSAGE_BYTES
+from veiltab.wire.contract import Contract
 from veiltab.wire.messages import SignedGrant
-
-
-def open_study(session: Session, study: bytes, files: Iterable[SignedGrant] = ()) -> Access:
-    """Verify contract, release and grants, and unseal the pads.
-
-    ``files`` are grants that curators have handed over directly, as one-time pads must be.
-    """
-    given = list(files)
-    foreign = [grant for grant in given if grant.body.study != study]
-    if foreign:
-        raise MismatchError(
-            "a grant file is of another study", hint="give the grant files of this study alone"
-        )
-    contract = session.contract(study)
-    whole = [grant for grant in session.server.grants(study) if grant.sealed is not None]
-    chosen = _largest([*given, *whole], session.identity.party_id, session.now)
-    release = session.server.release(study)
-    return open_access(session.identity, contract, release, chosen, now=session.now)
+from veiltab.wire.signed import Signed
 
 
 def estimate_study(
-    session: Session,
-    study: bytes,
+    context: PartyContext,
+    signed: Signed[Contract],
     attributes: Sequence[str] | None = None,
-    files: Iterable[SignedGrant] = (),
+    grants: Iterable[SignedGrant | str | PathLike[str]] = (),
 ) -> Estimate:
     """Estimate the joint distribution of attributes that were granted, all of them by default.
 
-    The study's name and the verified plan travel with it; the promises follow from the plan.
+    ``grants`` are those that curators have handed over directly, as one-time pads must be.  The
+    study's name and the verified plan travel with the estimate; the promises follow from the plan.
     """
-    access = open_study(session, study, files)
-    wanted = granted_attributes(access, attributes)
+    access = open_study(context, signed, [_as_grant(given) for given in grants])
+    study, wanted = access.contract.study_id, granted_attributes(access, attributes)
     order = reading_order(access.contract, access.release, wanted)
     sizes = released_sizes(access.contract, access.release)
-    with ReleasedChunks(session.server, study, order, sizes) as chunks:
+    with ReleasedChunks(context.server, study, order, sizes) as chunks:
         found = estimate(access, chunks, wanted)
     terms = access.contract
     origin = Provenance(study.hex(), terms.title, perturbed_by=terms.server.name)
     return Estimate(found.schema, found.counts, found.plan, provenance=origin)
+
+
+def open_study(
+    context: PartyContext, signed: Signed[Contract], given: Sequence[SignedGrant] = ()
+) -> Access:
+    """Verify contract, release and grants, and unseal the pads."""
+    study = signed.body.study_id
+    if any(grant.body.study != study for grant in given):
+        raise MismatchError(
+            "a grant file is of another study", hint="give the grant files of this study alone"
+        )
+    whole = [grant for grant in context.server.grants(study) if grant.sealed is not None]
+    chosen = _largest([*given, *whole], context.identity.party_id, context.now)
+    release = context.server.release(study)
+    return open_access(context.identity, signed, release, chosen, now=context.now)
+
+
+def _as_grant(given: SignedGrant | str | PathLike[str]) -> SignedGrant:
+    if isinstance(given, SignedGrant):
+        return given
+    path = Path(given)
+    try:
+        with path.open("rb") as file:
+            return SignedGrant.loads(file.read(MAX_MESSAGE_BYTES + 1))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", hint="check the path") from error
+    except MessageError as error:
+        raise InputError(
+            f"{path} is not a grant", hint="ask the curator for the file that `veiltab grant` wrote"
+        ) from error
 
 
 def _largest(grants: Iterable[SignedGrant], me: bytes, now: int) -> list[SignedGrant]:
@@ -60,8 +78,8 @@ def _largest(grants: Iterable[SignedGrant], me: bytes, now: int) -> list[SignedG
         body = grant.body
         if body.researcher != me or body.expires <= now:
             continue
-        known = best.get(body.curator)
-        if known is None or _size(grant) > _size(known):
+        other = best.get(body.curator)
+        if other is None or _size(grant) > _size(other):
             best[body.curator] = grant
     return list(best.values())
 

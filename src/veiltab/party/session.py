@@ -1,106 +1,137 @@
-"""A party at work: its home, its identity, the server that it has pinned."""
+"""A party connected to its server: where studies are proposed and found."""
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-from veiltab.core.entropy import Entropy
-from veiltab.crypto.entropy import SystemEntropy
-from veiltab.crypto.identity import PrivateIdentity
-from veiltab.errors import HomeError, MismatchError
-from veiltab.party.files import write_private
+from veiltab.crypto.identity import PrivateIdentity, fingerprint
+from veiltab.errors import InputError, MismatchError
+from veiltab.party.connection import Reach, Retry
+from veiltab.party.context import PartyContext, check_registered
+from veiltab.party.curator import choose_ledger, propose
 from veiltab.party.home import Home, PinnedServer
-from veiltab.party.remote import Reach, RemoteServer, Retry
-from veiltab.protocol.audit_log import Seen, verify_log
-from veiltab.wire.audit import AuditEntry
-from veiltab.wire.contract import Contract
-from veiltab.wire.signed import Signed
-
-CA_FILE = "ca.pem"
-"""In a home: the authority of a server whose certificate the system does not know."""
+from veiltab.party.remote import RemoteServer, StudySummary
+from veiltab.party.study import Study
+from veiltab.party.study_file import StudyDraft, read_study_file
+from veiltab.wire.contract import PublicIdentity
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Session:
-    """What every step of a party over the network needs."""
+    """What :meth:`Home.connect` returns: a context manager that closes its connections."""
 
-    home: Home
-    identity: PrivateIdentity
-    server: RemoteServer
-    entropy: Entropy = field(default_factory=SystemEntropy, repr=False)
-    clock: Callable[[], float] = time.time
+    def __init__(self, context: PartyContext) -> None:
+        """Work in this context; nothing is sent yet."""
+        self._context = context
+
+    def __enter__(self) -> Self:
+        """Use the session in a ``with`` statement."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close every connection."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Show whose session it is, and with which server."""
+        return f"<Session of {self.identity.name!r} with {self.server.name!r}>"
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._context.server.close()
 
     @property
-    def now(self) -> int:
-        """The time in whole seconds since 1970."""
-        return int(self.clock())
+    def home(self) -> Home:
+        """The home of this party."""
+        return self._context.home
 
-    def find_study(self, text: str) -> bytes:
-        """Find the study that is meant by a title or the start of an id.
+    @property
+    def identity(self) -> PublicIdentity:
+        """What others may know of this party."""
+        return self._context.home.public
 
-        The server's titles count only for studies whose contract is not known here.
+    @property
+    def server(self) -> PublicIdentity:
+        """The server that this home has pinned."""
+        return self._context.server.pinned
+
+    def studies(self) -> list[StudySummary]:
+        """List the studies that name this party."""
+        return self._context.server.studies()
+
+    def study(self, name: str) -> Study:
+        """Find a study by its exact title, or by the first digits of its id."""
+        return Study(self._context, self._context.find_study(name))
+
+    def propose(self, draft: StudyDraft | str | PathLike[str], dataset: str | None = None) -> Study:
+        """Propose the study that a study file describes, sign it, and charge it to a data set.
+
+        The same file again takes up a proposal that was interrupted, and costs nothing more.
         """
-        listed = [(each.study, each.title) for each in self.server.studies()]
-        known = [(s, t) for s, t in listed if self.home.study(s).title() is None]
-        return self.home.find_study(text, known)
-
-    def contract(self, study: bytes) -> Signed[Contract]:
-        """Fetch the contract with its signatures so far, and keep it.
-
-        The study id is a hash of the contract, so the server cannot change it; but it must be for
-        the server that this home has pinned.  And the server must not have gone back behind what
-        was seen before: restored from an old copy, it could perturb a sample twice.
-        """
-        self.audit(study)
-        signed = self.server.contract(study)
-        if signed.body.server != self.server.pinned:
-            raise MismatchError(
-                "the contract names another server than the one you registered with",
-                hint="compare the server's fingerprint with whoever proposed the study",
-            )
-        self.home.study(study).save_contract(signed)
-        return signed
-
-    def audit(self, study: bytes) -> tuple[list[AuditEntry], Seen]:
-        """Fetch and verify a study's audit log against everything that was seen of it before."""
-        place = self.home.study(study)
-        entries, head = self.server.audit(study)
+        if not isinstance(draft, StudyDraft):
+            draft = read_study_file(Path(draft), self.identity)
         with self.home.lock():
-            known = place.seen_head()
-            if known is not None and known.length > len(entries):
-                # Another command of this home may have seen more in the meantime.
-                entries, head = self.server.audit(study)
-            seen = None if known is None else (known.length, known.hash)
-            found = verify_log(study, entries, head, self.server.pinned.signing_key, seen)
-            place.save_seen_head(*found)
-        return entries, found
-
-
-def check_registered(home: Home) -> PinnedServer:
-    """Return the server of a home, or say how to get one."""
-    home.public  # noqa: B018 - without an identity there is nothing to register
-    pinned = home.server
-    if pinned is None:
-        raise HomeError(
-            f"{home.path} is not registered with a server yet",
-            hint="register with the invitation of a server's operator: veiltab register URL",
-        )
-    return pinned
+            contract = propose(self._context, draft, choose_ledger(self.home, dataset))
+        return Study(self._context, contract.study_id)
 
 
 def connect(home: Home, identity: PrivateIdentity, retry: Retry | None = None) -> Session:
     """Open the way to the server that a home has pinned; nothing is sent yet."""
     pinned = check_registered(home)
-    ca_file = home.path / CA_FILE
-    reach = Reach(ca_file=ca_file if ca_file.exists() else None)
+    reach = Reach(ca_file=home.authority)
     server = RemoteServer(pinned.url, pinned.identity, identity, retry=retry, reach=reach)
-    return Session(home, identity, server)
+    return Session(PartyContext(home, identity, server))
 
 
-def keep_authority(home: Home, certificates: bytes | None) -> None:
-    """Remember whose certificates to believe for this home's server; ``None``: the system's."""
-    with home.lock():
-        if certificates is None:
-            (home.path / CA_FILE).unlink(missing_ok=True)
-        else:
-            write_private(home.path / CA_FILE, certificates)
+def discover(
+    url: str, *, ca_file: Path | None = None, retry: Retry | None = None
+) -> PublicIdentity:
+    """Ask a server who it is; compare its fingerprint with the operator's before you register."""
+    return RemoteServer.discover(url, reach=Reach(ca_file=ca_file), retry=retry)
+
+
+def check_fingerprint(server: PublicIdentity, expected: str) -> None:
+    """Refuse a server whose fingerprint is not the one that its operator has told."""
+    shown = fingerprint(server.party_id)
+    if "".join(expected.split()) != "".join(shown.split()):
+        raise MismatchError(
+            f"the server that answers has the fingerprint {shown}, and not {expected}",
+            hint="check the URL and the fingerprint with the operator; nothing was sent",
+        )
+
+
+def register(
+    home: Home,
+    url: str,
+    server: PublicIdentity,
+    *,
+    identity: PrivateIdentity,
+    invitation: str,
+    ca_file: Path | None = None,
+    replace: bool = False,
+    retry: Retry | None = None,
+) -> PinnedServer:
+    """Register with a server whose fingerprint was compared, and remember it."""
+    if home.server is not None and not replace:
+        home.pin_server(url, server)  # refuses any other server than the one before
+    certificates = None if ca_file is None else _read_certificates(ca_file)
+    reach = Reach(ca_file=ca_file)
+    with RemoteServer(url, server, identity, reach=reach, retry=retry) as remote:
+        remote.register(invitation)
+    if replace:
+        home.forget_server()
+    pinned = home.pin_server(url, server)
+    home.keep_authority(certificates)
+    return pinned
+
+
+def _read_certificates(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", hint="check the path") from error

@@ -1,0 +1,84 @@
+"""What every step of a party over the network needs: its home, its identity, its server."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from veiltab.core.entropy import Entropy
+from veiltab.crypto.entropy import SystemEntropy
+from veiltab.crypto.identity import PrivateIdentity
+from veiltab.errors import HomeError, MismatchError
+from veiltab.party.home import Home, PinnedServer
+from veiltab.party.remote import RemoteServer
+from veiltab.protocol.audit_log import Seen, verify_log
+from veiltab.wire.audit import AuditEntry
+from veiltab.wire.contract import Contract
+from veiltab.wire.signed import Signed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartyContext:
+    """A party at work.  ``clock`` tells the seconds since 1970."""
+
+    home: Home
+    identity: PrivateIdentity
+    server: RemoteServer
+    entropy: Entropy = field(default_factory=SystemEntropy, repr=False)
+    clock: Callable[[], float] = time.time
+
+    @property
+    def now(self) -> int:
+        """The time in whole seconds since 1970."""
+        return int(self.clock())
+
+    def find_study(self, text: str) -> bytes:
+        """Find the study that is meant by a title or the start of an id.
+
+        The server's titles count only for studies whose contract is not known here.
+        """
+        listed = [(summary.study, summary.title) for summary in self.server.studies()]
+        unknown = [(s, title) for s, title in listed if self.home.study(s).title() is None]
+        return self.home.find_study(text, unknown)
+
+    def contract(self, study: bytes) -> Signed[Contract]:
+        """Fetch the contract with its signatures so far, and keep it.
+
+        The study id is a hash of the contract, so the server cannot change it; but it must be for
+        the server that this home has pinned.  And the server must not have gone back behind what
+        was seen before: restored from an old copy, it could perturb a sample twice.
+        """
+        self.audit(study)
+        signed = self.server.contract(study)
+        if signed.body.server != self.server.pinned:
+            raise MismatchError(
+                "the contract names another server than the one you registered with",
+                hint="compare the server's fingerprint with whoever proposed the study",
+            )
+        self.home.study(study).save_contract(signed)
+        return signed
+
+    def audit(self, study: bytes) -> tuple[list[AuditEntry], Seen]:
+        """Fetch and verify a study's audit log against everything that was seen of it before."""
+        folder = self.home.study(study)
+        entries, head = self.server.audit(study)
+        with self.home.lock():
+            before = folder.seen_head()
+            if before is not None and before.length > len(entries):
+                # Another command of this home may have seen more in the meantime.
+                entries, head = self.server.audit(study)
+            seen = None if before is None else (before.length, before.hash)
+            end = verify_log(study, entries, head, self.server.pinned.signing_key, seen)
+            folder.save_seen_head(*end)
+        return entries, end
+
+
+def check_registered(home: Home) -> PinnedServer:
+    """Return the server of a home, or say how to get one."""
+    home.check_identity()
+    pinned = home.server
+    if pinned is None:
+        raise HomeError(
+            f"{home.path} is not registered with a server yet",
+            hint="register with the invitation of a server's operator: veiltab register URL",
+        )
+    return pinned

@@ -1,0 +1,229 @@
+"""One study as a party sees it: every step that it can take, as a method."""
+
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+
+from veiltab.core.schema import Schema
+from veiltab.data.recode import Recode, read_recode_file
+from veiltab.data.tables import open_table
+from veiltab.errors import StateError
+from veiltab.estimates import Estimate
+from veiltab.party.context import PartyContext
+from veiltab.party.curator import GivenGrant, choose_ledger, grant, sign
+from veiltab.party.progress import STATES, OnProgress, Patience, Progress, ignore_progress
+from veiltab.party.push import Preview, Source, check, push
+from veiltab.party.remote import Status
+from veiltab.party.researcher import estimate_study
+from veiltab.protocol.audit_log import Seen
+from veiltab.wire.audit import AuditEntry
+from veiltab.wire.contract import Contract, PublicIdentity
+from veiltab.wire.messages import SignedGrant
+from veiltab.wire.signed import Signed
+
+DAYS = 30
+"""How long a grant is good, unless somebody says otherwise."""
+
+
+class Study:
+    """A study that names this party.  :meth:`Session.study` and ``propose`` make these.
+
+    A curator calls :meth:`sign`, :meth:`check`, :meth:`push` and :meth:`grant`, in this order; a
+    researcher calls :meth:`estimate`.  Each step fetches the contract once, verifies it, and
+    checks that the server's audit log continues what was seen before.
+    """
+
+    def __init__(self, context: PartyContext, study_id: bytes) -> None:
+        """Name the study; nothing is fetched yet."""
+        self._context = context
+        self._id = study_id
+        self._signed: Signed[Contract] | None = None
+
+    def __repr__(self) -> str:
+        """Show the title, if it is known, and the start of the id."""
+        title = self._context.home.study(self._id).title()
+        return f"<Study {self.id[:16]}{f' {title!r}' if title else ''}>"
+
+    @property
+    def id(self) -> str:
+        """The study's id, in hexadecimal digits: a hash of its contract."""
+        return self._id.hex()
+
+    @property
+    def title(self) -> str:
+        """The title in the contract."""
+        return self.terms.title
+
+    @property
+    def terms(self) -> Contract:
+        """What the curators have agreed on, as it was last fetched."""
+        return self.contract().body
+
+    def contract(self) -> Signed[Contract]:
+        """Return the contract with the signatures on it, as it was last fetched."""
+        return self._fetch() if self._signed is None else self._signed
+
+    def status(self) -> Status:
+        """Ask where the study stands, and who has done what."""
+        return self._context.server.status(self._id)
+
+    def sign(self, dataset: str | None = None) -> Status:
+        """Sign the study, and charge it to a data set of this home.
+
+        ``dataset`` may be left out where the home has one ledger only.
+        """
+        signed = self.contract()
+        with self._context.home.lock():
+            return sign(self._context, signed, choose_ledger(self._context.home, dataset))
+
+    def abort(self, reason: str) -> Status:
+        """End the study before its release, for everybody in it; what was charged stays charged."""
+        return self._context.server.abort(self._id, reason)
+
+    def check(
+        self,
+        table: object,
+        ids: str | Sequence[str] = (),
+        *,
+        recode: Recode | str | PathLike[str] | None = None,
+        query: str | None = None,
+        progress: OnProgress = ignore_progress,
+    ) -> Preview:
+        """Read a table as :meth:`push` would, and return what would be sent; nothing is sent."""
+        signed = self._fetch()
+        source = self._source(signed, table, ids, recode, query)
+        return check(self._context, signed, source, progress)
+
+    def push(
+        self,
+        table: object,
+        ids: str | Sequence[str] = (),
+        *,
+        recode: Recode | str | PathLike[str] | None = None,
+        query: str | None = None,
+        wait: bool = True,
+        timeout: float | None = None,
+        progress: OnProgress = ignore_progress,
+    ) -> Status:
+        """Sample, encrypt and send a table; the same call again goes on where one was stopped.
+
+        ``table`` is whatever :func:`veiltab.open_table` takes, or a function that returns it and is
+        called only if the table still has to be read.  ``ids`` are the columns that tell
+        respondents apart.  Where the curators sample, it waits until the others push too, for
+        ``timeout`` seconds at most; with ``wait=False`` it returns, and is to be called again.
+        """
+        signed = self._fetch()
+
+        def source() -> Source:
+            return self._source(signed, table, ids, recode, query)
+
+        return push(self._context, signed, source, progress, Patience(timeout) if wait else None)
+
+    def wait(
+        self,
+        state: str = "released",
+        timeout: float | None = None,
+        *,
+        progress: OnProgress = ignore_progress,
+    ) -> Status:
+        """Wait until the study is in this state or further; ``None`` waits as long as it takes."""
+        patience, reported = Patience(timeout), None
+        while True:
+            status = self.status()
+            if is_reached(status, state):
+                return status
+            waiting_for = waits_for(status)
+            if patience.over:
+                raise StateError(
+                    f"the study is {status.state} after {timeout:g} seconds, not {state}",
+                    hint=_missing(status) or "wait longer with --timeout",
+                )
+            if status != reported:
+                reported = status
+                progress(Progress("waiting", waiting_for=waiting_for, state=status.state))
+            patience.wait()
+
+    def grant(
+        self,
+        researcher: str | PathLike[str] | PublicIdentity,
+        attributes: Sequence[str] | None = None,
+        *,
+        days: int = DAYS,
+        file: str | PathLike[str] | None = None,
+    ) -> GivenGrant:
+        """Let a researcher decrypt some of this curator's attributes, all of them by default.
+
+        ``researcher`` is the file of its public identity, or its name in the contract.  With
+        one-time pads the grant goes to a new ``file``, which is handed over directly.
+        """
+        to = researcher if isinstance(researcher, PublicIdentity) else str(researcher)
+        path = None if file is None else Path(file)
+        signed = self._fetch()
+        return grant(self._context, signed, to, attributes, days=days, file=path)
+
+    def estimate(
+        self,
+        attributes: Sequence[str] | None = None,
+        *,
+        grants: Iterable[SignedGrant | str | PathLike[str]] = (),
+    ) -> Estimate:
+        """Verify, fetch, decrypt and estimate, as a researcher whom the curators have authorised.
+
+        ``grants`` are files that curators have handed over directly; the others come from the
+        server.
+        """
+        return estimate_study(self._context, self._fetch(), attributes, grants)
+
+    def audit(self) -> tuple[list[AuditEntry], Seen]:
+        """Fetch and verify the audit log; return its entries, its length and its last hash."""
+        return self._context.audit(self._id)
+
+    def _fetch(self) -> Signed[Contract]:
+        self._signed = self._context.contract(self._id)
+        return self._signed
+
+    def _source(
+        self,
+        signed: Signed[Contract],
+        table: object,
+        ids: str | Sequence[str],
+        recode: Recode | str | PathLike[str] | None,
+        query: str | None,
+    ) -> Source:
+        opened = open_table(table() if callable(table) else table, query)
+        columns = (ids,) if isinstance(ids, str) else tuple(ids)
+        schema = signed.body.schema_of(self._context.identity.party_id)
+        return Source(opened, columns, _as_recode(recode, schema))
+
+
+def _as_recode(recode: Recode | str | PathLike[str] | None, schema: Schema) -> Recode:
+    if recode is None:
+        return Recode()
+    return recode if isinstance(recode, Recode) else read_recode_file(Path(recode), schema)
+
+
+def is_reached(status: Status, wanted: str) -> bool:
+    """Tell whether the study is as far as wanted; one that was ended never gets there."""
+    if status.state == wanted:
+        return True
+    if status.state not in STATES:
+        raise StateError(
+            f"the study is {status.state} and will not be {wanted}: {status.reason or 'no reason'}",
+            hint="ask the curator who has ended it; propose a new study if need be",
+        )
+    return wanted in STATES and STATES.index(status.state) >= STATES.index(wanted)
+
+
+def waits_for(status: Status) -> tuple[str, ...]:
+    """Return the names of the curators who have to act next."""
+    if status.state == "proposed":
+        return tuple(curator.name for curator in status.curators if not curator.signed)
+    if status.state == "open":
+        return tuple(curator.name for curator in status.curators if not curator.uploaded)
+    return ()
+
+
+def _missing(status: Status) -> str:
+    names = ", ".join(waits_for(status))
+    done = "signed" if status.state == "proposed" else "pushed"
+    return f"not {done} yet by: {names}" if names else ""
