@@ -21,11 +21,11 @@ import httpx
 
 from benchmarks import plain_copy
 from benchmarks.timing import Ratio
-from veiltab.cli.serve import open_server, server_identity
 from veiltab.core.schema import Attribute
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.files.chunks import FolderChunks
+from veiltab.hosting import open_server, server_identity
 from veiltab.party.remote import ReleasedChunks, RemoteServer
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.verify import sign

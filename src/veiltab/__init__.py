@@ -1,40 +1,123 @@
-"""Joint statistics across organisations that may not share records, under differential privacy."""
+"""Joint statistics across organisations that may not share records, under differential privacy.
 
+Before a study
+    ``plan``            the best sample size and noise for a promise, and the error to expect
+    ``simulate``        an estimate from one simulated release of a table of counts
+    ``rehearse``        a whole study in this process, with tables as the curators have them
+
+Taking part, over the network
+    ``Home``            the folder of one identity: ``create``, ``register``, ``set_budget``
+    ``Home.connect``    a ``Session`` with the server: ``propose`` a study, or find a ``study``
+    ``Study``           ``sign``, ``check``, ``push``, ``wait``, ``grant``, ``estimate``, ``audit``
+
+After a release
+    ``Estimate``        tables, shares, ratios and tests, each with its error; ``load`` and ``save``
+    ``Quantity``        one estimated number with its interval
+    ``IndependenceTest``  the answer of ``Estimate.independence``
+
+Tables
+    ``open_table``      a file, a database or a data frame, as ``push`` and ``rehearse`` read it
+    ``Attribute``, ``Schema``     columns as a study sees them: names and categories
+    ``Bins``, ``ValueMap``, ``Recode``   how raw values become categories
+    ``encode_table``, ``decode_cells``   from a data frame to codes, and back
+    ``CountTable``, ``read_counts``      a table of counts, for ``simulate``
+    ``adult_table``, ``adult_records``   the UCI Adult data, which is built in
+
+Running a server
+    ``create_app``      the service as an ASGI application; ``veiltab serve`` is the usual way
+
+Whatever goes wrong is a ``VeiltabError`` with a ``code``, a ``message`` and a ``hint``; the module
+``errors`` has a class for each kind.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from veiltab.core.plan import Plan, plan
-from veiltab.errors import VeiltabError
-
 if TYPE_CHECKING:
-    from veiltab.core.channel import GammaDiagonal
-    from veiltab.core.schema import Attribute, Schema
-    from veiltab.data.recode import Bins, ValueMap
+    from veiltab import errors
+    from veiltab.core.plan import Plan, plan
+    from veiltab.core.schema import Attribute, CountTable, Schema
+    from veiltab.data.counts import adult_records, adult_table, read_counts
+    from veiltab.data.encoding import decode_cells, encode_table
+    from veiltab.data.recode import Bins, Recode, ValueMap
+    from veiltab.data.tables import open_table
+    from veiltab.errors import VeiltabError
+    from veiltab.estimates import Estimate, IndependenceTest, Quantity
+    from veiltab.hosting import create_app
+    from veiltab.party.home import Home
+    from veiltab.party.session import Session
+    from veiltab.party.study import Study
+    from veiltab.rehearsal import rehearse, simulate
+
+__version__ = "0.1.0"
 
 __all__ = [
     "Attribute",
     "Bins",
-    "GammaDiagonal",
+    "CountTable",
+    "Estimate",
+    "Home",
+    "IndependenceTest",
     "Plan",
+    "Quantity",
+    "Recode",
     "Schema",
+    "Session",
+    "Study",
     "ValueMap",
     "VeiltabError",
+    "__version__",
+    "adult_records",
+    "adult_table",
+    "create_app",
+    "decode_cells",
+    "encode_table",
+    "errors",
+    "open_table",
     "plan",
+    "read_counts",
+    "rehearse",
+    "simulate",
 ]
 
-# Loaded on first use: planning needs none of these, and they would load NumPy.
-_HOMES = {
-    "Attribute": "veiltab.core.schema",
-    "Bins": "veiltab.data.recode",
-    "GammaDiagonal": "veiltab.core.channel",
-    "Schema": "veiltab.core.schema",
-    "ValueMap": "veiltab.data.recode",
+# Each name is imported when it is first used: a plan needs no NumPy, and an estimate no web server.
+_MODULES = {
+    "Attribute": "core.schema",
+    "Bins": "data.recode",
+    "CountTable": "core.schema",
+    "Estimate": "estimates",
+    "Home": "party.home",
+    "IndependenceTest": "estimates",
+    "Plan": "core.plan",
+    "Quantity": "estimates",
+    "Recode": "data.recode",
+    "Schema": "core.schema",
+    "Session": "party.session",
+    "Study": "party.study",
+    "ValueMap": "data.recode",
+    "VeiltabError": "errors",
+    "adult_records": "data.counts",
+    "adult_table": "data.counts",
+    "create_app": "hosting",
+    "decode_cells": "data.encoding",
+    "encode_table": "data.encoding",
+    "open_table": "data.tables",
+    "plan": "core.plan",
+    "read_counts": "data.counts",
+    "rehearse": "rehearsal",
+    "simulate": "rehearsal",
 }
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name from its home module when it is first asked for."""
-    if name not in _HOMES:
+    if name == "errors":
+        return import_module("veiltab.errors")
+    if name not in _MODULES:
         raise AttributeError(f"module 'veiltab' has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - only when needed
+    value = getattr(import_module(f"veiltab.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
 
-    return getattr(import_module(_HOMES[name]), name)
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,16 +1,38 @@
 """Whole studies among parties in one process: the real roles, without a network or a disk.
 
-Simulations and tests run these.  Nothing here is done differently from what parties on different
-machines do, except that a message or a chunk is handed over instead of sent.
+:func:`rehearse` goes through a study with tables as curators have them; :func:`simulate` draws what
+a release of a known table would give.  Nothing in a rehearsal is done differently from what parties
+on different machines do, except that a message or a chunk is handed over instead of sent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+import polars as pl
+
 from veiltab.core.entropy import Entropy
-from veiltab.core.schema import Attribute, Codes, Schema
+from veiltab.core.plan import plan
+from veiltab.core.resampling import draw_releases
+from veiltab.core.schema import Attribute, Codes, CountTable, Schema
+from veiltab.core.uncertainty import Design
+from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.linkage import IdMessages
+from veiltab.data.encoding import encode_table
+from veiltab.data.ids import id_messages
+from veiltab.data.profile import (
+    MOST_CATEGORIES,
+    ColumnProfile,
+    ProposedAttribute,
+    Use,
+    profile_table,
+    propose_attribute,
+)
+from veiltab.data.recode import Bins, Rule
+from veiltab.data.tables import BATCH_ROWS, Table, open_table
+from veiltab.errors import ParameterError, SchemaError
+from veiltab.estimates import Estimate, Provenance
 from veiltab.protocol.curator.agreement import (
     new_secret,
     public_identity,
@@ -33,6 +55,7 @@ from veiltab.protocol.curator.upload import (
 )
 from veiltab.protocol.parallel import ordered_map
 from veiltab.protocol.researcher.access import Access, open_access
+from veiltab.protocol.researcher.decrypt import estimate
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
@@ -53,6 +76,9 @@ from veiltab.wire.signed import Signed
 
 NO_LIMIT = 1e9
 """A rehearsal spends nobody's privacy."""
+
+LABEL = "rehearsal"
+"""Sets the randomness of a seeded rehearsal apart from that of other seeded runs."""
 
 LATER = 2**40
 """An expiry, in seconds, that no rehearsal lives to see."""
@@ -118,8 +144,10 @@ class Rehearsal:
         holdings: Sequence[Holding],
         entropy: Entropy,
         server_entropy: Entropy | None = None,
+        linkage: Linkage | None = None,
     ) -> None:
         """Give every party an identity; the server draws from the same source by default."""
+        self.linkage = Linkage.by_ids() if linkage is None else linkage
         self.holdings = list(holdings)
         self.entropy = entropy
         self.server_entropy = entropy if server_entropy is None else server_entropy
@@ -150,7 +178,7 @@ class Rehearsal:
                 nonce=nonce,
                 curators=self._curator_terms(),
                 server=public_identity(self.server),
-                linkage=Linkage.by_ids(),
+                linkage=self.linkage,
                 secret_commitment=commitment,
             )
         )
@@ -207,7 +235,7 @@ class Rehearsal:
             nonce=nonce,
             curators=self._curator_terms(),
             server=public_identity(self.server),
-            linkage=Linkage.by_ids(),
+            linkage=self.linkage,
             secret_commitment=commitment,
             researchers=None,
             epsilon=terms.epsilon,
@@ -273,3 +301,122 @@ def take_in(agreement: Agreement, secret: bytes, holding: Holding) -> Intake:
     holding.fill(intake)
     intake.close()
     return intake
+
+
+def rehearse(
+    tables: Sequence[object],
+    on: str | Sequence[str],
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    sample_size: int | None = None,
+    sampler: Sampler = "curators",
+    pads: Pads = "stream",
+    recode: Mapping[str, Rule] | None = None,
+    seed: int | None = None,
+) -> Estimate:
+    """Go through a whole study in this process, a curator for each table, and estimate.
+
+    ``tables`` are whatever :func:`veiltab.open_table` takes; they are read into memory.  The
+    columns in ``on`` tell respondents apart; every other column becomes an attribute, whose
+    categories are its values, unless ``recode`` has :class:`~veiltab.Bins` or a
+    :class:`~veiltab.ValueMap` for it.  Where the curators sample, all tables must hold the same
+    respondents; with ``sampler="server"`` they may differ.
+
+    Nothing is charged or promised to anybody: with a ``seed`` the result can be repeated, and
+    keeps nothing secret.
+    """
+    ids = (on,) if isinstance(on, str) else tuple(on)
+    if not tables or not ids:
+        raise ParameterError(
+            "a rehearsal needs at least one table, and a column that tells respondents apart",
+            hint='as in: veiltab.rehearse([hospital, taxes], on="person", epsilon=1.0)',
+        )
+    rules = recode or {}
+    holdings = [_as_holding(open_table(table), ids, rules) for table in tables]
+    _check_rules(holdings, rules)
+    entropy = CipherEntropy.from_system() if seed is None else CipherEntropy.from_seed(seed, LABEL)
+    parties = Rehearsal(holdings, entropy, linkage=Linkage.by_ids(len(ids)))
+    terms = Terms(epsilon=epsilon, delta=delta, sample_size=sample_size, sampler=sampler, pads=pads)
+    outcome = parties.run(terms)
+    counted = estimate(parties.access(outcome), outcome.released)
+    origin = Provenance(outcome.contract.body.study_id.hex(), "Rehearsal", "a server in rehearsal")
+    return Estimate(counted.schema, counted.counts, counted.plan, provenance=origin)
+
+
+def simulate(
+    table: CountTable,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    sample_size: int | None = None,
+    seed: int | None = None,
+) -> Estimate:
+    """Draw one release of a table of counts from its exact law, and estimate the table from it.
+
+    This takes no longer for a million respondents than for ten.
+    """
+    chosen = plan(
+        population_size=table.population_size,
+        domain_size=table.schema.domain_size,
+        epsilon=epsilon,
+        delta=delta,
+        sample_size=sample_size,
+    )
+    design = Design(chosen.channel, table.population_size, chosen.sample_size)
+    counts = draw_releases(table.counts, design, 1, np.random.default_rng(seed))[0]
+    return Estimate(table.schema, counts, chosen, provenance=Provenance(title="Simulation"))
+
+
+def _as_holding(table: Table, ids: Sequence[str], recode: Mapping[str, Rule]) -> Holding:
+    """Read a table into memory, and make an attribute of every column that is no id."""
+    batches = list(table.batches([*ids, *table.columns], BATCH_ROWS))
+    if not batches or len(table.columns) <= len(ids):
+        raise SchemaError(
+            "a table has no rows, or no column besides the ids",
+            hint="give every curator at least one column with values",
+        )
+    frame = pl.concat(batches)
+    attributes, rules = [], dict[str, Rule]()
+    for profile in profile_table(frame.drop(ids)):
+        rule = recode.get(profile.name)
+        if rule is None:
+            proposed = _propose(profile)
+            attribute, rule = proposed.attribute, proposed.rule
+        else:
+            attribute = _recoded(profile, rule)
+        attributes.append(attribute)
+        if rule is not None:
+            rules[attribute.name] = rule
+    codes = encode_table(frame, Schema(attributes), rules)
+    return Holding(tuple(attributes), codes, id_messages(frame, ids, ()))
+
+
+def _propose(profile: ColumnProfile) -> ProposedAttribute:
+    # The ids are named, so that a short column in which all values differ is none of them.
+    usable = profile.use in (Use.ATTRIBUTE, Use.CONSTANT, Use.ID)
+    if not usable or len(profile.values) > MOST_CATEGORIES:
+        raise SchemaError(
+            f"the column {profile.name!r} {profile.use.value}",
+            hint="leave it out, name it in `on`, or put it in intervals, as in"
+            f" recode={{{profile.name!r}: veiltab.Bins([40, 60])}}",
+        )
+    return propose_attribute(profile, profile.name)
+
+
+def _recoded(profile: ColumnProfile, rule: Rule) -> Attribute:
+    if isinstance(rule, Bins):
+        return rule.attribute(profile.name)
+    missing = [rule.entries[None]] if None in rule.entries else []
+    values = [rule.entries.get(value, value) for value in profile.values]
+    return Attribute(profile.name, dict.fromkeys([*values, *missing]))
+
+
+def _check_rules(holdings: Sequence[Holding], recode: Mapping[str, Rule]) -> None:
+    names = {attribute.name for holding in holdings for attribute in holding.attributes}
+    unknown = [name for name in recode if name not in names]
+    if unknown:
+        raise SchemaError(
+            f"no table has a column {', '.join(map(repr, unknown))} to recode",
+            hint=f"the columns are {', '.join(map(repr, sorted(names)))}",
+        )

@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx
 
 from tests.support.commands import Outcome
-from veiltab.cli.serve import open_server, server_identity
 from veiltab.crypto.entropy import SystemEntropy
+from veiltab.hosting import open_server, server_identity
 from veiltab.party.context import PartyContext
 from veiltab.party.home import Home
 from veiltab.party.remote import RemoteServer, Retry

@@ -11,7 +11,8 @@ from typing import Any
 from tests.support.offices import Office, open_office, run, write_csv, write_study
 from tests.support.reference import COMMANDS
 from tests.support.service import Running, make_context, running
-from veiltab.cli.serve import _announce, server_identity
+from veiltab.cli.serve import _announce
+from veiltab.hosting import server_identity
 from veiltab.server.directory import DataDirectory
 
 TITLE = "Smoking and income"

@@ -5,7 +5,6 @@ import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -24,15 +23,11 @@ from veiltab.cli.output import (
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
-    from veiltab.crypto.identity import PrivateIdentity
     from veiltab.server.context import Context
     from veiltab.server.db.records import Invitation
-    from veiltab.server.directory import DataDirectory
-    from veiltab.server.limits import Settings
 
 
 ENVIRONMENT = "VEILTAB_DATABASE"
-DEFAULT_NAME = "veiltab server"
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
@@ -90,60 +85,6 @@ def check_no_password(address: str, option: str, instead: str) -> None:
             f"the address in {option} has a password, which others on this computer could read",
             hint=f"put the whole address into {instead}; and change the password",
         )
-
-
-def open_server(
-    folders: "DataDirectory",
-    database: str | None,
-    identity: "PrivateIdentity",
-    settings: "Settings | None" = None,
-) -> "Context":
-    """Return the server of a data folder; nothing is read from its database yet."""
-    from veiltab.crypto.entropy import SystemEntropy
-    from veiltab.protocol.curator.agreement import public_identity
-    from veiltab.server.context import Context
-    from veiltab.server.db.database import Database
-    from veiltab.server.limits import Settings
-
-    return Context(
-        identity=public_identity(identity),
-        key=identity.signing,
-        database=Database(database or folders.database_url),
-        folders=folders,
-        entropy=SystemEntropy(),
-        clock=time.time,
-        settings=settings or Settings(),
-    )
-
-
-def server_identity(folders: "DataDirectory", name: str | None) -> "tuple[PrivateIdentity, bool]":
-    """Return the server's identity, and whether it was made just now; the caller has the lock."""
-    from veiltab.crypto.keyfile import load_identity
-
-    if not folders.key_file.exists():
-        return _new_identity(folders, name or DEFAULT_NAME), True
-    identity = load_identity(folders.key_file, None)
-    if name not in (None, identity.name):
-        raise ParameterError(
-            f"this server is called {identity.name!r}, and not {name!r}",
-            hint="leave --name out: contracts name the server, so its name stays",
-        )
-    return identity, False
-
-
-def _new_identity(folders: "DataDirectory", name: str) -> "PrivateIdentity":
-    """Write the key beside its place and move it there: half a key would be worse than none."""
-    from veiltab.crypto.entropy import SystemEntropy
-    from veiltab.crypto.identity import PrivateIdentity
-    from veiltab.crypto.keyfile import save_identity
-
-    entropy = SystemEntropy()
-    identity = PrivateIdentity.create(name, entropy)
-    temporary = folders.key_file.with_suffix(".new")
-    temporary.unlink(missing_ok=True)
-    save_identity(identity, temporary, None, entropy)
-    temporary.replace(folders.key_file)
-    return identity
 
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -214,6 +155,7 @@ def serve_command(
             hint="give --tls-cert and --tls-key, or --behind-proxy if a proxy encrypts",
         )
     address = database_address(database, database_file)
+    from veiltab.hosting import as_settings, start_server
     from veiltab.server.directory import DataDirectory
     from veiltab.server.monitoring import set_up_logs
     from veiltab.server.run import Address, serve
@@ -227,7 +169,8 @@ def serve_command(
     )
     if tls_cert is not None and tls_key is not None:
         _check_certificate(tls_cert, tls_key)
-    context, new = _start(DataDirectory(data), address, name, _settings(limits))
+    given = {limit: value for limit, value in limits.items() if value is not None}
+    context, new = start_server(DataDirectory(data), address, name, as_settings(given))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     set_up_logs(sys.stderr)
@@ -265,23 +208,6 @@ def is_loopback(host: str) -> bool:
 def _stop(_number: int, _frame: object) -> NoReturn:
     """End well: before the service has begun, or again after it has ended in an orderly way."""
     raise SystemExit(0)
-
-
-def _settings(limits: dict[str, Any]) -> "Settings":
-    from veiltab.server.limits import Settings
-
-    return Settings(**{name: value for name, value in limits.items() if value is not None})
-
-
-def _start(
-    folders: "DataDirectory", database: str | None, name: str | None, settings: "Settings"
-) -> "tuple[Context, bool]":
-    """Bring the database up to date, and tell whether this is the server's first start."""
-    with folders.lock():
-        identity, new = server_identity(folders, name)
-        context = open_server(folders, database, identity, settings)
-        context.database.migrate()
-    return context, new
 
 
 def _announce(context: "Context", url: str, *, as_json: bool) -> None:
@@ -339,24 +265,14 @@ def invite_command(
             "give either a name or --list",
             hint='as in: veiltab invite --data DIR "Tax office"',
         )
-    context = _existing_server(data, database_address(database, database_file))
+    from veiltab.hosting import existing_server
+
+    context = existing_server(data, database_address(database, database_file))
     with context.database:
         if name is None:
             _list(context, as_json=as_json)
         else:
             _invite(context, name, days, as_json=as_json)
-
-
-def _existing_server(data: Path, database: str | None) -> "Context":
-    """Open a server that has been started before: a mistyped folder must not become a new one."""
-    from veiltab.server.directory import DataDirectory
-
-    if not (data / "server.key").exists():
-        raise ParameterError(
-            f"there is no server in {data}", hint=f"start it first: veiltab serve --data {data}"
-        )
-    folders = DataDirectory(data)
-    return open_server(folders, database, server_identity(folders, None)[0])
 
 
 def _invite(context: "Context", name: str, days: int, *, as_json: bool) -> None:

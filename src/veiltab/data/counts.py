@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from veiltab.core.channel import MAX_ESTIMATED_CELLS
 from veiltab.core.parameters import MAX_POPULATION_SIZE
 from veiltab.core.schema import Attribute, CountTable, Schema
-from veiltab.data.encoding import encode_column
+from veiltab.data.encoding import decode_cells, encode_column
 from veiltab.errors import CountsError, ParameterError, SchemaError
 
 COUNT_COLUMN = "count"
@@ -149,3 +149,11 @@ def adult_table(cells: int = 24) -> CountTable:
             names.append(attribute.name)
             product *= attribute.size
     return whole.marginal(names)
+
+
+def adult_records(cells: int = 24) -> pl.DataFrame:
+    """Return the Adult table as records, one row for each person, with a number in ``person``."""
+    table = adult_table(cells)
+    people = np.repeat(np.arange(table.counts.size), table.counts)
+    columns = decode_cells(people, table.schema)
+    return columns.insert_column(0, pl.int_range(1, len(people) + 1, eager=True).alias("person"))

@@ -79,7 +79,12 @@ class ColumnProfile:
 
     @property
     def values(self) -> list[str]:
-        """The texts of the different values: numbers by size, everything else by the alphabet."""
+        """The texts of the different values, in the column's own order if it is an enum.
+
+        Otherwise numbers are ordered by size, and everything else by the alphabet.
+        """
+        if isinstance(self._dtype, pl.Enum):
+            return [text for text in self._dtype.categories.to_list() if text in self._texts]
         numbers = {text: _number(text) for text in self._texts}
         if None in numbers.values():
             return sorted(self._texts)

@@ -1,0 +1,132 @@
+"""Opening a server's folder: its identity, its database, and the application that serves it.
+
+This stands outside of ``veiltab.server``, which cannot read key files: of the server's identity,
+only the signing key is handed in.
+"""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from veiltab.crypto.entropy import SystemEntropy
+from veiltab.crypto.identity import PrivateIdentity
+from veiltab.crypto.keyfile import load_identity, save_identity
+from veiltab.errors import ParameterError
+from veiltab.protocol.curator.agreement import public_identity
+from veiltab.server.context import Context
+from veiltab.server.db.database import Database
+from veiltab.server.directory import DataDirectory
+from veiltab.server.limits import Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+DEFAULT_NAME = "veiltab server"
+
+
+def create_app(
+    data: str | PathLike[str],
+    *,
+    database: str | None = None,
+    name: str | None = None,
+    **limits: float,
+) -> "FastAPI":
+    """Return the service over a data folder as an ASGI application, for a web server of your own.
+
+    The first call makes the server's identity, called ``name``.  ``database`` is an address such as
+    ``postgresql://…``, by default an SQLite file in the folder; ``limits`` are those of
+    ``veiltab serve``, such as ``rate=100``.  The folder is locked while the application runs.
+    """
+    from veiltab.server import app  # noqa: PLC0415 - loads FastAPI, which `veiltab invite` can spare
+
+    context, _ = start_server(DataDirectory(Path(data)), database, name, as_settings(limits))
+    application = app.create_app(context)
+    inner = application.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(running: "FastAPI") -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            stack.enter_context(context.database)
+            stack.enter_context(context.folders.lock())
+            await stack.enter_async_context(inner(running))
+            yield
+
+    application.router.lifespan_context = lifespan
+    return application
+
+
+def as_settings(limits: dict[str, float]) -> Settings:
+    """Return the settings with these limits; those that are not named keep their defaults."""
+    try:
+        return Settings(**limits)  # type: ignore[arg-type]
+    except TypeError:
+        raise ParameterError(
+            f"there is no limit {', '.join(sorted(limits))} as it is spelled here",
+            hint=f"the limits are {', '.join(Settings.__dataclass_fields__)}",
+        ) from None
+
+
+def start_server(
+    folders: DataDirectory, database: str | None, name: str | None, settings: Settings
+) -> tuple[Context, bool]:
+    """Bring the database up to date, and tell whether this is the server's first start."""
+    with folders.lock():
+        identity, new = server_identity(folders, name)
+        context = open_server(folders, database, identity, settings)
+        context.database.migrate()
+    return context, new
+
+
+def existing_server(data: Path, database: str | None) -> Context:
+    """Open a server that has been started before: a mistyped folder must not become a new one."""
+    if not (data / "server.key").exists():
+        raise ParameterError(
+            f"there is no server in {data}", hint=f"start it first: veiltab serve --data {data}"
+        )
+    folders = DataDirectory(data)
+    return open_server(folders, database, server_identity(folders, None)[0])
+
+
+def open_server(
+    folders: DataDirectory,
+    database: str | None,
+    identity: PrivateIdentity,
+    settings: Settings | None = None,
+) -> Context:
+    """Return the server of a data folder; nothing is read from its database yet."""
+    return Context(
+        identity=public_identity(identity),
+        key=identity.signing,
+        database=Database(database or folders.database_url),
+        folders=folders,
+        entropy=SystemEntropy(),
+        clock=time.time,
+        settings=settings or Settings(),
+    )
+
+
+def server_identity(folders: DataDirectory, name: str | None) -> tuple[PrivateIdentity, bool]:
+    """Return the server's identity, and whether it was made just now; the caller has the lock."""
+    if not folders.key_file.exists():
+        return _new_identity(folders, name or DEFAULT_NAME), True
+    identity = load_identity(folders.key_file, None)
+    if name not in (None, identity.name):
+        raise ParameterError(
+            f"this server is called {identity.name!r}, and not {name!r}",
+            hint="leave --name out: contracts name the server, so its name stays",
+        )
+    return identity, False
+
+
+def _new_identity(folders: DataDirectory, name: str) -> PrivateIdentity:
+    """Write the key beside its place and move it there: half a key would be worse than none."""
+    entropy = SystemEntropy()
+    identity = PrivateIdentity.create(name, entropy)
+    temporary = folders.key_file.with_suffix(".new")
+    temporary.unlink(missing_ok=True)
+    save_identity(identity, temporary, None, entropy)
+    temporary.replace(folders.key_file)
+    return identity

@@ -1,0 +1,249 @@
+"""A study over the network in Python, from identities to a report, through the front door."""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pytest
+
+import veiltab as vt
+from tests.support.service import running
+from veiltab.hosting import existing_server
+from veiltab.party.progress import Progress
+from veiltab.server.auth import invite
+
+TITLE = "Smoking and income"
+PEOPLE = 4_000
+STUDY = """\
+title = "Smoking and income"
+epsilon = 1.0
+population = 4000
+pads = "{pads}"
+
+[sampling]
+by = "curators"
+
+[linkage]
+by = "ids"
+columns = 1
+
+[[curators]]
+identity = "me"
+attributes = [{{name = "smoker", categories = ["no", "yes"]}}]
+
+[[curators]]
+identity = "office.json"
+attributes = [{{name = "income", categories = ["high", "low"]}}]
+"""
+
+
+@dataclass
+class World:
+    """A running service and three parties who know it."""
+
+    folder: Path
+    hospital: vt.Home
+    office: vt.Home
+    rivera: vt.Home
+
+    def study_file(self, pads: str = "stream") -> Path:
+        """Write the proposer's study file, and the identities that it names."""
+        for home, name in ((self.office, "office"), (self.rivera, "rivera")):
+            (self.folder / f"{name}.json").write_bytes(json.dumps(home.public.to_json()).encode())
+        path = self.folder / "smoking.toml"
+        path.write_text(STUDY.format(pads=pads), encoding="utf-8")
+        return path
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Serve the application that the front door makes; let everybody register through it."""
+    data = tmp_path / "data"
+    app = vt.create_app(data, name="Statistics bureau", poll_seconds=0.1, rate=1e6, burst=10**6)
+    context = existing_server(data, None)
+    with running(context, app) as service:
+        homes = []
+        for name in ("City hospital", "Tax office", "Dr. Rivera"):
+            home = vt.Home(tmp_path / name)
+            home.create(name)
+            with pytest.raises(vt.errors.MismatchError, match="has the fingerprint"):
+                home.register(service.url, "unused", fingerprint="12345 " * 6)
+            pinned = home.register(
+                service.url, invite(context, name), fingerprint=spelled(context.identity.party_id)
+            )
+            assert pinned.identity.name == "Statistics bureau"
+            homes.append(home)
+        yield World(tmp_path, *homes)
+
+
+def spelled(party: bytes) -> str:
+    """Return the fingerprint that the operator would read out."""
+    from veiltab.crypto.identity import fingerprint  # noqa: PLC0415 - the operator's side
+
+    return fingerprint(party)
+
+
+def smokers() -> pl.DataFrame:
+    """Return the hospital's table."""
+    return pl.DataFrame({"id": range(PEOPLE), "smoker": ["no", "no", "no", "yes"] * 1_000})
+
+
+def incomes() -> pd.DataFrame:
+    """Return the office's table, in another order."""
+    rows = range(PEOPLE - 1, -1, -1)
+    return pd.DataFrame({"id": rows, "income": [["high", "low"][n % 2] for n in rows]})
+
+
+def test_from_a_proposal_to_a_report(world: World) -> None:
+    """Two curators push at the same time, one a polars and one a pandas frame."""
+    world.hospital.set_budget("Patients 2025", epsilon=3)
+    world.office.set_budget("Taxes 2025", epsilon=2)
+    reports: list[Progress] = []
+    with world.hospital.connect() as me, world.office.connect() as other:
+        study = me.propose(world.study_file(), dataset="Patients 2025")
+        assert study.title == TITLE
+        assert study.status().state == "proposed"
+        assert repr(study) == f"<Study {study.id[:16]} 'Smoking and income'>"
+        theirs = other.study(TITLE)
+        assert theirs.terms.epsilon == 1.0
+        assert theirs.sign().state == "open"
+        (line,) = other.studies()
+        assert (line.title, line.role) == (TITLE, "curator")
+        preview = study.check(smokers(), ids="id")
+        assert preview.rows == preview.plan.sample_size
+        waiting = study.push(smokers(), ids="id", wait=False)
+        assert [(c.aligned, c.uploaded) for c in waiting.curators] == [
+            (True, False),
+            (False, False),
+        ]
+        pushing = threading.Thread(target=theirs.push, args=(incomes(), ["id"]))
+        pushing.start()
+        status = study.push(smokers(), ids=["id"], timeout=60, progress=reports.append)
+        pushing.join()
+        assert status.state in ("open", "uploaded", "released")
+        assert study.wait("released", timeout=60).state == "released"
+        for curator in (study, theirs):
+            given = curator.grant(world.folder / "rivera.json", days=7)
+            assert given.researcher.name == "Dr. Rivera"
+    assert world.hospital.budgets()[0].epsilon_left == 2
+    steps = [report.step for report in reports]
+    assert steps[0] == "reading rows"
+    assert {"encrypting", "sending chunks"} <= {*steps}
+    assert reports[-1].done == reports[-1].total
+    with world.rivera.connect() as researcher:
+        estimate = researcher.study(study.id[:8]).estimate(["income", "smoker"])
+        assert estimate.schema.names == ("income", "smoker")
+        share = estimate.probability("smoker = 'yes'", given="income = 'low'")
+        assert share.value is not None
+        entries, _ = researcher.study(TITLE).audit()
+        assert [entry.event for entry in entries].count("granted") == 2
+    estimate.report(world.folder / "report.html")
+    assert "Smoking and income" in (world.folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_one_time_pads_and_other_tables(world: World) -> None:
+    """A CSV file with a recode file, and a database; grants are handed over as files."""
+    for home in (world.hospital, world.office):
+        home.set_budget("Data", epsilon=3)
+    raw = smokers().with_columns(pl.col("smoker").replace({"yes": "Y"}))
+    raw.rename({"smoker": "raucht"}).write_csv(world.folder / "patients.csv")
+    recode = world.folder / "recode.toml"
+    recode.write_text('[columns]\nsmoker = "raucht"\n[values.smoker]\nY = "yes"\n')
+    with sqlite3.connect(world.folder / "taxes.db") as database:
+        database.execute("CREATE TABLE taxes (id INTEGER, income TEXT)")
+        rows = incomes().itertuples(index=False)
+        database.executemany("INSERT INTO taxes VALUES (?, ?)", [tuple(row) for row in rows])
+    address = f"sqlite:///{world.folder / 'taxes.db'}"
+    grants = []
+    with world.hospital.connect() as me, world.office.connect() as other:
+        study = me.propose(world.study_file("one-time"))
+        theirs = other.study(study.id)
+        theirs.sign("Data")
+        theirs.push(address, "id", query="taxes", wait=False)
+        study.push(str(world.folder / "patients.csv"), "id", recode=recode)
+        theirs.push(lambda: vt.open_table(address, "taxes"), "id")
+        study.wait()
+        with pytest.raises(vt.errors.ParameterError, match="one-time pads"):
+            study.grant(world.folder / "rivera.json")
+        for curator, name in ((study, "smoker.grant"), (theirs, "income.grant")):
+            file = curator.grant(world.folder / "rivera.json", file=world.folder / name).file
+            assert file is not None
+            assert file.stat().st_mode & 0o077 == 0
+            grants.append(file)
+        with pytest.raises(vt.errors.OutputError, match="exists already"):
+            study.grant(world.folder / "rivera.json", file=grants[0])
+    with world.rivera.connect() as researcher:
+        estimate = researcher.study(TITLE).estimate(grants=grants)
+    smoking = estimate.marginal(["smoker"]).table("unbiased")["share"].to_list()
+    assert abs(smoking[1] - 0.25) < 0.2
+
+
+def test_mistakes_are_typed_and_lose_nothing(world: World) -> None:
+    """At every step: the error says what is wrong, and the step can be taken again."""
+    with pytest.raises(vt.errors.HomeError, match="there is no home"):
+        vt.Home(world.folder / "nobody").connect()
+    with world.hospital.connect() as me, world.office.connect() as other:
+        with pytest.raises(vt.errors.HomeError, match="no data set has a privacy budget"):
+            me.propose(world.study_file())
+        world.hospital.set_budget("Data", epsilon=0.5)
+        with pytest.raises(vt.errors.BudgetError):
+            me.propose(world.study_file())
+        world.hospital.set_budget("Data", epsilon=3)
+        study = me.propose(world.study_file())
+        assert me.propose(world.study_file()).id == study.id
+        assert world.hospital.budgets()[0].epsilon_left == 2
+        with pytest.raises(vt.errors.HomeError, match="no study is meant"):
+            me.study("Smoking and wealth")
+        with pytest.raises(vt.errors.StateError, match="not every curator has signed"):
+            study.push(smokers(), "id")
+        world.office.set_budget("Taxes", epsilon=3)
+        other.study(TITLE).sign()
+        with pytest.raises(vt.errors.TableError, match="no column 'person'"):
+            study.check(smokers(), "person")
+        with pytest.raises(vt.errors.ValueNotInSchemaError, match="'maybe'"):
+            study.push(pl.DataFrame({"id": [1], "smoker": ["maybe"]}), "id")
+        with pytest.raises(vt.errors.StateError, match=r"after 0\.2 seconds, not released"):
+            study.wait("released", timeout=0.2)
+        with pytest.raises(vt.errors.StateError, match="the study is open, not released"):
+            study.grant(world.folder / "rivera.json")
+        study.abort("the wrong table")
+        with pytest.raises(vt.errors.StateError, match="aborted"):
+            study.wait("released")
+        with pytest.raises(vt.errors.StateError, match="aborted"):
+            study.push(smokers(), "id")
+
+
+def test_a_session_closes_its_connections(world: World) -> None:
+    """After the block nothing can be asked any more, and nothing is left open."""
+    with world.hospital.connect() as me:
+        assert me.studies() == []
+        assert repr(me) == "<Session of 'City hospital' with 'Statistics bureau'>"
+    with pytest.raises(vt.errors.ConnectionFailedError, match="was closed"):
+        me.studies()
+
+
+def test_homes_may_be_named_as_people_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By a text with a tilde, by the environment, or not at all."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("VEILTAB_HOME", raising=False)
+    assert vt.Home().path == vt.Home("~/.veiltab").path == tmp_path / ".veiltab"
+    monkeypatch.setenv("VEILTAB_HOME", str(tmp_path / "other"))
+    assert vt.Home().path == tmp_path / "other"
+    home = vt.Home()
+    home.create("A hospital", "a passphrase")
+    assert home.locked
+    assert len(home.fingerprint.replace(" ", "")) == 30
+    with pytest.raises(vt.errors.KeyFileError):
+        home.open("another one")
+
+
+def test_limits_of_an_application(tmp_path: Path) -> None:
+    """A limit that is misspelled is refused before anything is made."""
+    with pytest.raises(vt.errors.ParameterError, match="no limit"):
+        vt.create_app(tmp_path / "data", rates=3)
+    assert not (tmp_path / "data" / "server.key").exists()
