@@ -48,7 +48,7 @@ from veiltab.wire.contract import (
     Stored,
     Vault,
 )
-from veiltab.wire.messages import Repad, SignedGrant, Upload
+from veiltab.wire.messages import Release, Repad, SignedGrant, Upload
 from veiltab.wire.signed import Signed
 
 NO_LIMIT = 1e9
@@ -99,6 +99,12 @@ class Outcome:
     desks: list[CuratorContext]
     prepared: list[Prepared[Upload] | Prepared[Repad]] = field(default_factory=list)
 
+    def release(self) -> Signed[Release]:
+        """Let the server release the study, and delete the ciphertext that is not perturbed."""
+        release = self.study.release()
+        self.study.forget_unreleased()
+        return release
+
 
 @dataclass(eq=False)
 class Deposit:
@@ -138,7 +144,7 @@ class Rehearsal:
         for prepared in self._prepare(outcome, intakes):
             outcome.study.upload(prepared.message)
             outcome.prepared.append(prepared)
-        outcome.study.release()
+        outcome.release()
         return outcome
 
     def deposit(self) -> Deposit:
@@ -184,7 +190,7 @@ class Rehearsal:
             answer = table.repad(desk, outcome.contract, request, outcome.received)
             outcome.study.repad(answer.message)
             outcome.prepared.append(answer)
-        outcome.study.release()
+        outcome.release()
         return outcome
 
     def grants(self, outcome: Outcome) -> list[SignedGrant]:

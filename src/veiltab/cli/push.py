@@ -16,6 +16,7 @@ from veiltab.cli.output import console, count, json_option, print_facts, print_j
 from veiltab.cli.terms import LONGEST_POLL, SHORTEST_POLL, budgets, wait_for_state
 from veiltab.errors import StateError
 from veiltab.party.push import Watcher
+from veiltab.wire.states import State
 
 if TYPE_CHECKING:
     from veiltab.data.tables import Table
@@ -191,7 +192,7 @@ def push_command(
             _print_preview(session, found, planned, as_json=as_json)
             return
         if sent and wait_release:
-            status = wait_for_state(session, found, "released", timeout)
+            status = wait_for_state(session, found, State.RELEASED, timeout)
     _print_pushed(status, sent=sent, as_json=as_json)
 
 

@@ -25,7 +25,7 @@ from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
     from veiltab.crypto.identity import PrivateIdentity
-    from veiltab.server.context import Context
+    from veiltab.server.context import ServiceContext
     from veiltab.server.db.records import Invitation
     from veiltab.server.directory import DataDirectory
     from veiltab.server.limits import Settings
@@ -97,15 +97,15 @@ def open_server(
     database: str | None,
     identity: "PrivateIdentity",
     settings: "Settings | None" = None,
-) -> "Context":
+) -> "ServiceContext":
     """Return the server of a data folder; nothing is read from its database yet."""
     from veiltab.crypto.entropy import SystemEntropy
     from veiltab.protocol.curator.agreement import public_identity
-    from veiltab.server.context import Context
+    from veiltab.server.context import ServiceContext
     from veiltab.server.db.database import Database
     from veiltab.server.limits import Settings
 
-    return Context(
+    return ServiceContext(
         identity=public_identity(identity),
         key=identity.signing,
         database=Database(database or folders.database_url),
@@ -275,7 +275,7 @@ def _settings(limits: dict[str, Any]) -> "Settings":
 
 def _start(
     folders: "DataDirectory", database: str | None, name: str | None, settings: "Settings"
-) -> "tuple[Context, bool]":
+) -> "tuple[ServiceContext, bool]":
     """Bring the database up to date, and tell whether this is the server's first start."""
     with folders.lock():
         identity, new = server_identity(folders, name)
@@ -284,7 +284,7 @@ def _start(
     return context, new
 
 
-def _announce(context: "Context", url: str, *, as_json: bool) -> None:
+def _announce(context: "ServiceContext", url: str, *, as_json: bool) -> None:
     """Print one line that scripts can wait for, and log who is serving."""
     who = _who(context)
     data = str(context.folders.path)
@@ -293,7 +293,7 @@ def _announce(context: "Context", url: str, *, as_json: bool) -> None:
     click.echo(line if as_json else f"veiltab is listening on {url}")
 
 
-def _who(context: "Context") -> dict[str, str]:
+def _who(context: "ServiceContext") -> dict[str, str]:
     from veiltab.crypto.identity import fingerprint
 
     party = context.identity.party_id
@@ -347,7 +347,7 @@ def invite_command(
             _invite(context, name, days, as_json=as_json)
 
 
-def _existing_server(data: Path, database: str | None) -> "Context":
+def _existing_server(data: Path, database: str | None) -> "ServiceContext":
     """Open a server that has been started before: a mistyped folder must not become a new one."""
     from veiltab.server.directory import DataDirectory
 
@@ -359,7 +359,7 @@ def _existing_server(data: Path, database: str | None) -> "Context":
     return open_server(folders, database, server_identity(folders, None)[0])
 
 
-def _invite(context: "Context", name: str, days: int, *, as_json: bool) -> None:
+def _invite(context: "ServiceContext", name: str, days: int, *, as_json: bool) -> None:
     from veiltab.core.schema import check_text
     from veiltab.crypto.identity import fingerprint
     from veiltab.server.auth import SECONDS_A_DAY, invite
@@ -376,7 +376,7 @@ def _invite(context: "Context", name: str, days: int, *, as_json: bool) -> None:
     click.echo(code)
 
 
-def _list(context: "Context", *, as_json: bool) -> None:
+def _list(context: "ServiceContext", *, as_json: bool) -> None:
     with context.database.reading() as records:
         found = [_line(each, context.now) for each in records.invitations()]
     if as_json:

@@ -7,6 +7,7 @@ from veiltab.cli.identity import spell
 from veiltab.cli.ledger import epsilon_left
 from veiltab.cli.output import console, count, moment, print_facts, print_json, print_rows, tell
 from veiltab.errors import StateError, VeiltabError
+from veiltab.wire.states import State
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -181,7 +182,7 @@ def _categories(categories: tuple[str, ...]) -> str:
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
-STATES = ("proposed", "open", "uploaded", "sampled", "joined", "released")
+STATES = tuple(str(state) for state in State if state is not State.ABORTED)
 """The states of a study, in the order in which it goes through them."""
 
 SHORTEST_POLL, LONGEST_POLL = 0.1, 3.0
@@ -224,10 +225,10 @@ def is_reached(status: "Status", wanted: str) -> bool:
 
 def _missing(status: "Status") -> str:
     """Say for whom the study waits."""
-    if status.state == "proposed":
+    if status.state == State.PROPOSED:
         names = [each.name for each in status.curators if not each.signed]
         return f"not signed yet by: {', '.join(names)}"
-    if status.state == "open":
+    if status.state == State.OPEN:
         names = [each.name for each in status.curators if not each.uploaded]
         return f"not pushed yet by: {', '.join(names)}"
     return ""

@@ -17,8 +17,7 @@ from veiltab.protocol.verify import check_own_upload, verify, verify_agreement, 
 from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import Release, SignedGrant
 from veiltab.wire.signed import Signed
-
-SIGNED_STATE = "proposed"
+from veiltab.wire.states import State
 
 
 def propose(session: Session, draft: StudyDraft, ledger: Ledger) -> Status:
@@ -98,7 +97,7 @@ def grant(
 def _fetch_release(session: Session, study: bytes) -> Signed[Release]:
     """Refuse to hand out pads before there is a release to use them on, and to look at."""
     state = session.server.status(study).state
-    if state != "released":
+    if state != State.RELEASED:
         raise StateError(
             f"the study is {state}, not released",
             hint="wait with: veiltab study status STUDY --wait released",
@@ -172,6 +171,6 @@ def _unfinished(session: Session, draft: StudyDraft) -> Signed[Contract] | None:
 
 def _still_proposed(session: Session, study: bytes) -> bool:
     try:
-        return session.server.status(study).state == SIGNED_STATE
+        return session.server.status(study).state == State.PROPOSED
     except NotFoundError:  # it never reached the server
         return True

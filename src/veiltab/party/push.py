@@ -35,6 +35,7 @@ from veiltab.wire.contract import Contract
 from veiltab.wire.messages import Alignment, Upload
 from veiltab.wire.packing import TOKEN_BYTES, chunk_slices, packed_length
 from veiltab.wire.signed import Signed
+from veiltab.wire.states import State
 
 LOCK_WAIT = 1.0
 """Seconds that a push waits for another one of the same study."""
@@ -138,7 +139,7 @@ def push(session: Session, study: bytes, source: Callable[[], Source], watcher: 
             prepared = _prepare(session, signed, desk, source(), watcher)
             place.save_prepared(prepared)
         status = _send(session, study, prepared, outgoing, watcher)
-        if status.state == "released":
+        if status.state == State.RELEASED:
             outgoing.clear()
     return status
 
@@ -151,7 +152,7 @@ def _alone(place: StudyFolder) -> AbstractContextManager[None]:
 def _check_open(session: Session, study: bytes) -> None:
     """Say before a long table is read, or others are waited for, that nobody would take it."""
     status = session.server.status(study)
-    if status.state != "open":
+    if status.state != State.OPEN:
         raise _ended(status)
 
 
@@ -262,9 +263,9 @@ def _send(
 ) -> Status:
     """Send what the server does not have yet, and then the message that refers to all of it."""
     status = session.server.status(study)
-    if status.state == "aborted":
+    if status.state == State.ABORTED:
         raise _ended(status)
-    if status.state not in ("open", "uploaded"):
+    if status.state not in (State.OPEN, State.UPLOADED):
         return status
     body = prepared.message.body
     columns = [column.chunks for column in body.columns] + [body.tokens or ()]

@@ -11,7 +11,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from veiltab.server.auth import Gate
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.server.limits import SOFTWARE_VERSION
 from veiltab.server.problems import install_problems, unexpected
 from veiltab.server.routes import operator_routes, party_routes, study_routes
@@ -25,7 +25,7 @@ _FAILED = 500
 class Observer:
     """Counts and logs every request by its route, never by what is in it."""
 
-    def __init__(self, app: ASGIApp, context: Context) -> None:
+    def __init__(self, app: ASGIApp, context: ServiceContext) -> None:
         """Stand around an application."""
         self._app, self._context = app, context
 
@@ -78,7 +78,7 @@ docs/spec/protocol-v1.md says.
 """
 
 
-def create_app(context: Context) -> FastAPI:
+def create_app(context: ServiceContext) -> FastAPI:
     """Return the application; its worker runs from start-up to shutdown."""
     worker, gate = Worker(context), Gate(context)
 

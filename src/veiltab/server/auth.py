@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from veiltab.core.entropy import random_bytes
 from veiltab.crypto import signing
 from veiltab.errors import SignatureError, UnauthenticatedError
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import Records
 from veiltab.server.limits import MAX_SENDERS, Buckets, Places, too_large
 from veiltab.wire.codec import TEXT, exact_fields, load
@@ -77,7 +77,7 @@ class Newcomer:
 class Gate:
     """Lets requests in whose sender is known; everything else is refused before it costs much."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         """Start with full buckets."""
         settings = context.settings
         self._context = context
@@ -239,7 +239,7 @@ def _registration(body: bytes) -> tuple[PublicIdentity, str]:
     )
 
 
-def invite(context: Context, name: str, days: int = DEFAULT_DAYS) -> str:
+def invite(context: ServiceContext, name: str, days: int = DEFAULT_DAYS) -> str:
     """Return a new one-time code for somebody; ``name`` is for the operator's own memory.
 
     Only a hash of it is kept, so the code cannot be shown again.
@@ -250,7 +250,7 @@ def invite(context: Context, name: str, days: int = DEFAULT_DAYS) -> str:
     return code
 
 
-def register(context: Context, newcomer: Newcomer) -> bool:
+def register(context: ServiceContext, newcomer: Newcomer) -> bool:
     """Register a party that shows an invitation; ``False`` if it was registered before."""
     with context.database.transaction() as records:
         use_once(records, newcomer.signature)

@@ -17,7 +17,7 @@ ANSWER_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Context:
+class ServiceContext:
     """One server.  ``clock`` tells the seconds since 1970.
 
     The server signs and never decrypts, so of its identity only the signing key is here.

@@ -7,7 +7,7 @@ from fastapi.responses import StreamingResponse
 
 from veiltab.server import auth, steps, views
 from veiltab.server.auth import Gate, Newcomer, Sender
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.server.limits import SOFTWARE_VERSION
 from veiltab.server.models import (
     BYTES,
@@ -43,7 +43,7 @@ StudyId = Annotated[str, Path(pattern=_HEX, description="The study's id, in hexa
 _ASKED = items(DIGEST, least=1, most=MAX_ASKED)
 
 
-def operator_routes(context: Context, worker: Worker, gate: Gate) -> APIRouter:
+def operator_routes(context: ServiceContext, worker: Worker, gate: Gate) -> APIRouter:
     """Return what the operator's tools ask, and who the server is."""
     router = APIRouter(
         tags=["operator"],
@@ -79,7 +79,7 @@ def operator_routes(context: Context, worker: Worker, gate: Gate) -> APIRouter:
     return router
 
 
-def party_routes(context: Context, gate: Gate) -> APIRouter:
+def party_routes(context: ServiceContext, gate: Gate) -> APIRouter:
     """Return the one route for those who are not registered yet."""
     router = APIRouter(tags=["parties"], responses=PROBLEMS, route_class=ThreadRoute)
 
@@ -99,7 +99,7 @@ def party_routes(context: Context, gate: Gate) -> APIRouter:
     return router
 
 
-def study_routes(context: Context, gate: Gate, worker: Worker) -> APIRouter:
+def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRouter:
     """Return the routes by which curators agree on a study."""
     router = APIRouter(tags=["studies"], responses=PROBLEMS, route_class=ThreadRoute)
     limits = context.settings
@@ -164,7 +164,9 @@ def study_routes(context: Context, gate: Gate, worker: Worker) -> APIRouter:
     return router
 
 
-def _add_curator_routes(router: APIRouter, context: Context, gate: Gate, worker: Worker) -> None:
+def _add_curator_routes(
+    router: APIRouter, context: ServiceContext, gate: Gate, worker: Worker
+) -> None:
     limits = context.settings
     small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
     large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]
@@ -243,7 +245,7 @@ def _add_curator_routes(router: APIRouter, context: Context, gate: Gate, worker:
         return Nothing()
 
 
-def _add_researcher_routes(router: APIRouter, context: Context, gate: Gate) -> None:
+def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gate) -> None:
     small = Annotated[Sender, Depends(gate.sender(context.settings.small_bytes))]
 
     @router.get(

@@ -10,7 +10,7 @@ from uvicorn.config import Config
 
 from veiltab.errors import ParameterError
 from veiltab.server.app import create_app
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 
 BACKLOG = 512
 MOST_CONNECTIONS = 500
@@ -57,7 +57,7 @@ class _Server(uvicorn.Server):
             self._ready()
 
 
-def serve(context: Context, address: Address, ready: Callable[[str], None]) -> None:
+def serve(context: ServiceContext, address: Address, ready: Callable[[str], None]) -> None:
     """Serve until the process is told to stop; ``ready`` is called with the URL once it can.
 
     SIGTERM and SIGINT let running requests finish.  The data directory is locked meanwhile.
@@ -69,7 +69,7 @@ def serve(context: Context, address: Address, ready: Callable[[str], None]) -> N
         server.run(sockets=[listening])
 
 
-def _configure(context: Context, address: Address) -> Config:
+def _configure(context: ServiceContext, address: Address) -> Config:
     """Prepare everything that can fail before the service starts."""
     config = Config(
         create_app(context),
