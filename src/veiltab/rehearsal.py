@@ -47,6 +47,7 @@ from veiltab.wire.contract import (
     Sampling,
     Stored,
     Vault,
+    accounting_for,
 )
 from veiltab.wire.messages import Release, Repad, SignedGrant, Upload
 from veiltab.wire.signed import Signed
@@ -218,7 +219,7 @@ class Rehearsal:
             researchers=None,
             epsilon=terms.epsilon,
             delta=terms.delta,
-            accounting="pure-1" if terms.delta == 0 else "shuffle-1",
+            accounting=accounting_for(terms.delta),
             sampling=Sampling(by=terms.sampler, size=terms.sample_size),
             population=terms.population,
             pads=terms.pads,

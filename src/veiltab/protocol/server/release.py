@@ -16,8 +16,8 @@ from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.match import ROW, UploadedTable, shuffled
 from veiltab.protocol.sorting import Records
 from veiltab.protocol.stores import ChunkStore, Digests, read_rows, write_rows
-from veiltab.protocol.verify import accounting_id, plan_for, sign
-from veiltab.wire.contract import Contract
+from veiltab.protocol.verify import plan_for, sign
+from veiltab.wire.contract import Contract, accounting_id
 from veiltab.wire.messages import ColumnChunks, Release, ReleasedUpload, Repad, RepadRequest, Upload
 from veiltab.wire.packing import pack, pack_positions, span_slices
 from veiltab.wire.signed import Signed
@@ -217,7 +217,7 @@ def perturb_and_sign(
             group.add(encrypted, part, attribute.size, out=encrypted)
             chunks.extend(write_rows(encrypted, attribute, released))
     release = Release(
-        accounting=accounting_id(plan),
+        accounting=accounting_id(plan.accounting, plan.accounting_version),
         cells=plan.domain_size,
         columns=tuple(
             ColumnChunks(attribute=attribute.name, chunks=tuple(chunks))
