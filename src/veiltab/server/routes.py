@@ -1,4 +1,4 @@
-"""The routes of the service; every one of them but those in ``PUBLIC`` takes signed requests."""
+"""The routes of the service; all but those in ``PUBLIC`` take signed requests only."""
 
 from typing import Annotated, Any
 
@@ -44,7 +44,7 @@ _ASKED = items(DIGEST, least=1, most=MAX_ASKED)
 
 
 def operator_routes(context: ServiceContext, worker: Worker, gate: Gate) -> APIRouter:
-    """Return what the operator's tools ask, and who the server is."""
+    """Return the routes of the operator's tools, and the one that says who the server is."""
     router = APIRouter(
         tags=["operator"],
         dependencies=[Depends(gate.stranger)],
@@ -80,7 +80,7 @@ def operator_routes(context: ServiceContext, worker: Worker, gate: Gate) -> APIR
 
 
 def party_routes(context: ServiceContext, gate: Gate) -> APIRouter:
-    """Return the one route for those who are not registered yet."""
+    """Return the one route for parties that are not registered yet."""
     router = APIRouter(tags=["parties"], responses=PROBLEMS, route_class=ThreadRoute)
 
     @router.post(
@@ -100,7 +100,7 @@ def party_routes(context: ServiceContext, gate: Gate) -> APIRouter:
 
 
 def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRouter:
-    """Return the routes by which curators agree on a study."""
+    """Return the routes of studies: for all parties, for curators, and for researchers."""
     router = APIRouter(tags=["studies"], responses=PROBLEMS, route_class=ThreadRoute)
     limits = context.settings
     small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
@@ -150,8 +150,8 @@ def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRout
         openapi_extra=body("the reason, a text"),
     )
     def abort(study: StudyId, sender: small) -> Status:
-        found = exact_fields(load(sender.body), ("reason",), "")
-        reason = TEXT.read(found["reason"], "reason")
+        fields = exact_fields(load(sender.body), ("reason",), "")
+        reason = TEXT.read(fields["reason"], "reason")
         steps.abort(context, sender, bytes.fromhex(study), reason)
         return views.status(context, sender, bytes.fromhex(study))
 
@@ -205,8 +205,8 @@ def _add_curator_routes(
 
     @router.get("/v1/studies/{study}/alignments", summary="The curators' alignments")
     def alignments(study: StudyId, sender: small) -> Alignments:
-        found: Any = views.alignments(context, sender, bytes.fromhex(study))
-        return Alignments(alignments=found)
+        messages: Any = views.alignments(context, sender, bytes.fromhex(study))
+        return Alignments(alignments=messages)
 
     @router.get("/v1/studies/{study}/chunks", summary="The chunks that you have sent")
     def chunks(study: StudyId, sender: small) -> Chunks:
@@ -265,16 +265,16 @@ def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gat
         openapi_extra=body("the digests of the chunks"),
     )
     def release_chunks(study: StudyId, sender: small) -> Response:
-        asked = exact_fields(load(sender.body), ("chunks",), "")
-        digests = _ASKED.read(asked["chunks"], "chunks")
-        found = views.release_chunks(context, sender, bytes.fromhex(study), digests)
-        headers = {"Content-Length": str(found.length)}
-        return StreamingResponse(found.pieces, media_type=BYTES, headers=headers)
+        fields = exact_fields(load(sender.body), ("chunks",), "")
+        digests = _ASKED.read(fields["chunks"], "chunks")
+        bundle = views.release_chunks(context, sender, bytes.fromhex(study), digests)
+        headers = {"Content-Length": str(bundle.length)}
+        return StreamingResponse(bundle.pieces, media_type=BYTES, headers=headers)
 
     @router.get("/v1/studies/{study}/grants", summary="Grants that you gave or were given")
     def grants(study: StudyId, sender: small) -> Grants:
-        found: Any = views.grants(context, sender, bytes.fromhex(study))
-        return Grants(grants=found)
+        messages: Any = views.grants(context, sender, bytes.fromhex(study))
+        return Grants(grants=messages)
 
 
 def _created(response: Response, *, new: bool) -> None:

@@ -268,13 +268,13 @@ class ServerStudy:
 
 def _is_repeated(earlier: Mapping[bytes, Signed[Body]], signed: Signed[Body]) -> bool:
     """Tell whether this very message was taken before; refuse another in its place."""
-    taken = earlier.get(signed.body.curator)
-    if taken is not None and taken != signed:
+    before = earlier.get(signed.body.curator)
+    if before is not None and before != signed:
         raise StateError(
             f"this curator has sent another {signed.body.kind} already",
             hint="it cannot be replaced; abort the study and propose a new one",
         )
-    return taken is not None
+    return before is not None
 
 
 def _covered(release: Release, grant: SignedGrant) -> set[bytes]:
