@@ -41,11 +41,11 @@ from veiltab.protocol.researcher.access import open_access
 from veiltab.protocol.researcher.decrypt import estimate
 from veiltab.protocol.server.accept import check_upload
 from veiltab.protocol.server.context import ServerContext
-from veiltab.protocol.server.states import State
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Sampler, Sampling
 from veiltab.wire.messages import Release, SignedGrant, Upload
 from veiltab.wire.signed import Signed
+from veiltab.wire.states import State
 
 Counts = NDArray[np.int64]
 
@@ -197,7 +197,7 @@ def accept(study: Study) -> Took:
 
 def release(study: Study) -> Took:
     """Let the server join, perturb and sign; where it samples, it matches on scratch files."""
-    bench = ServerContext(
+    context = ServerContext(
         study.server.signing,
         CipherEntropy.from_system(),
         study.received,
@@ -205,8 +205,9 @@ def release(study: Study) -> Took:
         lambda name: FolderSpool(study.folder / "scratch", name),
     )
     with timed() as took:
-        taken = ServerStudy.resume(bench, study.contract, State.UPLOADED, study.uploads())
-        made = taken.release()
+        resumed = ServerStudy.resume(context, study.contract, State.UPLOADED, study.uploads())
+        made = resumed.release()
+        resumed.forget_unreleased()
     (study.folder / "release").write_bytes(made.dumps())
     return took
 

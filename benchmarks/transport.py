@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
@@ -29,13 +29,14 @@ from veiltab.hosting import open_server, server_identity
 from veiltab.party.remote import ReleasedChunks, RemoteServer
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.verify import sign
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import RESEARCHER
 from veiltab.server.directory import DataDirectory
-from veiltab.server.study import GRANT, RELEASE, Case
+from veiltab.server.study import StoredStudy
 from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Sampling
 from veiltab.wire.messages import ColumnChunks, Grant, Release, ReleasedUpload, SignedGrant
 from veiltab.wire.packing import CHUNK_ROWS, TOKEN_BYTES, packed_length
+from veiltab.wire.states import State
 
 REPEATS = 5
 LEAST_RATIO = 0.5
@@ -61,7 +62,7 @@ class _Stage:
     """Two running servers, and a curator and a researcher of one of them."""
 
     folder: Path
-    context: Context
+    context: ServiceContext
     curator: RemoteServer
     researcher: RemoteServer
     plain: httpx.Client
@@ -127,12 +128,10 @@ class _Stage:
         """Write down that a study is released and granted, as if it had been."""
         signed = SignedGrant(sign(grant, self.curator.identity.signing), None)
         with self.context.database.transaction() as records:
-            case = Case.find(self.context, records, study)
-            taken = case.resume()
-            taken.state = type(taken.state).RELEASED
-            case.save(taken)
-            case.keep(RELEASE, self.context.identity.party_id, bytes(32), release)
-            case.keep(GRANT, grant.curator, bytes(32), signed.dumps())
+            stored = StoredStudy.find(self.context, records, study)
+            records.update_study(replace(stored.record, state=str(State.RELEASED)))
+            stored.keep(Release.kind, self.context.identity.party_id, bytes(32), release)
+            stored.keep(Grant.kind, grant.curator, bytes(32), signed.dumps())
             records.add_member(study, grant.researcher, RESEARCHER)
 
 

@@ -16,7 +16,7 @@ from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.keyfile import load_identity, save_identity
 from veiltab.errors import ParameterError
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.server.db.database import Database
 from veiltab.server.directory import DataDirectory
 from veiltab.server.limits import Settings
@@ -71,7 +71,7 @@ def as_settings(limits: dict[str, float]) -> Settings:
 
 def start_server(
     folders: DataDirectory, database: str | None, name: str | None, settings: Settings
-) -> tuple[Context, bool]:
+) -> tuple[ServiceContext, bool]:
     """Bring the database up to date, and tell whether this is the server's first start."""
     with folders.lock():
         identity, new = server_identity(folders, name)
@@ -80,7 +80,7 @@ def start_server(
     return context, new
 
 
-def existing_server(data: Path, database: str | None) -> Context:
+def existing_server(data: Path, database: str | None) -> ServiceContext:
     """Open a server that has been started before: a mistyped folder must not become a new one."""
     if not (data / "server.key").exists():
         raise ParameterError(
@@ -95,9 +95,9 @@ def open_server(
     database: str | None,
     identity: PrivateIdentity,
     settings: Settings | None = None,
-) -> Context:
+) -> ServiceContext:
     """Return the server of a data folder; nothing is read from its database yet."""
-    return Context(
+    return ServiceContext(
         identity=public_identity(identity),
         key=identity.signing,
         database=Database(database or folders.database_url),

@@ -70,8 +70,9 @@ from veiltab.wire.contract import (
     Sampling,
     Stored,
     Vault,
+    accounting_for,
 )
-from veiltab.wire.messages import Repad, SignedGrant, Upload
+from veiltab.wire.messages import Release, Repad, SignedGrant, Upload
 from veiltab.wire.signed import Signed
 
 NO_LIMIT = 1e9
@@ -125,6 +126,12 @@ class Outcome:
     desks: list[CuratorContext]
     prepared: list[Prepared[Upload] | Prepared[Repad]] = field(default_factory=list)
 
+    def release(self) -> Signed[Release]:
+        """Let the server release the study, and delete the ciphertext that is not perturbed."""
+        release = self.study.release()
+        self.study.forget_unreleased()
+        return release
+
 
 @dataclass(eq=False)
 class Deposit:
@@ -166,7 +173,7 @@ class Rehearsal:
         for prepared in self._prepare(outcome, intakes):
             outcome.study.upload(prepared.message)
             outcome.prepared.append(prepared)
-        outcome.study.release()
+        outcome.release()
         return outcome
 
     def deposit(self) -> Deposit:
@@ -212,7 +219,7 @@ class Rehearsal:
             answer = table.repad(desk, outcome.contract, request, outcome.received)
             outcome.study.repad(answer.message)
             outcome.prepared.append(answer)
-        outcome.study.release()
+        outcome.release()
         return outcome
 
     def grants(self, outcome: Outcome) -> list[SignedGrant]:
@@ -240,7 +247,7 @@ class Rehearsal:
             researchers=None,
             epsilon=terms.epsilon,
             delta=terms.delta,
-            accounting="pure-1" if terms.delta == 0 else "shuffle-1",
+            accounting=accounting_for(terms.delta),
             sampling=Sampling(by=terms.sampler, size=terms.sample_size),
             population=terms.population,
             pads=terms.pads,

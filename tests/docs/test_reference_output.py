@@ -27,7 +27,7 @@ from veiltab.demo.results import (
     StudyResult,
 )
 from veiltab.party import study_file
-from veiltab.wire.audit import EVENTS, STATES
+from veiltab.wire.states import AuditEvent, State
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +93,10 @@ def test_every_printed_object_is_checked(stage: Stage) -> None:
 def test_the_names_of_events_and_states() -> None:
     """All that can stand in an entry and in a status."""
     text = section(REFERENCE / "commands.md", "veiltab audit")
-    for event in EVENTS:
+    for event in AuditEvent:
         assert f'`"{event}"`' in text
     text = section(REFERENCE / "commands.md", "Keys of a status")
-    for state in STATES:
+    for state in State:
         assert f'`"{state}"`' in text
 
 

@@ -14,8 +14,9 @@ from veiltab.crypto.signing import SigningKey
 from veiltab.errors import AuditError
 from veiltab.protocol.audit_log import Seen, next_entry, verify_log
 from veiltab.protocol.verify import sign
-from veiltab.wire.audit import EVENTS, STATES, AuditEntry, AuditHead, entry_hash
+from veiltab.wire.audit import AuditEntry, AuditHead, entry_hash
 from veiltab.wire.signed import Signed
+from veiltab.wire.states import AuditEvent, State
 
 STUDY = filler("study")
 SERVER = SigningKey(filler("server"))
@@ -34,9 +35,9 @@ def extend(previous: Seen | None, study: bytes, count: int, label: str = "") -> 
                 study,
                 at=1_700_000_000 + number,
                 actor=filler(f"actor {number % 2}"),
-                event=EVENTS[number % len(EVENTS)],
+                event=list(AuditEvent)[number % len(AuditEvent)],
                 message=filler(f"{label} message {number}") if number % 3 else None,
-                state=STATES[min(number, len(STATES) - 1)],
+                state=list(State)[min(number, len(State) - 1)],
             )
         )
         previous = entries[-1].sequence + 1, entry_hash(entries[-1])

@@ -20,9 +20,9 @@ from veiltab.protocol import sorting
 from veiltab.protocol.researcher.decrypt import estimate
 from veiltab.protocol.server import match
 from veiltab.protocol.server.context import ServerContext
-from veiltab.protocol.server.states import State
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.rehearsal import Terms
+from veiltab.wire.states import State
 
 FEW, MANY = 600_000, 1_100_000
 ROW_BYTES = 2

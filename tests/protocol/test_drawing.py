@@ -18,7 +18,7 @@ from veiltab.errors import MismatchError, UnavailableError
 from veiltab.files.spool import FolderSpool
 from veiltab.protocol.server import match
 from veiltab.protocol.server.context import memory_scratch
-from veiltab.protocol.server.match import ROW, Table, partition_count, shuffled
+from veiltab.protocol.server.match import ROW, UploadedTable, partition_count, shuffled
 from veiltab.protocol.sorting import MemorySpool, Spool
 from veiltab.protocol.stores import MemoryChunks, write_rows, write_tokens
 from veiltab.wire.messages import ColumnChunks, Upload
@@ -33,7 +33,7 @@ def random_tokens(count: int, seed: int = 0) -> Tokens:
     return np.random.default_rng(seed).integers(256, size=(count, 16), dtype=np.uint8)
 
 
-def table_of(tokens: Tokens) -> Table:
+def table_of(tokens: Tokens) -> UploadedTable:
     """Upload a table whose codes can be told from its tokens."""
     store, rows = MemoryChunks(), len(tokens)
     codes: list[Codes] = [tokens[:, 8] % 3, tokens[:, 9].astype(np.uint16) + 44]
@@ -50,7 +50,7 @@ def table_of(tokens: Tokens) -> Table:
         tokens=write_tokens(tokens, store),
         upload_id=bytes(16),
     )
-    return Table(upload, ATTRIBUTES, store)
+    return UploadedTable(upload, ATTRIBUTES, store)
 
 
 class Scratch:
@@ -76,7 +76,7 @@ def parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(match, "PART_BYTES", request.param)
 
 
-def draw_all(tables: Sequence[Table], scratch: Scratch | None = None) -> list[list[int]]:
+def draw_all(tables: Sequence[UploadedTable], scratch: Scratch | None = None) -> list[list[int]]:
     """Match, shuffle, and return the rows of every common respondent; codes are checked."""
     entropy = CipherEntropy.from_seed(2, "drawing")
     with shuffled(tables, entropy, scratch or Scratch()) as common:

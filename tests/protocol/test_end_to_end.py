@@ -200,7 +200,7 @@ def test_uploads_arrive_in_any_order(way: Way) -> None:
             outcome.study.upload(message)
         else:
             outcome.study.repad(message)
-    outcome.study.release()
+    outcome.release()
     check(rehearsal, outcome, way, 50)
 
 

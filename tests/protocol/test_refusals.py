@@ -14,7 +14,6 @@ from veiltab.protocol.curator.grant import grant
 from veiltab.protocol.curator.stored import StoredTable
 from veiltab.protocol.curator.upload import Prepared, StreamPads
 from veiltab.protocol.server.accept import check_upload
-from veiltab.protocol.server.states import State
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.protocol.verify import cosign, sign
@@ -22,6 +21,7 @@ from veiltab.rehearsal import LATER, Terms
 from veiltab.wire.contract import Linkage
 from veiltab.wire.messages import Release
 from veiltab.wire.signed import Signed
+from veiltab.wire.states import State
 
 TERMS = Terms(epsilon=2.0, sample_size=20)
 STORED = replace(TERMS, sampler="server")
@@ -85,7 +85,7 @@ def test_a_release_that_fails_half_way_comes_out_the_same() -> None:
         study.upload(prepared.message)
 
     def release(store: MemoryChunks) -> tuple[Signed[Release], ServerStudy]:
-        bench = replace(study._bench, entropy=CipherEntropy(bytes(32)), released=store)
+        bench = replace(study._context, entropy=CipherEntropy(bytes(32)), released=store)
         found = ServerStudy.resume(bench, study.contract, study.state, study.uploads.values())
         return found.release(), found
 
@@ -99,9 +99,11 @@ def test_a_release_that_fails_half_way_comes_out_the_same() -> None:
     signed, found = release(second)
     assert len(first) == 2
     assert first.items() <= second._chunks.items()
+    assert staged.outcome.received._chunks == received
+    found.forget_unreleased()
     assert len(staged.outcome.received) == 0
     again = ServerStudy.resume(
-        replace(study._bench, released=second), study.contract, State.RELEASED, release=signed
+        replace(study._context, released=second), study.contract, State.RELEASED, release=signed
     )
     assert again.release() is signed
     assert found.state is State.RELEASED

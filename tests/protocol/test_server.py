@@ -1,4 +1,4 @@
-"""The server's side of a study: its life, and every message at a wrong time or of a wrong form."""
+"""The server's side of a study: its states, and messages at a wrong time or of a wrong form."""
 
 from dataclasses import replace
 from itertools import product
@@ -24,7 +24,7 @@ from veiltab.errors import (
 from veiltab.protocol.curator.agreement import unsigned
 from veiltab.protocol.curator.upload import Prepared
 from veiltab.protocol.server.context import ServerContext
-from veiltab.protocol.server.states import TRANSITIONS, Event, State, advance, expect
+from veiltab.protocol.server.states import TRANSITIONS, Event, advance, expect
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.protocol.verify import cosign, sign
@@ -32,6 +32,7 @@ from veiltab.rehearsal import Terms
 from veiltab.wire.contract import Sampler
 from veiltab.wire.messages import Upload
 from veiltab.wire.signed import Signed
+from veiltab.wire.states import State
 
 TERMS = Terms(epsilon=1.0, sample_size=20)
 SERVER_TERMS = Terms(epsilon=1.0, sample_size=20, sampler="server")
@@ -59,11 +60,11 @@ def test_a_contract_for_another_server_is_refused() -> None:
     rehearsal, staged, _ = staged_uploads()
     contract = staged.outcome.contract.body
     other = replace(contract, server=replace(contract.server, signing_key=bytes(31) + b"\x01"))
-    bench = ServerContext(
+    context = ServerContext(
         rehearsal.server.signing, rehearsal.entropy, MemoryChunks(), MemoryChunks()
     )
     with pytest.raises(MismatchError, match="another server"):
-        ServerStudy(bench, other)
+        ServerStudy(context, other)
 
 
 def state_of(study: ServerStudy) -> State:
@@ -80,10 +81,10 @@ def test_what_is_not_in_the_table_cannot_happen(state: State, event: Event) -> N
     with pytest.raises(StateError, match=f"a study that is {state} cannot take") as caught:
         advance(state, event)
     possible = [str(e) for s, e in TRANSITIONS if s is state]
-    assert all(each in caught.value.hint for each in possible or ["its life is over"])
+    assert all(each in caught.value.hint for each in possible or ["it has ended"])
 
 
-def test_every_state_is_reached_and_every_life_ends() -> None:
+def test_every_state_is_reached_and_every_study_ends() -> None:
     """From the proposal all states can be reached; released and aborted are the only ends."""
     reached, frontier = {State.PROPOSED}, [State.PROPOSED]
     while frontier:
@@ -108,7 +109,7 @@ def test_a_study_opens_when_all_have_signed() -> None:
     """In any order, one by one, and again; a stranger's signature is refused."""
     rehearsal, staged, uploads = staged_uploads()
     contract = staged.contract
-    study = ServerStudy(staged.outcome.study._bench, contract)
+    study = ServerStudy(staged.outcome.study._context, contract)
     first, second = (identity.signing for identity in rehearsal.curators)
     with pytest.raises(SignatureError):
         study.sign(cosign(unsigned(contract), rehearsal.server.signing))
@@ -210,6 +211,8 @@ def test_samples_of_different_populations_do_not_join() -> None:
     with pytest.raises(StateError):  # no second try: it could be used to ask many questions
         study.upload(second.message)
     assert study.state is State.ABORTED
+    assert len(staged.outcome.received) > 0
+    study.forget_unreleased()
     assert len(staged.outcome.received) == 0
 
 
@@ -247,10 +250,38 @@ def test_ciphertext_is_forgotten_after_the_release(sampler: Sampler) -> None:
     for upload in uploads:
         staged.outcome.study.upload(upload.message)
     assert len(staged.outcome.received)
-    staged.outcome.study.release()
+    released = staged.outcome.release().digest
     assert not len(staged.outcome.received)
     sent = {digest for sent in rehearsal.sent for digest in sent._chunks}
-    assert not sent & set(staged.outcome.released._chunks)
+    kept = dict(staged.outcome.released._chunks)
+    assert kept
+    assert not sent & set(kept)
+    staged.outcome.study.forget_unreleased()
+    assert staged.outcome.study.release().digest == released
+    assert staged.outcome.released._chunks == kept
+
+
+@samplers
+def test_ciphertext_is_kept_until_the_owner_of_the_study_says_so(sampler: Sampler) -> None:
+    """No step deletes anything, so that whoever keeps the state can keep it first."""
+    _, staged, uploads = staged_uploads(sampler)
+    study, outcome = staged.outcome.study, staged.outcome
+    received = dict(outcome.received._chunks)
+    for upload in uploads:
+        with pytest.raises(StateError, match="not released or aborted"):
+            study.forget_unreleased()
+        study.upload(upload.message)
+    with pytest.raises(StateError, match="not released or aborted"):
+        study.forget_unreleased()
+    study.release()
+    assert received.items() <= outcome.received._chunks.items()
+
+
+def test_nobody_sets_the_state_from_outside() -> None:
+    """Only the steps of a study lead from one state to the next."""
+    _, staged, _ = staged_uploads()
+    with pytest.raises(AttributeError):
+        staged.outcome.study.state = State.RELEASED  # type: ignore[misc]
 
 
 @samplers
@@ -268,15 +299,23 @@ def test_releasing_too_early(sampler: Sampler) -> None:
 @samplers
 @pytest.mark.parametrize("uploaded", [0, 1, 2])
 def test_aborting(uploaded: int, sampler: Sampler) -> None:
-    """At any time before the release; what was received is forgotten, and nothing goes on."""
+    """At any time before the release; all chunks can be deleted then, and no step is possible."""
     _, staged, uploads = staged_uploads(sampler)
     study = staged.outcome.study
     for upload in uploads[:uploaded]:
         study.upload(upload.message)
+    staged.outcome.released.put(b"perturbed before the release broke off")
     study.abort()
     assert state_of(study) is State.ABORTED
+    assert len(staged.outcome.received) > 0
+    study.forget_unreleased()
     assert not len(staged.outcome.received)
-    for step in (study.release, study.abort, lambda: study.serve(bytes(32), bytes(32), 0)):
+    assert not len(staged.outcome.released)
+    checks = (
+        lambda: study.check_granted(bytes(32), [bytes(32)], 0),
+        lambda: study.check_researcher(bytes(32), 0),
+    )
+    for step in (study.release, study.abort, *checks):
         with pytest.raises(StateError):
             step()
     if uploaded < 2:

@@ -56,22 +56,32 @@ def parts(outcome: Outcome) -> dict[str, bytes]:
 
 
 def served(rehearsal: Recorded, outcome: Outcome, now: int = 0) -> set[str]:
-    """Return what the researcher is handed, and check that it is what the digest says."""
-    got = set()
+    """Return the parts that the researcher may fetch, and check that they are there."""
+    names = set()
     for name, digest in parts(outcome).items():
         try:
-            chunk = outcome.study.serve(rehearsal.researcher.party_id, digest, now)
+            outcome.study.check_granted(rehearsal.researcher.party_id, [digest], now)
         except (NotGrantedError, ExpiredError):
             continue
-        assert chunk == outcome.released.get(digest)
-        got.add(name)
-    return got
+        assert outcome.released.get(digest)
+        names.add(name)
+    return names
+
+
+def may_read(rehearsal: Recorded, outcome: Outcome, now: int = 0) -> bool:
+    """Tell whether the researcher may read the release message."""
+    try:
+        outcome.study.check_researcher(rehearsal.researcher.party_id, now)
+    except NotGrantedError:
+        return False
+    return True
 
 
 def test_nothing_without_a_grant() -> None:
-    """The release message may be public; its chunks are not."""
+    """Neither the release message nor any of its chunks."""
     rehearsal, outcome = study()
     assert served(rehearsal, outcome) == set()
+    assert not may_read(rehearsal, outcome)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +114,7 @@ def test_ciphertext_before_the_noise_is_never_served() -> None:
         assert isinstance(body, Upload)
         for digest in (*(d for c in body.columns for d in c.chunks), *(body.tokens or ())):
             with pytest.raises(NotGrantedError):
-                outcome.study.serve(rehearsal.researcher.party_id, digest, 0)
+                outcome.study.check_granted(rehearsal.researcher.party_id, [digest], 0)
             with pytest.raises(DigestError):
                 outcome.received.get(digest)
 
@@ -117,10 +127,13 @@ def test_a_grant_is_for_one_researcher() -> None:
     for party in (other, *rehearsal.curators, rehearsal.server):
         for digest in parts(outcome).values():
             with pytest.raises(NotGrantedError):
-                outcome.study.serve(party.party_id, digest, 0)
+                outcome.study.check_granted(party.party_id, [digest], 0)
+        with pytest.raises(NotGrantedError):
+            outcome.study.check_researcher(party.party_id, 0)
     outcome.study.accept_grant(granted(rehearsal, outcome, 1, to=other), now=0)
     assert served(rehearsal, outcome) == {"smoker", "age", "positions 0"}
-    assert outcome.study.serve(other.party_id, parts(outcome)["income"], 0)
+    outcome.study.check_granted(other.party_id, [parts(outcome)["income"]], 0)
+    outcome.study.check_researcher(other.party_id, 0)
 
 
 def test_nothing_after_the_grant_expires() -> None:
@@ -128,10 +141,12 @@ def test_nothing_after_the_grant_expires() -> None:
     rehearsal, outcome = study()
     outcome.study.accept_grant(granted(rehearsal, outcome, 0), now=999)
     assert served(rehearsal, outcome, now=999) == {"smoker", "age", "positions 0"}
+    assert may_read(rehearsal, outcome, now=999)
     for now in (1_000, 1_001):
         assert served(rehearsal, outcome, now=now) == set()
+        assert not may_read(rehearsal, outcome, now=now)
         with pytest.raises(ExpiredError):
-            outcome.study.serve(rehearsal.researcher.party_id, parts(outcome)["age"], now)
+            outcome.study.check_granted(rehearsal.researcher.party_id, [parts(outcome)["age"]], now)
     with pytest.raises(ExpiredError):
         outcome.study.accept_grant(granted(rehearsal, outcome, 1), now=1_000)
 
@@ -146,6 +161,7 @@ def test_a_longer_grant_outlasts_a_shorter_one(first: int) -> None:
     assert served(rehearsal, outcome, now=499) == {"age", "positions 0"}
     assert served(rehearsal, outcome, now=1_000) == {"age", "positions 0"}
     assert served(rehearsal, outcome, now=1_500) == set()
+    assert [may_read(rehearsal, outcome, now=now) for now in (499, 1_000, 1_500)] == [1, 1, 0]
 
 
 def test_one_time_pads_never_pass_through_the_server() -> None:
@@ -219,4 +235,6 @@ def test_grants_wait_for_the_release() -> None:
     with pytest.raises(StateError):
         early.accept_grant(whole, now=0)
     with pytest.raises(StateError):
-        early.serve(rehearsal.researcher.party_id, parts(outcome)["age"], 0)
+        early.check_granted(rehearsal.researcher.party_id, [parts(outcome)["age"]], 0)
+    with pytest.raises(StateError):
+        early.check_researcher(rehearsal.researcher.party_id, 0)

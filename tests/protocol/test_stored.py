@@ -13,11 +13,11 @@ from tests.support.studies import (
     stored_contract,
 )
 from veiltab.errors import MessageError, MismatchError, SignatureError, StateError
-from veiltab.protocol.server.states import State
 from veiltab.protocol.verify import sign
 from veiltab.rehearsal import Deposit
 from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Stored
 from veiltab.wire.signed import Signed
+from veiltab.wire.states import State
 
 
 def test_rows_are_drawn_once() -> None:
@@ -163,7 +163,7 @@ def test_new_pads_are_taken_once() -> None:
     with pytest.raises(StateError):
         case.study.release()
     case.study.repad(case.answer(1).message)
-    release = case.study.release()
+    release = case.outcome.release()
     case.study.repad(first)
     assert case.study.release() is release
     assert not len(case.outcome.received)
@@ -183,6 +183,7 @@ def test_aborting_leaves_the_deposit_alone() -> None:
     case = draw(deposited())
     tables, answer = dict(case.deposit.tables._chunks), case.answer(0)
     case.study.abort()
+    case.study.forget_unreleased()
     assert not len(case.outcome.received)
     with pytest.raises(StateError):
         case.study.repad(answer.message)

@@ -77,7 +77,7 @@ def test_places_are_few_and_nobody_has_all_of_them() -> None:
         end.set()
         await asyncio.gather(*tasks)
         assert sorted(inside) == sorted("aaaabbbccc")
-        assert len(places._own) == 0
+        assert len(places._by_sender) == 0
         return found
 
     assert asyncio.run(run()) == ["a", "a", "b", "b"]

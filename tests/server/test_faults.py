@@ -23,10 +23,10 @@ from veiltab.party.researcher import estimate_study
 from veiltab.protocol.curator.agreement import share_secret
 from veiltab.rehearsal import Terms
 from veiltab.server import release, steps
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.server.directory import DataDirectory
 from veiltab.server.release import release_study, tidy
-from veiltab.server.study import Case
+from veiltab.server.study import StoredStudy
 from veiltab.server.worker import Worker
 
 WORKER = "veiltab-worker"
@@ -48,15 +48,15 @@ def failing_disk(number: int, after: int = 0) -> Iterator[None]:
         yield
 
 
-def context_of(path: Path) -> Context:
+def context_of(path: Path) -> ServiceContext:
     """Return the server of the ordinary two curators."""
     return make_context(path / "data", identity=pair().server)
 
 
-def state(context: Context, study: bytes) -> str:
+def state(context: ServiceContext, study: bytes) -> str:
     """Return where a study stands."""
     with context.database.reading() as records:
-        return str(Case.find(context, records, study).state)
+        return str(StoredStudy.find(context, records, study).state)
 
 
 def damage(path: Path, place: int = -1) -> None:
@@ -110,12 +110,12 @@ def test_a_damaged_chunk_is_mended_by_pushing_again(tmp_path: Path) -> None:
     assert not victim.exists()
     assert release_study(context, found.study) == "damaged"
     with context.database.reading() as records:
-        assert "push again" in str(Case.find(context, records, found.study).record.reason)
+        assert "push again" in str(StoredStudy.find(context, records, found.study).record.reason)
     for curator in range(2):
         send_upload(context, found, curator)
     assert release_study(context, found.study) == "released"
     with context.database.reading() as records:
-        assert Case.find(context, records, found.study).record.reason is None
+        assert StoredStudy.find(context, records, found.study).record.reason is None
 
 
 @pytest.mark.parametrize("place", [0, 4, 39, -1], ids=["count", "digest", "length", "chunk"])
@@ -139,8 +139,8 @@ def test_a_study_without_its_noise_key_is_not_released(tmp_path: Path) -> None:
     context = context_of(tmp_path)
     found = uploaded_study(context, TERMS)
     with context.database.transaction() as records:
-        case = Case.find(context, records, found.study)
-        case.save(case.resume(), noise_key=None)
+        stored = StoredStudy.find(context, records, found.study)
+        stored.save(stored.resume(), noise_key=None)
     with pytest.raises(StateError, match="no noise key"):
         release_study(context, found.study)
     assert state(context, found.study) == "uploaded"
@@ -151,7 +151,7 @@ def test_the_noise_key_is_gone_after_the_release(tmp_path: Path) -> None:
     context = context_of(tmp_path)
     found = uploaded_study(context, TERMS)
     with context.database.reading() as records:
-        key = Case.find(context, records, found.study).record.noise_key
+        key = StoredStudy.find(context, records, found.study).record.noise_key
     assert key is not None
     files = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
     assert any(key in path.read_bytes() for path in files)
@@ -168,7 +168,7 @@ def test_the_key_that_a_crash_leaves_in_the_log_is_gone_after_the_next_start(
     context = context_of(tmp_path)
     found = uploaded_study(context, TERMS)
     with context.database.reading() as records:
-        key = Case.find(context, records, found.study).record.noise_key or b""
+        key = StoredStudy.find(context, records, found.study).record.noise_key or b""
     with (
         mock.patch.object(type(context.database), "scrub", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
@@ -320,7 +320,7 @@ def test_no_second_key_is_drawn_where_something_was_released(tmp_path: Path) -> 
         send_upload(context, found, 1)
     assert state(context, found.study) == "open"
     with context.database.reading() as records:
-        assert Case.find(context, records, found.study).record.noise_key is None
+        assert StoredStudy.find(context, records, found.study).record.noise_key is None
     released.clear()
     send_upload(context, found, 1)
     assert state(context, found.study) == "uploaded"

@@ -18,13 +18,13 @@ from veiltab.protocol.curator.upload import CuratorContext, align, prepare_sampl
 from veiltab.protocol.researcher.access import open_access
 from veiltab.protocol.researcher.decrypt import UnbiasedEstimate, estimate
 from veiltab.protocol.server.context import ServerContext
-from veiltab.protocol.server.states import State
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.rehearsal import take_in
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.wire.contract import Pads, Sampler
+from veiltab.wire.states import State
 
 KEY_BYTES = 32
 
@@ -44,7 +44,7 @@ class Remembering:
             self.keys.append(out.tobytes())
 
 
-def in_process(study: HttpStudy, context: Context, noise_key: bytes) -> UnbiasedEstimate:
+def in_process(study: HttpStudy, context: ServiceContext, noise_key: bytes) -> UnbiasedEstimate:
     """Go through the same contract, secret, tables and noise without a network or a disk."""
     signed, entropy = study.contract, CipherEntropy.from_seed(4, "other pads")
     secret = study.curators[0].home.study(study.study).secret()

@@ -15,9 +15,9 @@ from tests.support.studies import pair
 from tests.support.uploads import uploaded_study
 from veiltab.errors import UnavailableError
 from veiltab.rehearsal import Terms
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.server.release import release_study, tidy
-from veiltab.server.study import Case
+from veiltab.server.study import StoredStudy
 
 TERMS = Terms(epsilon=2.0, sample_size=20, sampler="server")
 
@@ -36,13 +36,13 @@ def full_scratch(after: int) -> Iterator[None]:
         yield
 
 
-def ready(path: Path) -> tuple[Context, bytes]:
+def ready(path: Path) -> tuple[ServiceContext, bytes]:
     """Return a study whose uploads are complete."""
     context = make_context(path / "data", identity=pair().server)
     return context, uploaded_study(context, TERMS).study
 
 
-def twins(path: Path) -> tuple[Context, Context, bytes]:
+def twins(path: Path) -> tuple[ServiceContext, ServiceContext, bytes]:
     """Return two servers that are about to make the same release."""
     context, study = ready(path)
     context.database.close()
@@ -51,15 +51,15 @@ def twins(path: Path) -> tuple[Context, Context, bytes]:
     return one, two, study
 
 
-def released(context: Context, study: bytes) -> bytes:
+def released(context: ServiceContext, study: bytes) -> bytes:
     """Return the release as all can see it."""
     with context.database.reading() as records:
-        found = Case.find(context, records, study).release()
+        found = StoredStudy.find(context, records, study).release()
     assert found is not None
     return found.dumps()
 
 
-def scratch(context: Context, study: bytes) -> Path:
+def scratch(context: ServiceContext, study: bytes) -> Path:
     """Return where the study's scratch files are."""
     return context.folders.path / "studies" / study.hex() / "scratch"
 
@@ -72,7 +72,7 @@ def test_a_disk_that_is_full_while_rows_are_sorted(tmp_path: Path, after: int) -
     with full_scratch(after), pytest.raises(UnavailableError, match="No space left on device"):
         release_study(other, study)
     with other.database.reading() as records:
-        assert Case.find(other, records, study).state == "uploaded"
+        assert StoredStudy.find(other, records, study).state == "uploaded"
     assert not scratch(other, study).exists()
     assert release_study(other, study) == "released"
     assert released(other, study) == released(context, study)

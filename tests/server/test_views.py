@@ -21,10 +21,10 @@ from tests.support.http_studies import (
 from tests.support.requests import Request
 from tests.support.route_calls import CURATORS, NAMED, RELEASED, Route, asked, signer_of
 from tests.support.service import make_context, running
+from veiltab.files.chunks import JoinedChunks
 from veiltab.party.context import PartyContext
 from veiltab.server import views
-from veiltab.server.context import Context
-from veiltab.server.release import Kept
+from veiltab.server.context import ServiceContext
 from veiltab.wire.bundles import unbundle
 
 READS = sorted(route for route in NAMED | CURATORS | RELEASED if route[0] == "GET")
@@ -97,12 +97,14 @@ def watched(
     """Return a study that is prepared, of either kind, whose joined rows are noted too."""
     joined: dict[bytes, bytes] = {}
 
-    def put(self: Kept, chunk: bytes) -> bytes:
-        digest = self.store.put(chunk)
+    real = JoinedChunks.put
+
+    def put(self: JoinedChunks, chunk: bytes) -> bytes:
+        digest = real(self, chunk)
         joined[digest] = chunk
         return digest
 
-    monkeypatch.setattr(Kept, "put", put)
+    monkeypatch.setattr(JoinedChunks, "put", put)
     with (
         running(make_context(tmp_path / "data")) as service,
         httpx.Client(base_url=service.url) as client,
@@ -165,7 +167,9 @@ def test_the_search_finds_what_it_looks_for(
     study = watched.study.go_to(Stage.ONE_UPLOADED)
     party = study.curators[0].identity.party_id
 
-    def leaky(context: Context, _: object, number: bytes, digests: Sequence[bytes]) -> views.Served:
+    def leaky(
+        context: ServiceContext, _: object, number: bytes, digests: Sequence[bytes]
+    ) -> views.Served:
         store = context.folders.received(number, party)
         body = b"".join(store.get(digest) for digest in digests if store.has(digest))
         return views.Served(len(body), iter([body]))

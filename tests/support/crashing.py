@@ -22,16 +22,16 @@ from tests.support.service import make_context
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.files import bundles, disk
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.server.release import release_study, tidy
-from veiltab.server.study import Case
+from veiltab.server.study import StoredStudy
 
 WRITING = (bundles.__file__, disk.__file__)
 SERVER = PrivateIdentity.create("server", CipherEntropy.from_seed(9, "server"))
 """The same in every process; nothing here may use polars, whose threads do not live in a fork."""
 
 
-def open_context(directory: Path) -> Context:
+def open_context(directory: Path) -> ServiceContext:
     """Open the server of a directory, as a new process does."""
     return make_context(directory, identity=SERVER)
 
@@ -48,7 +48,7 @@ def in_child(work: Callable[[], object]) -> int:
     return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
 
-def recover(context: Context, study: bytes) -> None:
+def recover(context: ServiceContext, study: bytes) -> None:
     """Do what a server does when it starts again."""
     tidy(context)
     release_study(context, study)
@@ -88,7 +88,7 @@ def visible(directory: Path, study: bytes) -> tuple[bytes | None, dict[str, byte
     """Return the release that parties can see, the chunks it names, and whether any is received."""
     context = open_context(directory)
     with context.database.reading() as records:
-        release = Case.find(context, records, study).release()
+        release = StoredStudy.find(context, records, study).release()
     folder = directory / "studies" / study.hex()
     received = any((folder / name).exists() for name in ("received", "joined", "scratch"))
     if release is None:

@@ -21,7 +21,7 @@ from veiltab.party.context import PartyContext
 from veiltab.party.home import Home
 from veiltab.party.remote import RemoteServer, Retry
 from veiltab.server.auth import invite
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.server.directory import DataDirectory
 
 MIB = 2**20
@@ -87,7 +87,7 @@ class ServerProcess:
     process: subprocess.Popen[str]
     url: str
     log: Path
-    context: Context
+    context: ServiceContext
     """The same server's records, opened in this process as the operator's commands do."""
     sessions: list[PartyContext] = field(default_factory=list)
 

@@ -20,7 +20,7 @@ from veiltab.party.remote import RemoteServer, Retry
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.server.app import create_app
 from veiltab.server.auth import invite
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.server.db.database import Database
 from veiltab.server.directory import DataDirectory
 from veiltab.server.limits import Settings
@@ -39,13 +39,13 @@ def make_context(
     database: str | None = None,
     entropy: Entropy | None = None,
     settings: Settings = QUICK,
-) -> Context:
+) -> ServiceContext:
     """Return a server on a data directory, with a database of its own unless one is named."""
     folders = DataDirectory(path)
     server = identity or PrivateIdentity.create("server", CipherEntropy.from_seed(1, "server"))
     found = Database(database or folders.database_url)
     found.migrate()
-    return Context(
+    return ServiceContext(
         identity=public_identity(server),
         key=server.signing,
         database=found,
@@ -60,7 +60,7 @@ def make_context(
 class Running:
     """A service that answers on ``url``."""
 
-    context: Context
+    context: ServiceContext
     url: str
     sessions: list[PartyContext] = field(default_factory=list)
 
@@ -81,7 +81,7 @@ class Running:
 
 
 @contextmanager
-def running(context: Context, app: FastAPI | None = None) -> Iterator[Running]:
+def running(context: ServiceContext, app: FastAPI | None = None) -> Iterator[Running]:
     """Serve a context, or an app that was made of it, in a thread until the block ends."""
     listening = _listen(Address(port=0))
     port = listening.getsockname()[1]

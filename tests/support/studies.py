@@ -169,7 +169,7 @@ def finish(rehearsal: Rehearsal, staged: Staged) -> Outcome:
     for prepared in prepare(rehearsal, staged):
         staged.outcome.study.upload(prepared.message)
         staged.outcome.prepared.append(prepared)
-    staged.outcome.study.release()
+    staged.outcome.release()
     return staged.outcome
 
 

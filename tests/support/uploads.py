@@ -9,7 +9,7 @@ from veiltab.protocol.curator.upload import Prepared
 from veiltab.rehearsal import Terms
 from veiltab.server import steps
 from veiltab.server.auth import Sender
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.wire.bundles import bundle
 from veiltab.wire.messages import Upload
 
@@ -33,7 +33,9 @@ class Uploaded:
         return Sender(public_identity(self.rehearsal.curators[number]), [body], digest)
 
 
-def open_study(context: Context, terms: Terms, rehearsal: Recorded | None = None) -> Uploaded:
+def open_study(
+    context: ServiceContext, terms: Terms, rehearsal: Recorded | None = None
+) -> Uploaded:
     """Propose a study that every curator has signed; the uploads are made, and not sent."""
     parties = rehearsal or pair()
     staged = stage(parties, terms)
@@ -47,20 +49,22 @@ def open_study(context: Context, terms: Terms, rehearsal: Recorded | None = None
     return found
 
 
-def send_chunks(context: Context, found: Uploaded, number: int) -> None:
+def send_chunks(context: ServiceContext, found: Uploaded, number: int) -> None:
     """Send all chunks of one curator."""
     body = bundle(list(found.rehearsal.sent[number]._chunks.items()))
     steps.put_chunks(context, found.sender(number, body), found.study)
 
 
-def send_upload(context: Context, found: Uploaded, number: int) -> None:
+def send_upload(context: ServiceContext, found: Uploaded, number: int) -> None:
     """Send the chunks of one curator, and the upload that refers to them."""
     send_chunks(context, found, number)
     body = found.prepared[number].message.dumps()
     steps.upload(context, found.sender(number, body), found.study)
 
 
-def uploaded_study(context: Context, terms: Terms, rehearsal: Recorded | None = None) -> Uploaded:
+def uploaded_study(
+    context: ServiceContext, terms: Terms, rehearsal: Recorded | None = None
+) -> Uploaded:
     """Bring a study to the point where only its release is missing."""
     found = open_study(context, terms, rehearsal)
     for number, _ in enumerate(found.prepared):

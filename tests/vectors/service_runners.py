@@ -20,7 +20,7 @@ from veiltab.crypto.signing import SigningKey
 from veiltab.protocol.audit_log import Seen, verify_log
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.server.auth import Gate, Newcomer, Sender
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.wire.audit import AuditEntry, AuditHead, entry_hash
 from veiltab.wire.codec import load
 from veiltab.wire.contract import PublicIdentity
@@ -135,7 +135,7 @@ def _request(request: dict[str, Any]) -> Request:
 
 
 @cache
-def _context(known: frozenset[PublicIdentity]) -> Context:
+def _context(known: frozenset[PublicIdentity]) -> ServiceContext:
     """Make one server for all cases that know the same parties."""
     folder = Path(tempfile.mkdtemp(prefix="vectors-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests.support.message_strategies import IDS
 from tests.support.messages import filler, signed
 from veiltab.errors import MalformedError, MessageError
-from veiltab.wire.audit import EVENTS, STATES, AuditEntry, AuditHead, entry_hash
+from veiltab.wire.audit import AuditEntry, AuditHead, entry_hash
 from veiltab.wire.codec import MAX_INTEGER, load
+from veiltab.wire.states import AuditEvent, State
 
 NUMBERS = st.integers(0, 2**32 - 1)
 TIMES = st.integers(0, MAX_INTEGER)
@@ -20,11 +21,11 @@ ENTRIES = st.builds(
     AuditEntry,
     actor=IDS,
     at=TIMES,
-    event=st.sampled_from(EVENTS),
+    event=st.sampled_from(AuditEvent),
     message=st.none() | IDS,
     previous=IDS,
     sequence=NUMBERS,
-    state=st.sampled_from(STATES),
+    state=st.sampled_from(State),
     study=IDS,
 )
 HEADS = st.builds(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from veiltab.errors import InputError, ParameterError
+from veiltab.wire.states import State
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -219,6 +220,6 @@ class _ProgressBars:
 
 def tell_waiting(report: "Progress") -> None:
     """Say on stderr for whom a study waits."""
-    done = "signed" if report.state == "proposed" else "pushed"
+    done = "signed" if report.state == State.PROPOSED else "pushed"
     missing = f"; not {done} yet by: {', '.join(report.waiting_for)}" if report.waiting_for else ""
     tell(f"the study is {report.state}{missing}.  (Ctrl-C is safe.)")

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import click
 
 from veiltab.cli.output import console, json_option, print_json
-from veiltab.core.plan import Plan, plan
+from veiltab.core.plan import PURE, SHUFFLE, Plan, plan
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 ACCOUNTINGS = {
-    "pure": "pure accounting, Theorem 1",
-    "shuffle": "shuffle accounting: the secret order counts",
+    PURE: "pure accounting, Theorem 1",
+    SHUFFLE: "shuffle accounting: the secret order counts",
 }
 
 

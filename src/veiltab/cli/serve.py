@@ -23,7 +23,7 @@ from veiltab.cli.output import (
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
-    from veiltab.server.context import Context
+    from veiltab.server.context import ServiceContext
     from veiltab.server.db.records import Invitation
 
 
@@ -210,7 +210,7 @@ def _stop(_number: int, _frame: object) -> NoReturn:
     raise SystemExit(0)
 
 
-def _announce(context: "Context", url: str, *, as_json: bool) -> None:
+def _announce(context: "ServiceContext", url: str, *, as_json: bool) -> None:
     """Print one line that scripts can wait for, and log who is serving."""
     who = _who(context)
     data = str(context.folders.path)
@@ -219,7 +219,7 @@ def _announce(context: "Context", url: str, *, as_json: bool) -> None:
     click.echo(line if as_json else f"veiltab is listening on {url}")
 
 
-def _who(context: "Context") -> dict[str, str]:
+def _who(context: "ServiceContext") -> dict[str, str]:
     from veiltab.crypto.identity import fingerprint
 
     party = context.identity.party_id
@@ -275,7 +275,7 @@ def invite_command(
             _invite(context, name, days, as_json=as_json)
 
 
-def _invite(context: "Context", name: str, days: int, *, as_json: bool) -> None:
+def _invite(context: "ServiceContext", name: str, days: int, *, as_json: bool) -> None:
     from veiltab.core.schema import check_text
     from veiltab.crypto.identity import fingerprint
     from veiltab.server.auth import SECONDS_A_DAY, invite
@@ -292,7 +292,7 @@ def _invite(context: "Context", name: str, days: int, *, as_json: bool) -> None:
     click.echo(code)
 
 
-def _list(context: "Context", *, as_json: bool) -> None:
+def _list(context: "ServiceContext", *, as_json: bool) -> None:
     with context.database.reading() as records:
         found = [_line(each, context.now) for each in records.invitations()]
     if as_json:

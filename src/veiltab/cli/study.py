@@ -20,7 +20,7 @@ from veiltab.cli.output import (
 )
 from veiltab.cli.terms import print_status, print_terms, terms_json
 from veiltab.errors import ParameterError
-from veiltab.party.progress import STATES
+from veiltab.wire.states import IN_ORDER
 
 if TYPE_CHECKING:
     from veiltab.party.draft import Draft
@@ -232,7 +232,7 @@ def sign_command(
 @click.argument("study")
 @click.option(
     "--wait",
-    type=click.Choice(STATES),
+    type=click.Choice(IN_ORDER),
     help="Wait until the study is this far, or further.",
 )
 @click.option(

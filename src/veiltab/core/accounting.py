@@ -130,9 +130,6 @@ def _deviance(count: Numbers, mean: Numbers) -> Numbers:
     return deviance
 
 
-NAME = "shuffle"
-VERSION = 1
-
 SLACK = 0.02
 """About the share of δ that is given away to sum ranges of B and K at once."""
 

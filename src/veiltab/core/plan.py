@@ -10,7 +10,8 @@ from veiltab.core.accounting import last_root
 from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
 from veiltab.errors import InfeasiblePlanError, ParameterError
 
-ACCOUNTINGS = {"pure": 1, "shuffle": 1}
+PURE, SHUFFLE = "pure", "shuffle"
+ACCOUNTINGS = {PURE: 1, SHUFFLE: 1}
 """The versions of Theorem 1 alone, and of the privacy blanket, which counts on δ and the order."""
 
 VERIFIERS_ROOM = 1 - 1e-6
@@ -50,7 +51,7 @@ class Plan:
     delta: float = 0.0
     sample_size: int
     keep_threshold: int
-    accounting: str = "pure"
+    accounting: str = PURE
 
     def __post_init__(self) -> None:
         """Check every number, then the promise itself, exactly."""
@@ -72,7 +73,7 @@ class Plan:
             )
 
     def _promise_holds(self) -> bool:
-        if self.accounting == "pure":
+        if self.accounting == PURE:
             return privacy.promise_holds(
                 self.population_size, self.sample_size, self.channel, self.epsilon
             )
@@ -106,14 +107,14 @@ class Plan:
 
         With the shuffle accounting it is the promised ε, and what is left over is in δ.
         """
-        if self.accounting == "shuffle":
+        if self.accounting == SHUFFLE:
             return self.epsilon
         return privacy.epsilon_achieved(self.population_size, self.sample_size, self.channel)
 
     @property
     def delta_achieved(self) -> float:
         """The δ that is really spent at ``epsilon_achieved``; never above ``delta``."""
-        if self.accounting == "pure":
+        if self.accounting == PURE:
             return 0.0
         from veiltab.core.accounting import Blanket, sampled_delta  # noqa: PLC0415 - needs SciPy
 
@@ -282,7 +283,7 @@ class _Question:
             best = utility.minimax_sample_size(n, cells, epsilon)
             sizes = {math.floor(best), math.ceil(best)}
         plans = [
-            self._plan(epsilon, m, privacy.largest_keep_threshold(n, m, cells, epsilon), "pure")
+            self._plan(epsilon, m, privacy.largest_keep_threshold(n, m, cells, epsilon), PURE)
             for m in sorted(sizes)
         ]
         return min(plans, key=lambda candidate: candidate.rmse)
@@ -322,7 +323,7 @@ class _Question:
         width = math.ceil(DRAW_RANGE / (cells + Fraction(gamma) - 1))
         threshold = DRAW_RANGE - cells * width
         try:
-            return self._plan(epsilon, size, threshold, "shuffle")
+            return self._plan(epsilon, size, threshold, SHUFFLE)
         except (InfeasiblePlanError, ParameterError):  # too little to be kept on 64 bits
             return None
 

@@ -31,7 +31,14 @@ from veiltab.wire.codec import (
     optional,
     wired,
 )
-from veiltab.wire.contract import ACCOUNTING, DELTA, EPSILON, Accounting
+from veiltab.wire.contract import (
+    ACCOUNTING,
+    DELTA,
+    EPSILON,
+    Accounting,
+    accounting_id,
+    accounting_name,
+)
 
 FORMAT, VERSION = "veiltab estimate", 1
 WIDTHS = (1, 2, 4, 8)
@@ -49,7 +56,7 @@ def save(released: Released, path: Path) -> None:
     """Write everything to a file, as a whole or not at all."""
     plan, origin = released.plan, released.provenance
     stored = _Stored(
-        accounting="pure-1" if plan.accounting == "pure" else "shuffle-1",
+        accounting=accounting_id(plan.accounting, plan.accounting_version),
         attributes=tuple(
             _Attribute(name=a.name, categories=a.categories) for a in released.schema.attributes
         ),
@@ -113,7 +120,7 @@ def _contents(stored: "_Stored") -> Contents:
             delta=float(stored.delta),
             sample_size=stored.sample_size,
             keep_threshold=int(stored.keep_threshold),
-            accounting=stored.accounting.partition("-")[0],
+            accounting=accounting_name(stored.accounting),
         )
     promises = tuple(Promise(p.against, float(p.epsilon), float(p.delta)) for p in stored.promises)
     origin = Provenance(stored.study, stored.title, stored.perturbed_by, promises)

@@ -22,6 +22,7 @@ from veiltab.protocol.verify import check_own_upload, verify, verify_agreement, 
 from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import Release, SignedGrant
 from veiltab.wire.signed import Signed
+from veiltab.wire.states import State
 
 SECONDS_A_DAY = 86_400
 
@@ -169,7 +170,7 @@ def give_grant(
 def _fetch_release(context: PartyContext, study: bytes) -> Signed[Release]:
     """Refuse to hand out pads before there is a release to use them on, and to look at."""
     state = context.server.status(study).state
-    if state != "released":
+    if state != State.RELEASED:
         raise StateError(
             f"the study is {state}, not released",
             hint="wait with: veiltab study status STUDY --wait released",
@@ -246,6 +247,6 @@ def _unfinished(context: PartyContext, draft: StudyDraft) -> Signed[Contract] | 
 
 def _still_proposed(context: PartyContext, study: bytes) -> bool:
     try:
-        return context.server.status(study).state == "proposed"
+        return context.server.status(study).state == State.PROPOSED
     except NotFoundError:  # it never reached the server
         return True

@@ -7,9 +7,6 @@ from typing import Literal
 
 Step = Literal["reading rows", "encrypting", "sending chunks", "waiting"]
 
-STATES = ("proposed", "open", "uploaded", "sampled", "joined", "released")
-"""The states of a study that goes well, in their order."""
-
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
 """Seconds between two questions to the server, when others have to act first."""
 

@@ -36,6 +36,7 @@ from veiltab.wire.contract import Contract
 from veiltab.wire.messages import Alignment, Upload
 from veiltab.wire.packing import TOKEN_BYTES, chunk_slices, packed_length
 from veiltab.wire.signed import Signed
+from veiltab.wire.states import State
 
 LOCK_WAIT = 1.0
 """Seconds that a push waits for another one of the same study."""
@@ -132,7 +133,7 @@ def push(
                 return context.server.status(contract.study_id)
             folder.save_prepared(prepared)
         status = _send(context, prepared, outgoing, progress)
-        if status.state == "released":
+        if status.state == State.RELEASED:
             outgoing.clear()
     return status
 
@@ -145,7 +146,7 @@ def _only_push(folder: StudyFolder) -> AbstractContextManager[None]:
 def _check_open(context: PartyContext, study: bytes) -> None:
     """Say before a long table is read, or others are waited for, that nobody would take it."""
     status = context.server.status(study)
-    if status.state != "open":
+    if status.state != State.OPEN:
         raise _not_open(status)
 
 
@@ -218,7 +219,7 @@ def _compare_respondents(
                 f" {patience.timeout:g} seconds",
                 hint="run the same command again when they have; nothing is lost",
             )
-        progress(Progress("waiting", waiting_for=absent, state="open"))
+        progress(Progress("waiting", waiting_for=absent, state=State.OPEN))
         patience.wait()
 
 
@@ -275,9 +276,9 @@ def _send(
     body = prepared.message.body
     study = body.scope
     status = context.server.status(study)
-    if status.state == "aborted":
+    if status.state == State.ABORTED:
         raise _not_open(status)
-    if status.state not in ("open", "uploaded"):
+    if status.state not in (State.OPEN, State.UPLOADED):
         return status
     columns = [column.chunks for column in body.columns] + [body.tokens or ()]
     digests = list(dict.fromkeys(digest for chunks in columns for digest in chunks))

@@ -11,7 +11,7 @@ from veiltab.errors import StateError
 from veiltab.estimates import Estimate
 from veiltab.party.context import PartyContext
 from veiltab.party.curator import GivenGrant, choose_ledger, grant, sign
-from veiltab.party.progress import STATES, OnProgress, Patience, Progress, ignore_progress
+from veiltab.party.progress import OnProgress, Patience, Progress, ignore_progress
 from veiltab.party.push import Preview, Source, check, push
 from veiltab.party.remote import Status
 from veiltab.party.researcher import estimate_study
@@ -20,6 +20,7 @@ from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import SignedGrant
 from veiltab.wire.signed import Signed
+from veiltab.wire.states import IN_ORDER, State
 
 DAYS = 30
 """How long a grant is good, unless somebody says otherwise."""
@@ -121,7 +122,7 @@ class Study:
 
     def wait(
         self,
-        state: str = "released",
+        state: str = State.RELEASED,
         timeout: float | None = None,
         *,
         progress: OnProgress = ignore_progress,
@@ -206,24 +207,24 @@ def is_reached(status: Status, wanted: str) -> bool:
     """Tell whether the study is as far as wanted; one that was ended never gets there."""
     if status.state == wanted:
         return True
-    if status.state not in STATES:
+    if status.state not in IN_ORDER:
         raise StateError(
             f"the study is {status.state} and will not be {wanted}: {status.reason or 'no reason'}",
             hint="ask the curator who has ended it; propose a new study if need be",
         )
-    return wanted in STATES and STATES.index(status.state) >= STATES.index(wanted)
+    return wanted in IN_ORDER and IN_ORDER.index(status.state) >= IN_ORDER.index(wanted)
 
 
 def waits_for(status: Status) -> tuple[str, ...]:
     """Return the names of the curators who have to act next."""
-    if status.state == "proposed":
+    if status.state == State.PROPOSED:
         return tuple(curator.name for curator in status.curators if not curator.signed)
-    if status.state == "open":
+    if status.state == State.OPEN:
         return tuple(curator.name for curator in status.curators if not curator.uploaded)
     return ()
 
 
 def _missing(status: Status) -> str:
     names = ", ".join(waits_for(status))
-    done = "signed" if status.state == "proposed" else "pushed"
+    done = "signed" if status.state == State.PROPOSED else "pushed"
     return f"not {done} yet by: {names}" if names else ""

@@ -29,6 +29,7 @@ from veiltab.wire.contract import (
     PublicIdentity,
     Sampler,
     Sampling,
+    accounting_for,
 )
 
 ME = "me"
@@ -102,7 +103,7 @@ class StudyDraft:
             server=server,
             epsilon=self.epsilon,
             delta=self.delta,
-            accounting="pure-1" if self.delta == 0 else "shuffle-1",
+            accounting=accounting_for(self.delta),
             sampling=self.sampling,
             population=self.population,
             pads=self.pads,

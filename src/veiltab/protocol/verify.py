@@ -22,7 +22,14 @@ from veiltab.errors import (
     SignatureError,
 )
 from veiltab.protocol.stores import Digests, check_column_names
-from veiltab.wire.contract import ACCOUNTING, Accounting, Agreement, Contract, CuratorTerms, Vault
+from veiltab.wire.contract import (
+    PURE_1,
+    Agreement,
+    Contract,
+    CuratorTerms,
+    Vault,
+    accounting_name,
+)
 from veiltab.wire.messages import Grant, Release, SignedGrant, Upload
 from veiltab.wire.signed import Message, Signature, Signed, signing_input
 
@@ -112,11 +119,6 @@ def _stated_size(contract: Contract, population_size: int) -> int | None:
             hint="propose a study with a smaller sample",
         )
     return size
-
-
-def accounting_id(chosen: Plan) -> Accounting:
-    """Return how messages name the plan's accounting, with its version (spec 4.1)."""
-    return ACCOUNTING.read(f"{chosen.accounting}-{chosen.accounting_version}", "accounting")
 
 
 def check_researcher(contract: Contract, party_id: bytes) -> None:
@@ -221,7 +223,7 @@ def _check_release(contract: Contract, release: Release) -> None:
 def _checked_plan(contract: Contract, release: Release) -> Plan:
     """Recompute the promise from the release's own numbers (spec 4.1)."""
     if (release.epsilon, release.delta) != (contract.epsilon, contract.delta) or (
-        release.accounting not in ("pure-1", contract.accounting)
+        release.accounting not in (PURE_1, contract.accounting)
         or contract.sampling.size not in (None, release.sample_size)
         or contract.population not in (None, release.population)
     ):
@@ -237,7 +239,7 @@ def _checked_plan(contract: Contract, release: Release) -> Plan:
             delta=release.delta,
             sample_size=release.sample_size,
             keep_threshold=release.keep_threshold,
-            accounting=release.accounting.partition("-")[0],
+            accounting=accounting_name(release.accounting),
         )
     except InputError as error:
         raise PromiseError(

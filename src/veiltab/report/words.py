@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from statistics import median
 
+from veiltab.core.plan import PURE
 from veiltab.errors import ParameterError
 from veiltab.estimates import Estimate
 from veiltab.estimates.released import BEST, Estimator
@@ -169,7 +170,7 @@ def noise_words(estimate: Estimate) -> str:
 def accounting_words(estimate: Estimate) -> str:
     """Say what the promise counts on."""
     plan = estimate.plan
-    if plan.accounting == "pure":
+    if plan.accounting == PURE:
         return "It counts on the secret sample and on the noise (Theorem 1 of the paper)."
     return (
         "It counts on the noise, on the secret sample and on the secret order of the records"

@@ -11,7 +11,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from veiltab.server.auth import Gate
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.server.limits import SOFTWARE_VERSION
 from veiltab.server.problems import install_problems, unexpected
 from veiltab.server.routes import operator_routes, party_routes, study_routes
@@ -25,12 +25,12 @@ _FAILED = 500
 class Observer:
     """Counts and logs every request by its route, never by what is in it."""
 
-    def __init__(self, app: ASGIApp, context: Context) -> None:
-        """Stand around an application."""
+    def __init__(self, app: ASGIApp, context: ServiceContext) -> None:
+        """Wrap an application."""
         self._app, self._context = app, context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and note what became of it."""
+        """Pass a request on, and record its outcome."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -52,11 +52,11 @@ class Observer:
                 raise
             await unexpected(error)(scope, receive, send_on)
         finally:
-            self._note(scope, status or _FAILED, time.perf_counter() - started)
+            self._record(scope, status or _FAILED, time.perf_counter() - started)
 
-    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "(none)")
-        # A stranger can make up methods, and each would be kept for ever.
+        # A stranger can invent methods, and the metrics would keep each of them for ever.
         method = scope["method"] if scope["method"] in _METHODS else "(other)"
         self._context.metrics.requests.labels(method, route, status).inc()
         self._context.metrics.seconds.labels(method, route).observe(seconds)
@@ -78,7 +78,7 @@ docs/spec/protocol-v1.md says.
 """
 
 
-def create_app(context: Context) -> FastAPI:
+def create_app(context: ServiceContext) -> FastAPI:
     """Return the application; its worker runs from start-up to shutdown."""
     worker, gate = Worker(context), Gate(context)
 
@@ -95,7 +95,7 @@ def create_app(context: Context) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,  # both pages would load scripts from elsewhere
         redoc_url=None,
-        redirect_slashes=False,  # a redirection would repeat the request's URL, and name any host
+        redirect_slashes=False,  # a redirect would repeat the request's URL, with any host in it
     )
     install_problems(app)
     app.include_router(operator_routes(context, worker, gate))

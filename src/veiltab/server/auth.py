@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from veiltab.core.entropy import random_bytes
 from veiltab.crypto import signing
 from veiltab.errors import SignatureError, UnauthenticatedError
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import Records
 from veiltab.server.limits import MAX_SENDERS, Buckets, Places, too_large
 from veiltab.wire.codec import TEXT, exact_fields, load
@@ -36,9 +36,8 @@ CODE_BYTES = 20
 DEFAULT_DAYS = 14
 SECONDS_A_DAY = 86_400
 
-
 LARGE_AT_ONCE = 8
-"""Bodies that may be longer than a chunk; others wait."""
+"""How many bodies that may be longer than a chunk are read at once; others wait."""
 
 _STRANGER = "register with the server first; sign with the identity that you registered"
 
@@ -56,7 +55,7 @@ class Sender:
 
     @property
     def body(self) -> bytes:
-        """The whole body, for whoever cannot do with its pieces."""
+        """The whole body, copied from its pieces."""
         return b"".join(self.pieces)
 
     @property
@@ -75,9 +74,9 @@ class Newcomer:
 
 
 class Gate:
-    """Lets requests in whose sender is known; everything else is refused before it costs much."""
+    """Admits requests of registered parties; refuses all others before they cost much."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         """Start with full buckets."""
         settings = context.settings
         self._context = context
@@ -111,12 +110,12 @@ class Gate:
         return check
 
     def _place(self, party: bytes, most: int) -> AbstractAsyncContextManager[None]:
-        """Wait, if the body may be large, until there is room for it; until it is dealt with."""
+        """Wait, if the body may be large, for a place in memory, and keep it meanwhile."""
         large = most > self._context.settings.chunk_bytes
         return self._places.take(party) if large else nullcontext()
 
     async def newcomer(self, request: Request) -> Newcomer:
-        """Return who asks to be registered, by its own signature."""
+        """Return a party that asks to be registered, proved by its own signature."""
         self.stranger(request)
         signature, parts = _parse(request)
         pieces = await _body(request, self._context.settings.small_bytes)
@@ -131,14 +130,14 @@ class Gate:
         return Newcomer(identity, invitation, signature)
 
     async def _registered(self, party: bytes) -> PublicIdentity:
-        """Return a registered party; once it is known it never changes."""
-        known = self._known.get(party)
-        if known is None:
-            known = await run_in_threadpool(self._look_up, party)
+        """Return a registered party; it is remembered, because it never changes."""
+        identity = self._known.get(party)
+        if identity is None:
+            identity = await run_in_threadpool(self._look_up, party)
             if len(self._known) >= MAX_SENDERS:
                 self._known.clear()
-            self._known[party] = known
-        return known
+            self._known[party] = identity
+        return identity
 
     def _look_up(self, party: bytes) -> PublicIdentity:
         with self._context.database.reading() as records:
@@ -150,7 +149,7 @@ class Gate:
     def _check(
         self, signature: RequestSignature, parts: SignedParts, identity: PublicIdentity
     ) -> None:
-        """Refuse a request to another server, of another time, or signed by somebody else."""
+        """Refuse a request to another server, from another time, or signed by somebody else."""
         if parts.server != self._context.identity.party_id.hex():
             raise UnauthenticatedError(
                 "the request is meant for another server",
@@ -177,7 +176,7 @@ class Gate:
 
 
 def use_once(records: Records, signature: RequestSignature) -> None:
-    """Refuse a request that was answered before: somebody has overheard and repeated it."""
+    """Refuse a request that was answered before: somebody may have recorded and repeated it."""
     if not records.use_nonce(signature.party, signature.nonce, signature.created):
         raise UnauthenticatedError(
             "this very request has been answered before", hint="sign each request anew"
@@ -185,7 +184,7 @@ def use_once(records: Records, signature: RequestSignature) -> None:
 
 
 def _parse(request: Request) -> tuple[RequestSignature, SignedParts]:
-    """Read what is signed off the wire; a header that comes twice could be read in two ways."""
+    """Read the signed parts of a request; a header that comes twice is ambiguous, and not read."""
 
     def header(name: str) -> str:
         values = request.headers.getlist(name)
@@ -202,7 +201,7 @@ def _parse(request: Request) -> tuple[RequestSignature, SignedParts]:
 
 
 async def _body(request: Request, most: int) -> list[bytes]:
-    """Read the body up to its limit, in the pieces in which it comes."""
+    """Read the body, up to its limit, in the pieces in which it arrives."""
     announced = request.headers.get("content-length", "0")
     if announced.isdecimal() and int(announced) > most:
         raise too_large("the body", most)
@@ -213,7 +212,7 @@ async def _body(request: Request, most: int) -> list[bytes]:
             size += len(piece)
             if size > most:
                 raise too_large("the body", most)
-    except ClientDisconnect as error:  # nobody hears the answer, but it is no bug of the service
+    except ClientDisconnect as error:  # nobody reads the answer, but it is not a bug either
         raise UnauthenticatedError(
             "the body broke off", hint="send it again, with its Content-Digest"
         ) from error
@@ -222,27 +221,27 @@ async def _body(request: Request, most: int) -> list[bytes]:
 
 def _check_digest(pieces: Sequence[bytes], digest: bytes) -> None:
     """Refuse a body that is not the one that was signed."""
-    found = hashlib.sha256()
+    body_hash = hashlib.sha256()
     for piece in pieces:
-        found.update(piece)
-    if found.digest() != digest:
+        body_hash.update(piece)
+    if body_hash.digest() != digest:
         raise UnauthenticatedError(
             "the body is not the one that was signed", hint="send it again, with its Content-Digest"
         )
 
 
 def _registration(body: bytes) -> tuple[PublicIdentity, str]:
-    found = exact_fields(load(body), ("identity", "invitation"), "")
+    fields = exact_fields(load(body), ("identity", "invitation"), "")
     return (
-        PublicIdentity.from_json(found["identity"], "identity"),
-        TEXT.read(found["invitation"], "invitation"),
+        PublicIdentity.from_json(fields["identity"], "identity"),
+        TEXT.read(fields["invitation"], "invitation"),
     )
 
 
-def invite(context: Context, name: str, days: int = DEFAULT_DAYS) -> str:
-    """Return a new one-time code for somebody; ``name`` is for the operator's own memory.
+def invite(context: ServiceContext, name: str, days: int = DEFAULT_DAYS) -> str:
+    """Return a new one-time code; ``name`` reminds the operator for whom it is.
 
-    Only a hash of it is kept, so the code cannot be shown again.
+    Only a hash of the code is kept, so it cannot be shown again.
     """
     code = random_bytes(CODE_BYTES, context.entropy).hex()
     with context.database.transaction() as records:
@@ -250,7 +249,7 @@ def invite(context: Context, name: str, days: int = DEFAULT_DAYS) -> str:
     return code
 
 
-def register(context: Context, newcomer: Newcomer) -> bool:
+def register(context: ServiceContext, newcomer: Newcomer) -> bool:
     """Register a party that shows an invitation; ``False`` if it was registered before."""
     with context.database.transaction() as records:
         use_once(records, newcomer.signature)
@@ -259,5 +258,5 @@ def register(context: Context, newcomer: Newcomer) -> bool:
 
 
 def _hash(code: str) -> bytes:
-    """Hash a code; it has 160 random bits, so nothing slower is needed."""
+    """Hash a code; it has 160 random bits, so a fast hash is enough."""
     return hashlib.sha256(b"veiltab/v1/invitation\x00" + code.strip().lower().encode()).digest()

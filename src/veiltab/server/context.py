@@ -1,4 +1,4 @@
-"""What every part of the service works with: its key, its records, its clock."""
+"""What every part of the service works with: its key, its database, its clock."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,11 +13,11 @@ from veiltab.server.monitoring import Metrics
 from veiltab.wire.contract import PublicIdentity
 
 ANSWER_BYTES = 64 * 2**20
-"""What released chunks may take in memory while they are sent; beyond it they are read twice."""
+"""Memory for released chunks while they are sent; answers beyond it read their chunks twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Context:
+class ServiceContext:
     """One server.  ``clock`` tells the seconds since 1970.
 
     The server signs and never decrypts, so of its identity only the signing key is here.

@@ -36,7 +36,7 @@ _UNSAFE_MODE = stat.S_IRWXG | stat.S_IRWXO
 
 
 class DataDirectory:
-    """A folder that only its owner can open, and the one place that knows what is where in it."""
+    """A folder that only its owner can open; no other module knows how it is laid out."""
 
     def __init__(self, path: Path) -> None:
         """Create the directory with mode 0700; one that others can open is refused."""
@@ -71,7 +71,7 @@ class DataDirectory:
         return BundledChunks(self._study(study) / "received" / _hex(curator))
 
     def joined(self, study: bytes) -> FolderChunks:
-        """Return the chunks of the joined rows: scratch that the server can compute again."""
+        """Return the chunks of the joined rows, which the server can compute again."""
         return FolderChunks(self._study(study) / "joined", durable=False)
 
     def received_all(self, study: bytes, curators: Iterable[bytes]) -> JoinedChunks:
@@ -81,7 +81,7 @@ class DataDirectory:
         )
 
     def scratch(self, study: bytes, name: str) -> FolderSpool:
-        """Return scratch space of a release: tokens and ciphertext, which is not perturbed."""
+        """Return scratch space of a release, for tokens and ciphertext that is not perturbed."""
         errors = partial(disk_errors, "sorting a study's rows")
         return FolderSpool(self._study(study) / _SCRATCH, name, errors)
 
@@ -135,7 +135,7 @@ class DataDirectory:
             sweep(self._studies)
 
     def check_writable(self) -> None:
-        """Write, wait for the disk and delete again, or raise :class:`UnavailableError`."""
+        """Write and delete a file on the disk, or raise :class:`UnavailableError`."""
         with disk_errors("a test of writing"):
             descriptor = os.open(self._path / _PROBE, os.O_WRONLY | os.O_CREAT, 0o600)
             try:
@@ -149,7 +149,7 @@ class DataDirectory:
     def lock(self) -> Iterator[None]:
         """Keep other servers out of this directory for as long as the block runs.
 
-        The operating system lets go of the lock when the process ends, however it ends.
+        The operating system releases the lock when the process ends, also after a crash.
         """
         with disk_errors("locking the data directory"):
             descriptor = os.open(self._path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)

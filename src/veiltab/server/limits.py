@@ -1,4 +1,4 @@
-"""How much the service takes, from whom, and how fast."""
+"""How much the service accepts, and how fast, from each sender."""
 
 import asyncio
 import math
@@ -22,8 +22,8 @@ MIB = 1024 * KIB
 class Settings:
     """The limits of a service; the defaults suit a few hundred parties on one small machine.
 
-    ``rate`` is in requests a second for each party, ``burst`` how many may come at once; those of
-    strangers, who have not proved who they are, are counted by network address.
+    ``rate`` is in requests a second for each party, and ``burst`` is how many may come at once.
+    Strangers, who have not proved who they are, are counted by network address.
     """
 
     message_bytes: int = 16 * MIB
@@ -40,14 +40,11 @@ class Settings:
 
 
 MAX_SENDERS = 10_000
-"""Buckets that are kept; the sender that was quiet for longest is forgotten first."""
+"""Buckets that are kept; the sender that has been quiet longest is forgotten first."""
 
 
 class Buckets:
-    """Tokens that fill a bucket at a steady rate, one bucket for each sender.
-
-    Safe for use by several threads.
-    """
+    """A token bucket for each sender, filled at a steady rate; safe for use by several threads."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float]) -> None:
         """Allow ``burst`` requests at once, and ``rate`` a second in the long run."""
@@ -56,7 +53,7 @@ class Buckets:
         self._levels: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     def take(self, sender: Hashable) -> None:
-        """Take a token of the sender's, or raise :class:`RateLimitError`."""
+        """Take a token from the sender's bucket, or raise :class:`RateLimitError`."""
         now = self._clock()
         with self._lock:
             level, then = self._levels.pop(sender, (self._burst, now))
@@ -73,27 +70,27 @@ class Buckets:
 
 
 class Places:
-    """Room in memory for large bodies: for so many at once, and half of them of one sender.
+    """Places in memory for large bodies, of which one sender can have half.
 
-    Whoever sends slowly keeps its places for long, and cannot keep all of them.
+    A slow sender keeps its places for long, but cannot keep all of them.
     """
 
     def __init__(self, places: int) -> None:
         """Start with every place free."""
-        self._own_places = max(1, places // 2)
+        self._most_of_one = max(1, places // 2)
         self._all = asyncio.Semaphore(places)
-        self._own: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
+        self._by_sender: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
 
     @asynccontextmanager
     async def take(self, sender: Hashable) -> AsyncIterator[None]:
         """Wait for a place, and keep it for as long as the block runs."""
-        own = self._own.setdefault(sender, asyncio.Semaphore(self._own_places))
-        async with own, self._all:
+        of_sender = self._by_sender.setdefault(sender, asyncio.Semaphore(self._most_of_one))
+        async with of_sender, self._all:
             yield
 
 
 class Memory:
-    """Bytes that answers may keep in memory together; safe for use by several threads."""
+    """Memory that all answers share; safe for use by several threads."""
 
     def __init__(self, size: int) -> None:
         """Start with all of it free."""
@@ -101,7 +98,7 @@ class Memory:
         self._lock = Lock()
 
     def take(self, size: int) -> bool:
-        """Take so many bytes, if that many are free."""
+        """Take ``size`` bytes and return ``True``, or ``False`` if fewer are free."""
         with self._lock:
             if size > self._free:
                 return False
@@ -109,13 +106,13 @@ class Memory:
             return True
 
     def give_back(self, size: int) -> None:
-        """Let others have them."""
+        """Return bytes that were taken."""
         with self._lock:
             self._free += size
 
 
 def too_large(what: str, most: int) -> TooLargeError:
-    """Return the error for something that has more bytes than it may have."""
+    """Return the error for something with more than ``most`` bytes."""
     return TooLargeError(
         f"{what} has more than {most:,} bytes",
         hint="split the table into chunks; ask the operator if a study really needs more",

@@ -1,4 +1,4 @@
-"""The service's own answers, and how routes are described to people and programs."""
+"""The service's answers as models, and how routes describe themselves in the OpenAPI document."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -43,14 +43,14 @@ class StudyList(BaseModel):
     studies: list[StudyLine]
 
 
-class Party(BaseModel):
+class NamedParty(BaseModel):
     """Somebody who is named in a study."""
 
     name: str
     party: str
 
 
-class CuratorStatus(Party):
+class CuratorStatus(NamedParty):
     """What a curator has done so far."""
 
     signed: bool
@@ -68,7 +68,7 @@ class Status(BaseModel):
     role: str
     updated: int
     curators: list[CuratorStatus]
-    researchers: list[Party] | None
+    researchers: list[NamedParty] | None
     granted: list[str]
 
 
@@ -128,10 +128,10 @@ PROBLEMS: Responses = {
 
 
 class ThreadRoute(APIRoute):
-    """A route whose work is done in a thread; its answer is written without waiting for another."""
+    """A route whose work is done in a thread, while its answer is written by the event loop."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        """Take the work of a route, of either kind."""
+        """Take the function of a route; one that is not a coroutine runs in a thread."""
         work = endpoint if iscoroutinefunction(endpoint) else _in_thread(endpoint)
         super().__init__(path, work, **options)
 
@@ -150,13 +150,13 @@ def repeated(model: type[BaseModel]) -> Responses:
 
 
 def body(description: str, media: str = JSON) -> dict[str, Any]:
-    """Describe a body, which the service reads by itself, as the protocol's spec says."""
+    """Describe a body that the service reads itself, as the protocol's spec says."""
     schema = {"type": "object"} if media == JSON else {"type": "string", "format": "binary"}
     content = {media: {"schema": schema}}
     return {"requestBody": {"required": True, "description": description, "content": content}}
 
 
 def bytes_answer(description: str, media: str = JSON) -> Responses:
-    """Describe an answer that is no model: a message of the protocol, or bytes."""
+    """Describe an answer that is not a model: a message of the protocol, or bytes."""
     schema = {"type": "object"} if media == JSON else {"type": "string", "format": "binary"}
     return {200: {"description": description, "content": {media: {"schema": schema}}}, **PROBLEMS}

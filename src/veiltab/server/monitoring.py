@@ -1,4 +1,4 @@
-"""What the operator can see: logs and metrics, nothing about any study's data."""
+"""What the operator can see: logs and metrics, which say nothing about a study's data."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ _NOISY = ("uvicorn.access", "httpx", "httpcore", "alembic")
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, event, and whatever else the event has."""
+    """One JSON object a line: time, level, event, and the event's own fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a record; the fields of ``extra`` stand beside the event."""
@@ -46,7 +46,7 @@ class LineFormatter(logging.Formatter):
 
 
 def set_up_logs(stream: TextIO = sys.stderr, level: int = logging.INFO) -> None:
-    """Send everything to one stream, in the form that its reader wants."""
+    """Send everything to one stream: as lines to a terminal, as JSON to anything else."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LineFormatter() if stream.isatty() else JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)

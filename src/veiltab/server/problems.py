@@ -20,7 +20,7 @@ from veiltab.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
-"""What senders are told to wait; they back off by themselves if it goes on."""
+"""What senders are told to wait; clients wait longer after every further refusal."""
 
 _log = logging.getLogger("veiltab.service")
 
@@ -41,7 +41,7 @@ def problem(error: VeiltabError) -> JSONResponse:
 
 
 def unexpected(error: Exception) -> JSONResponse:
-    """Log a bug, and say no more about it than that there is one."""
+    """Log a bug; the answer says only that there is one."""
     _log.error("unexpected error", exc_info=error)
     return problem(
         VeiltabError("the service has failed", hint="tell its operator, who finds more in the log")
@@ -49,9 +49,9 @@ def unexpected(error: Exception) -> JSONResponse:
 
 
 def install_problems(app: FastAPI) -> None:
-    """Make every refusal of the app a problem document, also those of the framework.
+    """Answer every refusal, also those of the framework, with a problem document.
 
-    What nobody expected is for the middleware around the app (:func:`unexpected`).
+    The middleware around the app answers unexpected errors (:func:`unexpected`).
     """
     app.add_exception_handler(VeiltabError, _handle)
     app.add_exception_handler(HTTPException, _handle_http)
@@ -80,10 +80,10 @@ def _handle_http(_: Request, error: Exception) -> JSONResponse:
 
 
 def _handle_validation(_: Request, error: Exception) -> JSONResponse:
-    """Name the parameters that are wrong, and do not repeat what was in them."""
+    """Name the wrong parameters, without repeating their values."""
     if not isinstance(error, RequestValidationError):
         raise error
-    places = sorted({".".join(map(str, each["loc"])) for each in error.errors()})
+    places = sorted({".".join(map(str, detail["loc"])) for detail in error.errors()})
     return problem(
         InputError(
             f"the request has unusable parameters: {', '.join(places)}", hint="see /openapi.json"

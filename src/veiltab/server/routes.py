@@ -1,4 +1,4 @@
-"""The routes of the service; every one of them but those in ``PUBLIC`` takes signed requests."""
+"""The routes of the service; all but those in ``PUBLIC`` take signed requests only."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,7 @@ from fastapi.responses import StreamingResponse
 
 from veiltab.server import auth, steps, views
 from veiltab.server.auth import Gate, Newcomer, Sender
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.server.limits import SOFTWARE_VERSION
 from veiltab.server.models import (
     BYTES,
@@ -43,8 +43,8 @@ StudyId = Annotated[str, Path(pattern=_HEX, description="The study's id, in hexa
 _ASKED = items(DIGEST, least=1, most=MAX_ASKED)
 
 
-def operator_routes(context: Context, worker: Worker, gate: Gate) -> APIRouter:
-    """Return what the operator's tools ask, and who the server is."""
+def operator_routes(context: ServiceContext, worker: Worker, gate: Gate) -> APIRouter:
+    """Return the routes of the operator's tools, and the one that says who the server is."""
     router = APIRouter(
         tags=["operator"],
         dependencies=[Depends(gate.stranger)],
@@ -79,8 +79,8 @@ def operator_routes(context: Context, worker: Worker, gate: Gate) -> APIRouter:
     return router
 
 
-def party_routes(context: Context, gate: Gate) -> APIRouter:
-    """Return the one route for those who are not registered yet."""
+def party_routes(context: ServiceContext, gate: Gate) -> APIRouter:
+    """Return the one route for parties that are not registered yet."""
     router = APIRouter(tags=["parties"], responses=PROBLEMS, route_class=ThreadRoute)
 
     @router.post(
@@ -99,8 +99,8 @@ def party_routes(context: Context, gate: Gate) -> APIRouter:
     return router
 
 
-def study_routes(context: Context, gate: Gate, worker: Worker) -> APIRouter:
-    """Return the routes by which curators agree on a study."""
+def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRouter:
+    """Return the routes of studies: for all parties, for curators, and for researchers."""
     router = APIRouter(tags=["studies"], responses=PROBLEMS, route_class=ThreadRoute)
     limits = context.settings
     small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
@@ -150,8 +150,8 @@ def study_routes(context: Context, gate: Gate, worker: Worker) -> APIRouter:
         openapi_extra=body("the reason, a text"),
     )
     def abort(study: StudyId, sender: small) -> Status:
-        found = exact_fields(load(sender.body), ("reason",), "")
-        reason = TEXT.read(found["reason"], "reason")
+        fields = exact_fields(load(sender.body), ("reason",), "")
+        reason = TEXT.read(fields["reason"], "reason")
         steps.abort(context, sender, bytes.fromhex(study), reason)
         return views.status(context, sender, bytes.fromhex(study))
 
@@ -164,7 +164,9 @@ def study_routes(context: Context, gate: Gate, worker: Worker) -> APIRouter:
     return router
 
 
-def _add_curator_routes(router: APIRouter, context: Context, gate: Gate, worker: Worker) -> None:
+def _add_curator_routes(
+    router: APIRouter, context: ServiceContext, gate: Gate, worker: Worker
+) -> None:
     limits = context.settings
     small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
     large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]
@@ -203,8 +205,8 @@ def _add_curator_routes(router: APIRouter, context: Context, gate: Gate, worker:
 
     @router.get("/v1/studies/{study}/alignments", summary="The curators' alignments")
     def alignments(study: StudyId, sender: small) -> Alignments:
-        found: Any = views.alignments(context, sender, bytes.fromhex(study))
-        return Alignments(alignments=found)
+        messages: Any = views.alignments(context, sender, bytes.fromhex(study))
+        return Alignments(alignments=messages)
 
     @router.get("/v1/studies/{study}/chunks", summary="The chunks that you have sent")
     def chunks(study: StudyId, sender: small) -> Chunks:
@@ -243,7 +245,7 @@ def _add_curator_routes(router: APIRouter, context: Context, gate: Gate, worker:
         return Nothing()
 
 
-def _add_researcher_routes(router: APIRouter, context: Context, gate: Gate) -> None:
+def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gate) -> None:
     small = Annotated[Sender, Depends(gate.sender(context.settings.small_bytes))]
 
     @router.get(
@@ -263,16 +265,16 @@ def _add_researcher_routes(router: APIRouter, context: Context, gate: Gate) -> N
         openapi_extra=body("the digests of the chunks"),
     )
     def release_chunks(study: StudyId, sender: small) -> Response:
-        asked = exact_fields(load(sender.body), ("chunks",), "")
-        digests = _ASKED.read(asked["chunks"], "chunks")
-        found = views.release_chunks(context, sender, bytes.fromhex(study), digests)
-        headers = {"Content-Length": str(found.length)}
-        return StreamingResponse(found.pieces, media_type=BYTES, headers=headers)
+        fields = exact_fields(load(sender.body), ("chunks",), "")
+        digests = _ASKED.read(fields["chunks"], "chunks")
+        bundle = views.release_chunks(context, sender, bytes.fromhex(study), digests)
+        headers = {"Content-Length": str(bundle.length)}
+        return StreamingResponse(bundle.pieces, media_type=BYTES, headers=headers)
 
     @router.get("/v1/studies/{study}/grants", summary="Grants that you gave or were given")
     def grants(study: StudyId, sender: small) -> Grants:
-        found: Any = views.grants(context, sender, bytes.fromhex(study))
-        return Grants(grants=found)
+        messages: Any = views.grants(context, sender, bytes.fromhex(study))
+        return Grants(grants=messages)
 
 
 def _created(response: Response, *, new: bool) -> None:

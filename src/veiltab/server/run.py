@@ -10,19 +10,19 @@ from uvicorn.config import Config
 
 from veiltab.errors import ParameterError
 from veiltab.server.app import create_app
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 
 BACKLOG = 512
 MOST_CONNECTIONS = 500
-"""At once; whoever comes then is told to come back."""
+"""At once; further clients are told to come back later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
     """Where to listen; with a certificate and its key, over TLS.  Port 0 takes any free one.
 
-    ``behind_proxy`` believes a proxy on this machine about whom it speaks for; anybody else could
-    say so too, and have a limit of its own for every address that it makes up.
+    With ``behind_proxy``, the service believes what a proxy on this machine says about a client's
+    address.  Without a proxy, clients could invent addresses, and have a rate limit for each.
     """
 
     host: str = "127.0.0.1"
@@ -45,7 +45,7 @@ class Address:
 
 
 class _Server(uvicorn.Server):
-    """Tells when it is ready: after start-up, with its socket open."""
+    """Calls ``ready`` after start-up, with its socket open."""
 
     def __init__(self, config: Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -57,7 +57,7 @@ class _Server(uvicorn.Server):
             self._ready()
 
 
-def serve(context: Context, address: Address, ready: Callable[[str], None]) -> None:
+def serve(context: ServiceContext, address: Address, ready: Callable[[str], None]) -> None:
     """Serve until the process is told to stop; ``ready`` is called with the URL once it can.
 
     SIGTERM and SIGINT let running requests finish.  The data directory is locked meanwhile.
@@ -69,8 +69,8 @@ def serve(context: Context, address: Address, ready: Callable[[str], None]) -> N
         server.run(sockets=[listening])
 
 
-def _configure(context: Context, address: Address) -> Config:
-    """Prepare everything that can fail before the service starts."""
+def _configure(context: ServiceContext, address: Address) -> Config:
+    """Do everything that can fail before the service starts."""
     config = Config(
         create_app(context),
         log_config=None,
@@ -85,7 +85,7 @@ def _configure(context: Context, address: Address) -> Config:
     )
     try:
         config.load()
-    except OSError as error:  # those of TLS are of this kind too
+    except OSError as error:  # errors of TLS are among these
         raise ParameterError(
             f"the certificate or its key cannot be used: {error.strerror or error}",
             hint="give --tls-cert a chain and --tls-key its key, readable and in PEM form",

@@ -1,4 +1,4 @@
-"""What parties can see of a study, each no more than its role allows."""
+"""What each party can see of a study: no more than its role allows."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -6,31 +6,37 @@ from dataclasses import dataclass
 from itertools import chain
 from threading import Lock
 
-from veiltab.errors import DamagedError, DigestError, NotFoundError, NotGrantedError, StateError
+from veiltab.errors import DamagedError, DigestError, NotFoundError
 from veiltab.files.bundles import BundledChunks, Copy
-from veiltab.protocol.server.states import State
-from veiltab.protocol.verify import check_researcher, sign, verify_grant
+from veiltab.protocol.server.states import expect
+from veiltab.protocol.verify import sign
 from veiltab.server.auth import Sender
-from veiltab.server.context import Context
-from veiltab.server.db.records import CURATOR
+from veiltab.server.context import ServiceContext
+from veiltab.server.db.records import CURATOR, Records
 from veiltab.server.limits import Memory, too_large
-from veiltab.server.models import AuditLog, CuratorStatus, Party, Status, StudyLine, StudyList
-from veiltab.server.steps import ALIGNMENT, SECRET
-from veiltab.server.study import GRANT, RELEASE, UPLOAD, Case
+from veiltab.server.models import (
+    AuditLog,
+    CuratorStatus,
+    NamedParty,
+    Status,
+    StudyLine,
+    StudyList,
+)
+from veiltab.server.study import StoredStudy
 from veiltab.wire.audit import AuditHead
 from veiltab.wire.bundles import bundled_bytes, in_pieces, write_index
 from veiltab.wire.codec import load
-from veiltab.wire.contract import Contract
-from veiltab.wire.messages import Alignment, Release, SignedGrant
+from veiltab.wire.messages import Alignment, Grant, Secret, SignedGrant, Upload
+from veiltab.wire.states import State
 
 _READING = Lock()
-"""Threads that hash many small chunks at the same time only get in each other's way."""
+"""Held while chunks are read: threads that hash small chunks at the same time slow each other."""
 
 
-def studies(context: Context, sender: Sender) -> StudyList:
+def studies(context: ServiceContext, sender: Sender) -> StudyList:
     """List the studies that name the sender."""
     with context.database.reading() as records:
-        found = records.studies_of(sender.party)
+        studies = records.studies_of(sender.party)
     return StudyList(
         studies=[
             StudyLine(
@@ -40,25 +46,28 @@ def studies(context: Context, sender: Sender) -> StudyList:
                 role=role,
                 updated=record.updated,
             )
-            for record, role in found
+            for record, role in studies
         ]
     )
 
 
-def status(context: Context, sender: Sender, study: bytes) -> Status:
+def status(context: ServiceContext, sender: Sender, study: bytes) -> Status:
     """Say where a study stands, and who has done what."""
     with context.database.reading() as records:
-        case = Case.of(context, records, study, sender.party)
+        stored = StoredStudy.of(context, records, study, sender.party)
         role = records.role(study, sender.party) or ""
-        signed = case.contract
-        aligned = {m.sender for m in records.messages(study, ALIGNMENT)}
-        uploaded = {m.sender for m in records.messages(study, UPLOAD)}
-        grants = [SignedGrant.loads(m.content) for m in records.messages(study, GRANT)]
+        signed, record = stored.contract, stored.record
+        aligned = {message.sender for message in records.messages(study, Alignment.kind)}
+        uploaded = {message.sender for message in records.messages(study, Upload.kind)}
+        grants = _grants(records, study)
     keys = {signature.key for signature in signed.signatures}
-    contract, record = signed.body, case.record
-    named = contract.researchers
-    own = [g.body for g in grants if g.body.researcher == sender.party]
-    granted = {name for g in own if g.expires > context.now for name in g.attributes}
+    contract, researchers = signed.body, signed.body.researchers
+    granted = {
+        name
+        for grant in grants
+        if grant.body.researcher == sender.party and grant.body.expires > context.now
+        for name in grant.body.attributes
+    }
     return Status(
         study=study.hex(),
         title=record.title,
@@ -77,104 +86,101 @@ def status(context: Context, sender: Sender, study: bytes) -> Status:
             for terms in contract.curators
         ],
         researchers=None
-        if named is None
-        else [Party(name=each.name, party=each.party_id.hex()) for each in named],
+        if researchers is None
+        else [NamedParty(name=each.name, party=each.party_id.hex()) for each in researchers],
         granted=[name for name in contract.schema.names if name in granted],
     )
 
 
-def contract(context: Context, sender: Sender, study: bytes) -> bytes:
+def contract(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
     """Return the contract with the signatures so far."""
     with context.database.reading() as records:
-        return Case.of(context, records, study, sender.party).record.contract
+        return StoredStudy.of(context, records, study, sender.party).record.contract
 
 
-def secret(context: Context, sender: Sender, study: bytes) -> bytes:
+def secret(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
     """Return the secret that another curator has sealed to the sender."""
     with context.database.reading() as records:
-        Case.of_curator(context, records, study, sender.party)
-        found = [m for m in records.messages(study, SECRET) if m.reference == sender.party]
-    if not found:
+        StoredStudy.of_curator(context, records, study, sender.party)
+        secrets = records.messages(study, Secret.kind)
+    sealed = [message.content for message in secrets if message.reference == sender.party]
+    if not sealed:
         raise NotFoundError(
             "nobody has sealed the study's secret to you yet",
             hint="ask the proposer to run `veiltab study propose` again",
         )
-    return found[0].content
+    return sealed[0]
 
 
-def alignments(context: Context, sender: Sender, study: bytes) -> list[object]:
+def alignments(context: ServiceContext, sender: Sender, study: bytes) -> list[object]:
     """Return the alignments of all curators, to curators alone."""
     with context.database.reading() as records:
-        Case.of_curator(context, records, study, sender.party)
-        found = records.messages(study, ALIGNMENT)
-    return [Alignment.loads(m.content).to_json() for m in found]
+        StoredStudy.of_curator(context, records, study, sender.party)
+        messages = records.messages(study, Alignment.kind)
+    return [Alignment.loads(message.content).to_json() for message in messages]
 
 
-def chunks(context: Context, sender: Sender, study: bytes) -> list[str]:
-    """Return what the sender itself has sent, so that it can go on from there."""
+def chunks(context: ServiceContext, sender: Sender, study: bytes) -> list[str]:
+    """Return the digests of the chunks that the sender has sent, so that it can continue."""
     with context.database.reading() as records:
-        Case.of_curator(context, records, study, sender.party)
+        StoredStudy.of_curator(context, records, study, sender.party)
     return [digest.hex() for digest in context.folders.received(study, sender.party).digests()]
 
 
-def release(context: Context, sender: Sender, study: bytes) -> bytes:
-    """Return the release to curators, and to researchers who hold a grant."""
+def release(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
+    """Return the release to curators, and to researchers who hold an unexpired grant."""
     with context.database.reading() as records:
-        case = Case.of(context, records, study, sender.party)
-        found = records.message(study, RELEASE, context.identity.party_id)
-        if found is None:
-            raise StateError(
-                f"the study is {case.state}, not {State.RELEASED}",
-                hint="look at the study's status; each step has its time",
-            )
+        stored = StoredStudy.of(context, records, study, sender.party)
+        expect(stored.state, State.RELEASED)
         if records.role(study, sender.party) != CURATOR:
-            _check_granted(case, sender, context.now)
-    return found.content
+            stored.resume().check_researcher(sender.party, context.now)
+        return stored.release_content()
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A bundle of released chunks: how long it is, and its pieces as they are read."""
+    """A bundle of released chunks: its length, and its pieces as they are read."""
 
     length: int
     pieces: Iterator[bytes]
 
 
 def release_chunks(
-    context: Context, sender: Sender, study: bytes, digests: Sequence[bytes]
+    context: ServiceContext, sender: Sender, study: bytes, digests: Sequence[bytes]
 ) -> Served:
-    """Return perturbed chunks that grants of the sender cover, all of them, and nothing else.
+    """Return perturbed chunks if grants of the sender cover all of them.
 
-    Each is checked here, before the answer begins, so that a damage can be told.
+    Every chunk is read and checked before the answer begins, so that the answer can still be an
+    error if the disk has damaged one.
     """
     with context.database.reading() as records:
-        Case.of(context, records, study, sender.party).resume().check_granted(
+        StoredStudy.of(context, records, study, sender.party).resume().check_granted(
             sender.party, digests, context.now
         )
     store = context.folders.released(study)
-    with _damage_told(), _READING:
-        found = _find(store, digests, context.settings.bundle_bytes)
-        chunks = store.read(found)
+    with _damage_reported(), _READING:
+        copies = _find(store, digests, context.settings.bundle_bytes)
+        chunks = store.read(copies)
     index = write_index((digest, len(chunk)) for digest, chunk in zip(digests, chunks, strict=True))
     size = sum(map(len, chunks))
     context.metrics.served.inc(size)
     parts: Iterator[bytes | memoryview] = chain(
-        [index], _in_turn(context.answers, store, found, chunks)
+        [index], _in_turn(context.answers, store, copies, chunks)
     )
     return Served(len(index) + size, in_pieces(parts))
 
 
 def _find(store: BundledChunks, digests: Sequence[bytes], most: int) -> list[Copy]:
-    """Return where chunks are, if an answer has room for them."""
-    found = store.find(digests)
-    if bundled_bytes(place.length for _, place in found) > most:
+    """Return where the chunks are; refuse more of them than an answer may hold."""
+    copies = store.find(digests)
+    if bundled_bytes(place.length for _, place in copies) > most:
         raise too_large("the answer", most)
-    return found
+    return copies
 
 
 @contextmanager
-def _damage_told() -> Iterator[None]:
-    """Tell a researcher, who cannot send the chunk again, who can help."""
+def _damage_reported() -> Iterator[None]:
+    """Turn a damaged chunk into an error that says who can help: not the researcher."""
     try:
         yield
     except DigestError as error:
@@ -185,63 +191,47 @@ def _damage_told() -> Iterator[None]:
 
 
 def _in_turn(
-    memory: Memory, store: BundledChunks, found: Sequence[Copy], chunks: list[memoryview]
+    memory: Memory, store: BundledChunks, copies: Sequence[Copy], chunks: list[memoryview]
 ) -> Iterator[memoryview]:
     """Yield chunks as they are sent.
 
-    If there are too many slow readers, this one's chunks are not kept, and read and checked once
-    more, one at a time.
+    When the answers to slow readers fill the memory, the chunks of this answer are dropped, and
+    then read and checked again, one at a time.
     """
     size = sum(map(len, chunks))
     if not memory.take(size):
         chunks.clear()
-        for copy in found:
+        for copy in copies:
             yield from store.read([copy])
         return
     try:
         yield from chunks
-    finally:  # also if nobody wants the rest any more
+    finally:  # also if the reader goes away
         memory.give_back(size)
 
 
-def grants(context: Context, sender: Sender, study: bytes) -> list[object]:
+def grants(context: ServiceContext, sender: Sender, study: bytes) -> list[object]:
     """Return the grants that the sender has given, or was given."""
     with context.database.reading() as records:
-        Case.of(context, records, study, sender.party)
-        found = [SignedGrant.loads(m.content) for m in records.messages(study, GRANT)]
-    party = sender.party
-    return [g.to_json() for g in found if party in (g.body.curator, g.body.researcher)]
+        StoredStudy.of(context, records, study, sender.party)
+        kept = _grants(records, study)
+    return [
+        grant.to_json()
+        for grant in kept
+        if sender.party in (grant.body.curator, grant.body.researcher)
+    ]
 
 
-def audit(context: Context, sender: Sender, study: bytes) -> AuditLog:
+def audit(context: ServiceContext, sender: Sender, study: bytes) -> AuditLog:
     """Return the study's audit log with the server's signature on its end."""
     with context.database.reading() as records:
-        Case.of(context, records, study, sender.party)
+        StoredStudy.of(context, records, study, sender.party)
         entries, head = records.audit(study), records.audit_head(study)
     length, last = head or (0, study)
     signed = sign(AuditHead(at=context.now, hash=last, length=length, study=study), context.key)
     return AuditLog(entries=[load(entry) for entry in entries], head=signed.to_json())
 
 
-def _check_granted(case: Case, sender: Sender, now: int) -> None:
-    """Refuse a researcher without a grant that is good now."""
-    released, agreed = case.release(), case.contract.body
-    check_researcher(agreed, sender.party)
-    for message in case.records.messages(case.study, GRANT):
-        grant = SignedGrant.loads(message.content)
-        if (
-            grant.body.researcher == sender.party
-            and released is not None
-            and _good(agreed, released.body, grant, now)
-        ):
-            return
-    raise NotGrantedError(
-        "no grant of yours is good now", hint="ask the curators for a grant, or for a new one"
-    )
-
-
-def _good(agreed: Contract, released: Release, grant: SignedGrant, now: int) -> bool:
-    if grant.body.expires <= now:
-        return False
-    verify_grant(agreed, released, grant, now)
-    return True
+def _grants(records: Records, study: bytes) -> list[SignedGrant]:
+    messages = records.messages(study, Grant.kind)
+    return [SignedGrant.loads(message.content) for message in messages]

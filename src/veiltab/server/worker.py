@@ -1,13 +1,13 @@
-"""The worker behind the service: releases what is complete, and keeps the house clean."""
+"""The worker behind the service: it releases complete studies, and deletes what is left over."""
 
 import logging
 from threading import Event, Thread
 
 from veiltab.errors import UnavailableError, VeiltabError
-from veiltab.protocol.server.states import State
-from veiltab.server.context import Context
+from veiltab.server.context import ServiceContext
 from veiltab.server.release import release_study, tidy
 from veiltab.wire.requests import MAX_SKEW_SECONDS
+from veiltab.wire.states import State
 
 _log = logging.getLogger("veiltab.service")
 _NONCE_SECONDS = 4 * MAX_SKEW_SECONDS
@@ -17,9 +17,9 @@ LONGEST_PAUSE = 60.0
 
 
 class Worker:
-    """One thread; studies are released one after the other, the oldest first."""
+    """A thread that releases studies one after the other, the oldest first."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         """Prepare the thread; nothing runs yet."""
         self._context = context
         self._wake, self._stop = Event(), Event()
@@ -35,7 +35,7 @@ class Worker:
             )
 
     def start(self) -> None:
-        """Start with what an earlier process has left."""
+        """Start the thread; it begins with what an earlier process has left."""
         self._thread.start()
 
     def wake(self) -> None:
@@ -43,7 +43,7 @@ class Worker:
         self._wake.set()
 
     def stop(self, seconds: float) -> None:
-        """Ask the thread to end, and wait a while; a release that it leaves is begun again."""
+        """Ask the thread to end, and wait; the next start repeats a release that is cut off."""
         self._stop.set()
         self._wake.set()
         self._thread.join(seconds)
@@ -73,9 +73,10 @@ class Worker:
                 self._release(study)
 
     def _release(self, study: bytes) -> None:
-        """Try one study; if it fails, leave it alone for a while, a longer one each time.
+        """Try to release a study; after a failure, wait before the next try, longer each time.
 
-        What it leaves on the disk when it fails, such as after its commit, must be found again.
+        A failure, such as one after the commit, can leave chunks on the disk: the worker tidies up
+        again.
         """
         outcome = "failed"
         try:
@@ -96,7 +97,7 @@ class Worker:
 
 
 def _report(error: Exception, study: bytes | None = None) -> None:
-    """Log what went wrong: our own errors in a line, anything else with its trace."""
+    """Log what went wrong: an expected error in one line, any other with its trace."""
     extra = {"study": study.hex()} if study else {}
     if isinstance(error, VeiltabError):
         _log.error(error.message, extra=extra)

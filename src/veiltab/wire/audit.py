@@ -1,7 +1,7 @@
 """The audit log of a study: what happened to it, in a chain of hashes that the server signs.
 
-An entry is no message by itself and has neither kind nor version: its hash has a label of its own,
-and entries travel with a head, which is a signed message and states both.
+An entry is not a message and states neither kind nor version: its hash has a label of its own, and
+entries are sent with a head, which is a signed message and states both.
 """
 
 from typing import ClassVar
@@ -19,38 +19,23 @@ from veiltab.wire.codec import (
 )
 from veiltab.wire.contract import DIGEST, PARTY_ID
 from veiltab.wire.signed import SignedMessage, labelled_hash
-
-EVENTS = (
-    "proposed",
-    "signed",
-    "opened",
-    "secret",
-    "aligned",
-    "uploaded",
-    "complete",
-    "released",
-    "granted",
-    "aborted",
-)
-"""What an entry can be about."""
-
-STATES = ("proposed", "open", "uploaded", "sampled", "joined", "released", "aborted")
-"""Where a study can stand after an event."""
+from veiltab.wire.states import AuditEvent, State
 
 MAX_ENTRIES = 2**32
 """More than any study has; a limit keeps numbers in messages small."""
 
-_EVENT: Codec[str] = choice(*EVENTS)
-_STATE: Codec[str] = choice(*STATES)
+_EVENT: Codec[str] = choice(*map(str, AuditEvent))
+_STATE: Codec[str] = choice(*map(str, State))
 _TIME = integer(0, MAX_INTEGER)
 
 
 @message
 class AuditEntry(Part):
-    """One event of a study's life; ``previous`` is the hash of the entry before.
+    """One event of a study, and the state of the study after it.
 
-    ``at`` is in Unix seconds by the server's clock, and ``message`` the digest of the message that
-    the event is about, if there is one.  The first entry's ``previous`` is the study id.
+    ``at`` is in Unix seconds by the server's clock; ``message`` is the digest of the message that
+    the event is about, if there is one.  ``previous`` is the hash of the entry before, or the study
+    id in the first entry.
     """
 
     actor: bytes = wired(PARTY_ID)
@@ -69,7 +54,7 @@ class AuditEntry(Part):
 
 @message
 class AuditHead(SignedMessage):
-    """The server's word on a whole log: how long it is, and the hash of its last entry."""
+    """What the server signs of a whole log: its length, and the hash of its last entry."""
 
     kind: ClassVar[str] = "audit-head"
 

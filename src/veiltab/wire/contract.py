@@ -6,7 +6,7 @@ which tables are stored for many studies.
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from veiltab.core.parameters import (
     MAX_DOMAIN_SIZE,
@@ -248,7 +248,9 @@ __all__ = [
     "MAX_ROWS",
     "PADS",
     "POPULATION",
+    "PURE_1",
     "ROWS",
+    "SHUFFLE_1",
     "Accounting",
     "Contract",
     "CuratorTerms",
@@ -257,11 +259,20 @@ __all__ = [
     "Sampler",
     "Sampling",
     "Stored",
+    "accounting_for",
+    "accounting_id",
+    "accounting_name",
 ]
 
 Sampler = Literal["curators", "server"]
 Pads = Literal["stream", "one-time"]
 Accounting = Literal["pure-1", "shuffle-1"]
+
+PURE_1: Final = "pure-1"
+"""A promise by Theorem 1 alone, for δ = 0."""
+
+SHUFFLE_1: Final = "shuffle-1"
+"""A promise by the privacy blanket, which counts on δ and on the secret order."""
 
 MAX_ROWS = 2**48
 """Rows of an upload (spec 8)."""
@@ -271,9 +282,24 @@ ROWS = integer(1, MAX_ROWS)
 POPULATION = integer(1, MAX_INTEGER)
 EPSILON = number(check_epsilon)
 DELTA = number(check_delta)
-ACCOUNTING: Codec[Accounting] = choice("pure-1", "shuffle-1")
-"""How a promise is computed, with its version: Theorem 1, or also the privacy blanket."""
+ACCOUNTING: Codec[Accounting] = choice(PURE_1, SHUFFLE_1)
+"""How a promise is computed: the name that plans have for it, and its version."""
 _SAMPLER: Codec[Sampler] = choice("curators", "server")
+
+
+def accounting_for(delta: float) -> Accounting:
+    """Return the accounting that a contract with this δ states (spec 4)."""
+    return PURE_1 if delta == 0 else SHUFFLE_1
+
+
+def accounting_id(name: str, version: int) -> Accounting:
+    """Return how messages write the accounting of a plan and its version (spec 4.1)."""
+    return ACCOUNTING.read(f"{name}-{version}", "accounting")
+
+
+def accounting_name(accounting: Accounting) -> str:
+    """Return the name that plans have for the accounting that a message states."""
+    return accounting.partition("-")[0]
 
 
 @part
@@ -322,7 +348,7 @@ class Contract(Agreement):
     def check(self) -> None:
         """Refuse terms that contradict each other (spec 4)."""
         Agreement.check(self)
-        expected = "pure-1" if self.delta == 0 else "shuffle-1"
+        expected = accounting_for(self.delta)
         if self.accounting != expected:
             raise malformed("accounting", f"must be {expected!r} for a delta of {self.delta:g}")
         if self.sampling.size is not None and self.population is not None:

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from veiltab.core.parameters import check_delta, check_epsilon
 from veiltab.errors import BudgetError, ParameterError
+from veiltab.wire.contract import PURE_1
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class Entry:
     study: bytes
     epsilon: float
     delta: float
-    accounting: str = "pure-1"
+    accounting: str = PURE_1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ class Ledger:
         delta: float,
         population_size: int | None,
         *,
-        accounting: str = "pure-1",
+        accounting: str = PURE_1,
     ) -> "Ledger":
         """Return the ledger with the study on it; a study already there costs nothing more."""
         check_epsilon(epsilon)

@@ -1,17 +1,19 @@
-"""What the server checks of what curators send, before it keeps any of it (spec 8, 12.2)."""
+"""The server's checks of what curators send, before it keeps any of it (spec 8, 12.2)."""
 
 from collections.abc import Sequence
 
 from veiltab.errors import MismatchError
 from veiltab.protocol.stores import ChunkStore, check_column, check_column_names, check_tokens
 from veiltab.protocol.verify import check_vault, planned_sample_size, verify
-from veiltab.wire.contract import Agreement, Contract, Vault
+from veiltab.wire.contract import Agreement, Contract, Sampler, Vault
 from veiltab.wire.messages import Repad, RepadRequest, Upload
 from veiltab.wire.signed import Signed
 
+_SAMPLING: dict[Sampler, str] = {"curators": "the curators sample", "server": "the server samples"}
+
 
 def check_upload(agreement: Agreement, signed: Signed[Upload], chunks: ChunkStore) -> None:
-    """Refuse an upload that is not wholly right: signature, scope, columns, every chunk."""
+    """Refuse an upload with a wrong signature, scope or column, or with any wrong chunk."""
     terms = agreement.curator(signed.body.curator)
     upload = verify(signed, [terms.identity.signing_key])
     if upload.scope != agreement.scope:
@@ -29,7 +31,7 @@ def check_upload(agreement: Agreement, signed: Signed[Upload], chunks: ChunkStor
 def check_repad(
     contract: Contract, request: Signed[RepadRequest], signed: Signed[Repad], chunks: ChunkStore
 ) -> None:
-    """Refuse new pads that are not the answer to the server's own request."""
+    """Refuse new pads that do not answer the server's own request."""
     terms = contract.curator(signed.body.curator)
     repad = verify(signed, [terms.identity.signing_key])
     asked = request.body
@@ -51,10 +53,10 @@ def check_repad(
 def _check_form(agreement: Agreement, upload: Upload) -> None:
     """Refuse the form of the other architecture, or another sample than the contract's."""
     contract = agreement if isinstance(agreement, Contract) else None
-    sampler = "server" if contract is None else contract.sampling.by
+    sampler: Sampler = "server" if contract is None else contract.sampling.by
     if (sampler == "curators") != (upload.population is not None):
         raise MismatchError(
-            f"the {sampler} samples here, and the upload is of the other form",
+            f"{_SAMPLING[sampler]} here, and the upload is of the other form",
             hint="prepare the data in the way that the contract says",
         )
     if contract is not None and upload.population is not None:
@@ -69,7 +71,7 @@ def _check_form(agreement: Agreement, upload: Upload) -> None:
 def check_stored(
     contract: Contract, vault: Vault, uploads: Sequence[Signed[Upload]], chunks: ChunkStore
 ) -> None:
-    """Refuse stored tables that are not the ones which the contract names (spec 12.1)."""
+    """Refuse stored tables that are not the ones that the contract names (spec 12.1)."""
     check_vault(contract, vault)
     stored = contract.stored
     if stored is None or tuple(upload.digest for upload in uploads) != stored.uploads:

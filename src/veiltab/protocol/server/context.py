@@ -10,7 +10,7 @@ from veiltab.protocol.sorting import MemorySpool, Spool
 from veiltab.protocol.stores import ChunkStore
 
 Scratch: TypeAlias = Callable[[str], Spool]
-"""Returns the scratch space of a name; what is left there by an earlier run may be lost."""
+"""Returns the scratch space with a given name; what an earlier run has left there may be lost."""
 
 
 def memory_scratch(_: str) -> Spool:
@@ -22,9 +22,9 @@ def memory_scratch(_: str) -> Spool:
 class ServerContext:
     """What every step of the server in one study needs.
 
-    ``received`` holds the study's ciphertext that is not perturbed; it is never served, and is
-    cleared after the release.  ``released`` is all that a researcher can get anything from.
-    ``scratch`` is used only where the server samples, and is as private as ``received``.
+    ``received`` holds ciphertext that is not perturbed: it is never served, and is deleted once the
+    study is released.  Researchers are served from ``released`` alone.  ``scratch`` is used only
+    where the server samples, and is as private as ``received``.
     """
 
     key: SigningKey

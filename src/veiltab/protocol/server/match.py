@@ -51,7 +51,7 @@ def match_tokens(tables: Sequence[Tokens], threads: int | None = None) -> Rows:
 
 
 class _Matching:
-    """Tables of tokens, and words of a token's first bits, the number of its table, and its row."""
+    """Tables of tokens; a word is a token's first bits, the number of its table, and its row."""
 
     def __init__(self, tables: Sequence[Tokens], row_bits: int) -> None:
         self._tables, self._row_bits = tables, row_bits
@@ -77,28 +77,28 @@ class _Matching:
         unclear[np.searchsorted(starts, alike, side="right") - 1] = True
         # Any other run has one row of a table at most, in the order of the tables.
         whole = starts[(lengths == len(parts)) & ~unclear]
-        found = self._rows_from(words, whole)
-        same = self._same_tokens(found)
+        rows = self._rows_from(words, whole)
+        same = self._same_tokens(rows)
         if not same.all():
-            whole, found = whole[same], found[same]
+            whole, rows = whole[same], rows[same]
         if not alike.size:
-            return found
+            return rows
         settled = self._settle(words[np.repeat(unclear, lengths)])
         bits = np.take(self._tables[0], settled[:, 0], axis=0).view(">u8")[:, 0]
-        return np.insert(found, np.searchsorted(words[whole], bits), settled, axis=0)
+        return np.insert(rows, np.searchsorted(words[whole], bits), settled, axis=0)
 
     def _rows_from(self, words: Words, starts: NDArray[np.intp]) -> Rows:
         """Return the rows of runs with one row of each table."""
-        found = np.empty((starts.size, len(self._tables)), dtype=np.int64)
-        for number, column in enumerate(found.T):
+        rows = np.empty((starts.size, len(self._tables)), dtype=np.int64)
+        for number, column in enumerate(rows.T):
             column[:] = np.take(words, starts + number) & self._row
-        return found
+        return rows
 
     def _same_tokens(self, rows: Rows) -> NDArray[np.bool_]:
         """Say of each run whether its tokens are the same, all 16 bytes of them."""
         first, *others = (
-            np.take(table, own, axis=0).view(np.uint64)
-            for table, own in zip(self._tables, rows.T, strict=True)
+            np.take(table, column, axis=0).view(np.uint64)
+            for table, column in zip(self._tables, rows.T, strict=True)
         )
         same = np.ones(len(rows), dtype=np.bool_)
         for other in others:
@@ -107,15 +107,15 @@ class _Matching:
         return same
 
     def _settle(self, words: Words) -> Rows:
-        """Match rows that the first bits do not tell apart by their whole tokens; they are few."""
+        """Match, by their whole tokens, the few rows that the first bits do not tell apart."""
         numbers = (words & self._low) >> np.uint64(self._row_bits)
         rows = (words & self._row).view(np.int64)
-        own = [rows[numbers == number] for number in range(len(self._tables))]
-        pairs = zip(self._tables, own, strict=True)
-        found = _match_whole([np.take(table, each, axis=0) for table, each in pairs])
-        for column, each in zip(found.T, own, strict=True):
-            column[:] = np.take(each, column)
-        return found
+        unclear = [rows[numbers == number] for number in range(len(self._tables))]
+        pairs = zip(self._tables, unclear, strict=True)
+        matched = _match_whole([np.take(table, few, axis=0) for table, few in pairs])
+        for column, few in zip(matched.T, unclear, strict=True):
+            column[:] = np.take(few, column)
+        return matched
 
 
 def _match_whole(tables: Sequence[Tokens]) -> Rows:
@@ -137,7 +137,7 @@ def _match_whole(tables: Sequence[Tokens]) -> Rows:
 
 
 def _refuse_repeats(left: Rows, right: Rows, first_rows: Rows) -> None:
-    """Refuse equal tokens of one curator: neighbours that no table's end lies between."""
+    """Refuse equal tokens of one curator: neighbours without the end of a table between them."""
     apart = np.zeros(left.size, dtype=np.bool_)
     for border in first_rows[1:-1]:
         apart |= (left < border) & (right >= border)
@@ -150,13 +150,13 @@ def _refuse_repeats(left: Rows, right: Rows, first_rows: Rows) -> None:
 
 ROW = "row"
 PART_BYTES = 1 << 22
-"""What a part of a table takes in memory, about; the number of parts follows from it."""
+"""About what a part of a table takes in memory; the number of parts follows from it."""
 
-_OWN = "own"
+_BLOCK = "block"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class UploadedTable:
     """A curator's whole table as it was uploaded, read chunk by chunk."""
 
     upload: Upload
@@ -165,7 +165,7 @@ class Table:
 
     @property
     def layout(self) -> np.dtype[np.void]:
-        """What is known of a row besides its token: its number, and a code of each attribute."""
+        """The fields of a row besides its token: its number, and a code of each attribute."""
         types = [np.dtype(attribute.dtype).str for attribute in self.attributes]
         return np.dtype([(ROW, "<i8"), *zip(self._names, types, strict=True)])
 
@@ -176,7 +176,7 @@ class Table:
 
     @property
     def block(self) -> str:
-        """The same as one value, which is copied faster than its fields."""
+        """The type of the same fields as one value, which is copied faster than they are."""
         return f"V{self.layout.itemsize}"
 
     def batches(self) -> Iterator[tuple[Tokens, Records]]:
@@ -197,15 +197,15 @@ class Table:
 
     @property
     def _names(self) -> list[str]:
-        """Attributes are fields by their numbers: their names may be anything."""
+        """The names of the fields: numbers, as an attribute may have any name."""
         return [f"code {number}" for number in range(len(self.attributes))]
 
 
-class Checked:
+class CheckedSpool:
     """Scratch space that notices when a part does not come back as long as it was written."""
 
     def __init__(self, spool: Spool) -> None:
-        """Stand in front of another spool."""
+        """Wrap another spool."""
         self._spool = spool
         self._sizes: dict[int, int] = {}
 
@@ -238,12 +238,12 @@ class Checked:
 class Shuffled:
     """The rows of the respondents whom all curators hold, in uniformly random order."""
 
-    def __init__(self, tables: Sequence[Table], entropy: Entropy, spool: Spool) -> None:
+    def __init__(self, tables: Sequence[UploadedTable], entropy: Entropy, spool: Spool) -> None:
         """Start with nobody; whatever is in the spool is deleted."""
         self._layouts, self._entropy = [table.layout for table in tables], entropy
         width = TOKEN_BYTES + sum(layout.itemsize for layout in self._layouts)
         most = min(table.upload.rows for table in tables)
-        blocks = [(_own(number), table.block) for number, table in enumerate(tables)]
+        blocks = [(_block_name(number), table.block) for number, table in enumerate(tables)]
         self._sorter = Sorter(blocks, spool, partition_count(most * width))
         self.population = 0
 
@@ -260,35 +260,40 @@ class Shuffled:
         parts = (settle(part, self._entropy) for part in self._sorter.parts())
         for records in cut(parts, size, CHUNK_ROWS):
             yield [
-                np.ascontiguousarray(records[_own(number)]).view(layout)
+                np.ascontiguousarray(records[_block_name(number)]).view(layout)
                 for number, layout in enumerate(self._layouts)
             ]
 
 
 @contextmanager
-def shuffled(tables: Sequence[Table], entropy: Entropy, scratch: Scratch) -> Iterator[Shuffled]:
+def shuffled(
+    tables: Sequence[UploadedTable], entropy: Entropy, scratch: Scratch
+) -> Iterator[Shuffled]:
     """Match the tables, and shuffle the respondents whom all of them have.
 
-    However it ends, the scratch space is empty afterwards.
+    The scratch space is empty afterwards, also after an error.
     """
-    spools = [Checked(scratch(f"table-{number}")) for number, _ in enumerate(tables)]
-    sample = Checked(scratch("sample"))
+    spools = [CheckedSpool(scratch(f"table-{number}")) for number, _ in enumerate(tables)]
+    sample = CheckedSpool(scratch("sample"))
     try:
-        found = Shuffled(tables, entropy, sample)
-        found.fill(match_tables(tables, spools))
+        common = Shuffled(tables, entropy, sample)
+        common.fill(match_tables(tables, spools))
         for spool in spools:
             spool.clear()
-        yield found
+        yield common
     finally:
         for spool in (*spools, sample):
             spool.clear()
 
 
-def match_tables(tables: Sequence[Table], spools: Sequence[Checked]) -> Iterator[list[Records]]:
+def match_tables(
+    tables: Sequence[UploadedTable], spools: Sequence[CheckedSpool]
+) -> Iterator[list[Records]]:
     """Yield the rows of common respondents in the order of their tokens, range by range."""
     sizes = [table.upload.rows * table.width for table in tables]
     partitions = partition_count(max(sizes))  # the same for all, so that the ranges are the same
-    sorters = [_split(*each, partitions) for each in zip(tables, spools, strict=True)]
+    pairs = zip(tables, spools, strict=True)
+    sorters = [_split(table, spool, partitions) for table, spool in pairs]
     for partition in range(partitions):
         yield _match_part(sorters, partition)
 
@@ -297,16 +302,16 @@ def _match_part(sorters: Sequence[Sorter], partition: int) -> list[Records]:
     """Match one range of tokens."""
     parts = [sorter.part(partition) for sorter in sorters]
     if not any(part.size for part in parts):
-        return [part[_OWN] for part in parts]
-    found = match_tokens([block_bytes(part, KEY) for part in parts])
-    return [np.take(part[_OWN], own) for part, own in zip(parts, found.T, strict=True)]
+        return [part[_BLOCK] for part in parts]
+    matched = match_tokens([block_bytes(part, KEY) for part in parts])
+    return [np.take(part[_BLOCK], rows) for part, rows in zip(parts, matched.T, strict=True)]
 
 
 def settle(part: Records, entropy: Entropy) -> Records:
-    """Put records of equal keys in random order, by a further draw for each of them.
+    """Put records with equal keys in random order, by a further draw for each of them.
 
-    Sorting has left them in the order of their tokens, and a sample must be uniform over all
-    orders.  Equal keys of 16 bytes come about once in 2^128/n² times.
+    Sorting has left them in the order of their tokens, but every order must be equally likely.
+    Equal keys of 16 bytes occur about once in 2^128/n² samples of n respondents.
     """
     keys = block_bytes(part, KEY)
     tied = np.flatnonzero(repeats(keys))
@@ -319,22 +324,22 @@ def settle(part: Records, entropy: Entropy) -> Records:
         if ((np.diff(group[order]) > 0) | (draws[order][1:] > draws[order][:-1])).all():
             break
     settled = part.copy()
-    settled[tied] = part[tied[order]]  # groups stand where they stood
+    settled[tied] = part[tied[order]]  # each group stays where it was
     return settled
 
 
 def partition_count(size: int) -> int:
-    """Return into how many parts a table of so many bytes is split."""
+    """Return the number of parts into which a table of ``size`` bytes is split."""
     return min(max(1, -(-size // PART_BYTES)), MAX_PARTITIONS)
 
 
-def _split(table: Table, spool: Checked, partitions: int) -> Sorter:
+def _split(table: UploadedTable, spool: CheckedSpool, partitions: int) -> Sorter:
     """Split a table by token range; refuse tokens that would all fall into a few of the ranges.
 
-    Tokens are outputs of AES-CMAC (spec 5).  A curator who sends others would have the server
-    match its whole table in memory.
+    Real tokens are outputs of AES-CMAC (spec 5), and spread evenly.  A curator who sends others
+    could make the server match its whole table in memory.
     """
-    sorter = Sorter([(_OWN, table.block)], spool, partitions)
+    sorter = Sorter([(_BLOCK, table.block)], spool, partitions)
     for tokens, rows in table.batches():
         sorter.add(tokens, [rows.view(table.block)])
     sorter.flush()
@@ -346,5 +351,5 @@ def _split(table: Table, spool: Checked, partitions: int) -> Sorter:
     return sorter
 
 
-def _own(number: int) -> str:
-    return f"{_OWN} {number}"
+def _block_name(number: int) -> str:
+    return f"{_BLOCK} {number}"

@@ -13,11 +13,11 @@ from veiltab.core.schema import Attribute, Codes, unmix
 from veiltab.crypto.signing import SigningKey
 from veiltab.errors import AlignmentError, MismatchError
 from veiltab.protocol.server.context import ServerContext
-from veiltab.protocol.server.match import ROW, Table, shuffled
+from veiltab.protocol.server.match import ROW, UploadedTable, shuffled
 from veiltab.protocol.sorting import Records
 from veiltab.protocol.stores import ChunkStore, Digests, read_rows, write_rows
-from veiltab.protocol.verify import accounting_id, plan_for, sign
-from veiltab.wire.contract import Contract
+from veiltab.protocol.verify import plan_for, sign
+from veiltab.wire.contract import Contract, accounting_id
 from veiltab.wire.messages import ColumnChunks, Release, ReleasedUpload, Repad, RepadRequest, Upload
 from veiltab.wire.packing import pack, pack_positions, span_slices
 from veiltab.wire.signed import Signed
@@ -35,13 +35,15 @@ class Joined:
 
     def rows(self, where: slice, store: ChunkStore) -> list[Codes]:
         """Read some rows of every column, under their new pads if they were re-padded."""
-        found = _read(self.columns, self.attributes, where, store)
+        columns = _read(self.columns, self.attributes, where, store)
         if self.differences is None:
-            return found
-        changes = _read(self.differences, self.attributes, where, store)
+            return columns
+        differences = _read(self.differences, self.attributes, where, store)
         return [
-            group.add(codes, change, attribute.size, out=codes)
-            for codes, change, attribute in zip(found, changes, self.attributes, strict=True)
+            group.add(codes, difference, attribute.size, out=codes)
+            for codes, difference, attribute in zip(
+                columns, differences, self.attributes, strict=True
+            )
         ]
 
 
@@ -55,7 +57,7 @@ class Drawn:
 
 
 def join_sampled(contract: Contract, uploads: Sequence[Signed[Upload]]) -> Joined:
-    """Put the curators' samples side by side: they are in one order already."""
+    """Put the curators' samples side by side: all are in the same order already."""
     populations = {upload.body.population for upload in uploads}
     if len(populations) != 1:
         raise MismatchError(
@@ -72,10 +74,10 @@ def join_sampled(contract: Contract, uploads: Sequence[Signed[Upload]]) -> Joine
 
 
 def join_fresh(
-    bench: ServerContext, contract: Contract, uploads: Sequence[Signed[Upload]]
+    context: ServerContext, contract: Contract, uploads: Sequence[Signed[Upload]]
 ) -> Joined:
     """Match and sample tables that were uploaded for this study alone."""
-    drawn = draw_rows(bench, contract, uploads, bench.received, bench.released)
+    drawn = draw_rows(context, contract, uploads, context.received, context.released)
     return Joined(
         plan=drawn.plan,
         attributes=contract.schema.attributes,
@@ -100,7 +102,7 @@ def join_stored(contract: Contract, drawn: Drawn, repads: Mapping[bytes, Signed[
 
 
 def draw_rows(
-    bench: ServerContext,
+    context: ServerContext,
     contract: Contract,
     uploads: Sequence[Signed[Upload]],
     stored: ChunkStore,
@@ -111,29 +113,29 @@ def draw_rows(
     ``stored`` has the tables' chunks; the drawn positions go to ``positions``.
     """
     tables = [
-        Table(upload.body, terms.attributes, stored)
+        UploadedTable(upload.body, terms.attributes, stored)
         for upload, terms in zip(uploads, contract.curators, strict=True)
     ]
-    with shuffled(tables, bench.entropy, bench.scratch) as common:
+    with shuffled(tables, context.entropy, context.scratch) as common:
         if not common.population:
             raise AlignmentError(
                 "the curators have no respondent in common",
                 hint="check that all use the same ids, normalised in the same way",
             )
         plan = plan_for(contract, common.population)
-        written = [_Written(table, bench.received, positions) for table in tables]
+        written = [_DrawnRows(table, context.received, positions) for table in tables]
         for chunk in common.sample(plan.sample_size):
-            for own, rows in zip(written, chunk, strict=True):
-                own.write(rows)
+            for drawn, rows in zip(written, chunk, strict=True):
+                drawn.write(rows)
     return Drawn(
         plan=plan,
-        positions=tuple(tuple(own.positions) for own in written),
-        columns=tuple(tuple(column) for own in written for column in own.columns),
+        positions=tuple(tuple(rows.positions) for rows in written),
+        columns=tuple(tuple(column) for rows in written for column in rows.columns),
     )
 
 
 def repad_requests(
-    bench: ServerContext, contract: Contract, drawn: Drawn, uploads: Sequence[Signed[Upload]]
+    context: ServerContext, contract: Contract, drawn: Drawn, uploads: Sequence[Signed[Upload]]
 ) -> dict[bytes, Signed[RepadRequest]]:
     """Ask each curator for new pads of its drawn rows, in the order of the release."""
     requests = {}
@@ -146,14 +148,14 @@ def repad_requests(
             study=contract.study_id,
             upload_digest=upload.digest,
         )
-        requests[upload.body.curator] = sign(request, bench.key)
+        requests[upload.body.curator] = sign(request, context.key)
     return requests
 
 
-class _Written:
+class _DrawnRows:
     """The drawn rows of one curator, as chunks of their own."""
 
-    def __init__(self, table: Table, joined: ChunkStore, places: ChunkStore) -> None:
+    def __init__(self, table: UploadedTable, joined: ChunkStore, places: ChunkStore) -> None:
         self._table, self._joined, self._places = table, joined, places
         self.positions: list[bytes] = []
         self.columns: list[list[bytes]] = [[] for _ in table.attributes]
@@ -162,10 +164,10 @@ class _Written:
         """Store the next chunk of rows: their numbers, and the ciphertext of each column."""
         self.positions.append(self._places.put(pack_positions(rows[ROW])))
         codes = self._table.codes(rows)
-        for digests, attribute, own in zip(
+        for digests, attribute, column in zip(
             self.columns, self._table.attributes, codes, strict=True
         ):
-            digests.append(self._joined.put(pack(own, attribute.size)))
+            digests.append(self._joined.put(pack(column, attribute.size)))
 
 
 def _read(
@@ -185,7 +187,7 @@ def _released(upload: Signed[Upload], positions: Digests | None) -> ReleasedUplo
 
 
 JoinedRows = Callable[[slice], Sequence[Codes]]
-"""Given some rows, returns their joined ciphertext, a column per attribute."""
+"""Returns the joined ciphertext of some rows, a column per attribute."""
 
 
 def perturb_and_sign(
@@ -200,8 +202,8 @@ def perturb_and_sign(
 ) -> Signed[Release]:
     """Return the signed release (the paper's M); its chunks go to ``released``.
 
-    Noise is a joint cell, added in the group of the cells, so it passes through every pad
-    (Lemma 1).
+    The noise of a row is a joint cell.  It is added in the group of the cells, so it passes through
+    every pad (Lemma 1).
     """
     attributes = contract.schema.attributes
     digests: list[list[bytes]] = [[] for _ in attributes]
@@ -215,7 +217,7 @@ def perturb_and_sign(
             group.add(encrypted, part, attribute.size, out=encrypted)
             chunks.extend(write_rows(encrypted, attribute, released))
     release = Release(
-        accounting=accounting_id(plan),
+        accounting=accounting_id(plan.accounting, plan.accounting_version),
         cells=plan.domain_size,
         columns=tuple(
             ColumnChunks(attribute=attribute.name, chunks=tuple(chunks))

@@ -1,24 +1,13 @@
-"""The states of a study on the server, in one table; what is not in it cannot happen."""
+"""How a study moves from state to state: one table, and what is not in it cannot happen."""
 
 from enum import StrEnum
 
 from veiltab.errors import StateError
-
-
-class State(StrEnum):
-    """Where a study stands."""
-
-    PROPOSED = "proposed"
-    OPEN = "open"
-    UPLOADED = "uploaded"
-    SAMPLED = "sampled"
-    JOINED = "joined"
-    RELEASED = "released"
-    ABORTED = "aborted"
+from veiltab.wire.states import State
 
 
 class Event(StrEnum):
-    """What moves a study on."""
+    """What moves a study to its next state."""
 
     ALL_SIGNED = "every curator has signed"
     ALL_UPLOADED = "every curator has uploaded"
@@ -45,25 +34,21 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
 
 
 def advance(state: State, event: Event) -> State:
-    """Return the next state, or refuse an event that has no place in this one."""
+    """Return the state that follows an event; refuse an event that cannot happen in this state."""
     following = TRANSITIONS.get((state, event))
     if following is None:
-        allowed = [str(known) for known, at in _events_from(state)]
+        possible = [str(event) for at, event in TRANSITIONS if at is state]
         raise StateError(
             f"a study that is {state} cannot take: {event}",
-            hint=f"what it can take now: {'; '.join(allowed) or 'nothing, its life is over'}",
+            hint=f"what it can take now: {'; '.join(possible) or 'nothing, it has ended'}",
         )
     return following
 
 
 def expect(state: State, *allowed: State) -> None:
-    """Refuse a step that belongs to another part of the study's life."""
+    """Refuse a step that is possible only in other states."""
     if state not in allowed:
         raise StateError(
             f"the study is {state}, not {' or '.join(allowed)}",
             hint="look at the study's status; each step has its time",
         )
-
-
-def _events_from(state: State) -> list[tuple[Event, State]]:
-    return [(event, to) for (at, event), to in TRANSITIONS.items() if at == state]

@@ -1,4 +1,4 @@
-"""A study on the server: every message it takes, every step it makes, and each of them once."""
+"""A study on the server: every message that it takes, and every step that it makes, once each."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self, TypeVar
@@ -16,33 +16,37 @@ from veiltab.protocol.server.release import (
     perturb_and_sign,
     repad_requests,
 )
-from veiltab.protocol.server.states import Event, State, advance, expect
+from veiltab.protocol.server.states import Event, advance, expect
 from veiltab.protocol.stores import ChunkStore
 from veiltab.protocol.verify import verify_agreement, verify_grant, verify_some
 from veiltab.wire.contract import Contract, Vault
 from veiltab.wire.messages import Release, Repad, RepadRequest, SignedGrant, Upload
 from veiltab.wire.signed import Signed
+from veiltab.wire.states import State
 
 Body = TypeVar("Body", Upload, Repad)
 
 
 class ServerStudy:
-    """The server's side of one study.
+    """The server's side of one study, and the only place that changes the study's state.
 
     A message that is sent again changes nothing; a different one in its place is refused.  The
     sample is drawn once and perturbed once; after that the same release is returned for ever, and
     before that nothing of it is served.
+
+    No step deletes a chunk.  Whoever keeps the study's state calls :meth:`forget_unreleased` once
+    the end of the study is kept: until then, a release that breaks off needs them.
     """
 
-    def __init__(self, bench: ServerContext, contract: Contract) -> None:
+    def __init__(self, context: ServerContext, contract: Contract) -> None:
         """Take a proposed contract for this very server, which nobody need have signed yet."""
-        if contract.server.signing_key != bench.key.public:
+        if contract.server.signing_key != context.key.public:
             raise MismatchError(
                 "the contract names another server", hint="propose the study with this server's key"
             )
-        self._bench = bench
-        self.contract = Signed(contract, ())
-        self.state = State.PROPOSED
+        self._context = context
+        self._contract = Signed(contract, ())
+        self._state = State.PROPOSED
         self.uploads: dict[bytes, Signed[Upload]] = {}
         self.requests: dict[bytes, Signed[RepadRequest]] = {}
         self._repads: dict[bytes, Signed[Repad]] = {}
@@ -54,7 +58,7 @@ class ServerStudy:
     @classmethod
     def resume(
         cls,
-        bench: ServerContext,
+        context: ServerContext,
         contract: Signed[Contract],
         state: State,
         uploads: Iterable[Signed[Upload]] = (),
@@ -62,17 +66,27 @@ class ServerStudy:
         release: Signed[Release] | None = None,
         grants: Iterable[SignedGrant] = (),
     ) -> Self:
-        """Take up a study where it stood: everything given here was checked when it was taken.
+        """Continue a study from its kept state; every message given here was checked before.
 
-        Joining and perturbing are repeatable.  With the same bytes from ``bench.entropy`` as
+        Joining and perturbing are repeatable.  With the same bytes from ``context.entropy`` as
         before, a release that was interrupted comes out the same.
         """
-        study = cls(bench, contract.body)
-        study.contract, study.state = contract, state
+        study = cls(context, contract.body)
+        study._contract, study._state = contract, state
         study.uploads = {upload.body.curator: upload for upload in uploads}
         study._release = release
         study._grants = {grant.body.grant_id: grant for grant in grants}
         return study
+
+    @property
+    def contract(self) -> Signed[Contract]:
+        """The contract with the signatures so far."""
+        return self._contract
+
+    @property
+    def state(self) -> State:
+        """Where the study stands; only the steps below change it."""
+        return self._state
 
     def sign(self, signed: Signed[Contract]) -> None:
         """Take signatures; the study opens when every curator has signed."""
@@ -83,18 +97,18 @@ class ServerStudy:
         keys = [terms.identity.signing_key for terms in signed.body.curators]
         verify_some(signed, keys)
         for signature in signed.signatures:
-            self.contract = self.contract.with_signature(signature)
+            self._contract = self._contract.with_signature(signature)
         if self.state is State.PROPOSED and len(self.contract.signatures) == len(keys):
-            self.state = advance(self.state, Event.ALL_SIGNED)
+            self._advance(Event.ALL_SIGNED)
 
     def upload(self, signed: Signed[Upload]) -> None:
-        """Take a curator's upload, whose chunks have been received, if it is wholly right."""
+        """Check a curator's upload, whose chunks have been received, and take it."""
         if not self.has_upload(signed):
-            check_upload(self.contract.body, signed, self._bench.received)
+            check_upload(self.contract.body, signed, self._context.received)
             self.take_upload(signed)
 
     def has_upload(self, signed: Signed[Upload]) -> bool:
-        """Tell whether this very upload was taken before; refuse one that has no place here."""
+        """Tell whether this very upload was taken before; refuse one that cannot be taken now."""
         if _is_repeated(self.uploads, signed):
             return True
         expect(self.state, State.OPEN)
@@ -106,12 +120,12 @@ class ServerStudy:
         return False
 
     def take_upload(self, signed: Signed[Upload]) -> None:
-        """Take an upload that :func:`check_upload` has found right."""
+        """Take an upload that :func:`check_upload` has accepted."""
         if self.has_upload(signed):
             return
         self.uploads[signed.body.curator] = signed
         if len(self.uploads) == len(self.contract.body.curators):
-            self.state = advance(self.state, Event.ALL_UPLOADED)
+            self._advance(Event.ALL_UPLOADED)
 
     def draw_from(
         self, vault: Signed[Vault], uploads: Sequence[Signed[Upload]], tables: ChunkStore
@@ -122,38 +136,40 @@ class ServerStudy:
         """
         if not self.requests:
             expect(self.state, State.OPEN)
-            contract = self.contract.body
+            contract, context = self.contract.body, self._context
             check_stored(contract, verify_agreement(vault), uploads, tables)
-            self._drawn = draw_rows(self._bench, contract, uploads, tables, self._bench.received)
-            self.requests = repad_requests(self._bench, contract, self._drawn, uploads)
-            self.state = advance(self.state, Event.ROWS_DRAWN)
+            self._drawn = draw_rows(context, contract, uploads, tables, context.received)
+            self.requests = repad_requests(context, contract, self._drawn, uploads)
+            self._advance(Event.ROWS_DRAWN)
         return self.requests
 
     def repad(self, signed: Signed[Repad]) -> None:
-        """Take a curator's new pads; join when all are there."""
+        """Take a curator's new pads; join the rows when every curator has sent them."""
         if _is_repeated(self._repads, signed):
             return
         expect(self.state, State.SAMPLED)
         contract, curator = self.contract.body, signed.body.curator
         contract.curator(curator)
-        check_repad(contract, self.requests[curator], signed, self._bench.received)
+        check_repad(contract, self.requests[curator], signed, self._context.received)
         self._repads[curator] = signed
         if len(self._repads) == len(contract.curators) and self._drawn is not None:
             self._joined = join_stored(contract, self._drawn, self._repads)
-            self.state = advance(self.state, Event.ALL_REPADDED)
+            self._advance(Event.ALL_REPADDED)
 
     def release(self) -> Signed[Release]:
-        """Join the rows and perturb them, once, and return the same release ever after."""
+        """Join the rows and perturb them, once, and return the same release ever after.
+
+        Rows that cannot be joined abort the study.
+        """
         if self._release is None:
             try:
                 self._release = self._perturb()
             except (AlignmentError, InputError, MismatchError):
-                # It would fail again; and with other uploads in its place a curator could ask of
-                # one person after the other whether the others hold it.
+                # It would fail again.  With other uploads in their place, a curator could find out
+                # about one person after the other whether the others hold them.
                 self.abort()
                 raise
-            self.state = advance(self.state, Event.PERTURBED)
-            self._bench.received.clear()
+            self._advance(Event.PERTURBED)
         return self._release
 
     def accept_grant(self, grant: SignedGrant, now: int) -> None:
@@ -168,22 +184,27 @@ class ServerStudy:
         if earlier != grant:
             raise MismatchError("another grant has this id", hint="draw a fresh id for each grant")
 
-    def serve(self, researcher: bytes, digest: bytes, now: int) -> bytes:
-        """Return a chunk of the release that an unexpired grant of the researcher covers."""
-        self.check_granted(researcher, [digest], now)
-        return self._bench.released.get(digest)
+    def check_researcher(self, researcher: bytes, now: int) -> None:
+        """Refuse a researcher who holds no unexpired grant: the release message is not for them."""
+        release = self._released().body
+        for grant in self._grants_to(researcher):
+            if grant.body.expires > now:
+                verify_grant(self.contract.body, release, grant, now)
+                return
+        raise NotGrantedError(
+            "no grant of yours is good now", hint="ask the curators for a grant, or for a new one"
+        )
 
     def check_granted(self, researcher: bytes, digests: Iterable[bytes], now: int) -> None:
         """Refuse unless unexpired grants of the researcher cover every one of these chunks."""
         release = self._released().body
-        own = [grant for grant in self._grants.values() if grant.body.researcher == researcher]
-        left, used = set(digests), []
-        for grant in sorted(own, key=lambda grant: grant.body.expires, reverse=True):
-            covered = left & _covered(release, grant)
+        missing, used = set(digests), []
+        for grant in self._grants_to(researcher):
+            covered = missing & _covered(release, grant)
             if covered:
                 used.append(grant)
-                left -= covered
-        if left:
+                missing -= covered
+        if missing:
             raise NotGrantedError(
                 "no grant of yours covers this part of the release",
                 hint="ask the curator who holds the attribute for a grant",
@@ -192,16 +213,27 @@ class ServerStudy:
             verify_grant(self.contract.body, release, grant, now)
 
     def abort(self) -> None:
-        """End the study before its release; what was uploaded for it is forgotten."""
-        self.state = advance(self.state, Event.ABORTED)
-        self._bench.received.clear()
-        self._bench.released.clear()
+        """End the study before its release."""
+        self._advance(Event.ABORTED)
+
+    def forget_unreleased(self) -> None:
+        """Delete the chunks of an ended study that are no part of a release.
+
+        These are all that were received and, after an abort, those that were perturbed as well.
+        """
+        expect(self.state, State.RELEASED, State.ABORTED)
+        self._context.received.clear()
+        if self.state is State.ABORTED:
+            self._context.released.clear()
+
+    def _advance(self, event: Event) -> None:
+        self._state = advance(self._state, event)
 
     def _perturb(self) -> Signed[Release]:
         if self.state is State.UPLOADED:
             self._joined = self._join()
-            self.state = advance(self.state, Event.ROWS_JOINED)
-        joined, bench = self._joined, self._bench
+            self._advance(Event.ROWS_JOINED)
+        joined, context = self._joined, self._context
         if joined is None:
             raise StateError(
                 f"the study is {self.state}, and nothing is joined",
@@ -210,11 +242,11 @@ class ServerStudy:
         return perturb_and_sign(
             self.contract.body,
             joined.plan,
-            lambda where: joined.rows(where, bench.received),
+            lambda where: joined.rows(where, context.received),
             joined.uploads,
-            bench.key,
-            entropy=bench.entropy,
-            released=bench.released,
+            context.key,
+            entropy=context.entropy,
+            released=context.released,
         )
 
     def _join(self) -> Joined:
@@ -222,22 +254,27 @@ class ServerStudy:
         uploads = [self.uploads[terms.party_id] for terms in contract.curators]
         if contract.sampling.by == "curators":
             return join_sampled(contract, uploads)
-        return join_fresh(self._bench, contract, uploads)
+        return join_fresh(self._context, contract, uploads)
 
     def _released(self) -> Signed[Release]:
         expect(self.state, State.RELEASED)
         return self.release()
 
+    def _grants_to(self, researcher: bytes) -> list[SignedGrant]:
+        """Return a researcher's grants, the one that lasts longest first."""
+        grants = [grant for grant in self._grants.values() if grant.body.researcher == researcher]
+        return sorted(grants, key=lambda grant: grant.body.expires, reverse=True)
 
-def _is_repeated(known: Mapping[bytes, Signed[Body]], signed: Signed[Body]) -> bool:
+
+def _is_repeated(earlier: Mapping[bytes, Signed[Body]], signed: Signed[Body]) -> bool:
     """Tell whether this very message was taken before; refuse another in its place."""
-    earlier = known.get(signed.body.curator)
-    if earlier is not None and earlier != signed:
+    before = earlier.get(signed.body.curator)
+    if before is not None and before != signed:
         raise StateError(
             f"this curator has sent another {signed.body.kind} already",
             hint="it cannot be replaced; abort the study and propose a new one",
         )
-    return earlier is not None
+    return before is not None
 
 
 def _covered(release: Release, grant: SignedGrant) -> set[bytes]:

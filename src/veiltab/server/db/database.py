@@ -58,7 +58,7 @@ def make_engine(url: URL, timeout: float) -> Engine:
 
 
 def create_file(url: URL) -> None:
-    """Create the file of an SQLite database with mode 0600, unless it is there."""
+    """Create the file of an SQLite database with mode 0600, unless it exists."""
     if url.drivername != "sqlite":
         return
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
@@ -87,7 +87,7 @@ def _sqlite(url: URL, timeout: float) -> Engine:
 
 
 def _set_up_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - any driver's
-    """Make what is committed survive a power cut, and what is deleted not linger in the file."""
+    """Let commits survive a power cut, and overwrite what is deleted."""
     connection.isolation_level = None  # transactions are begun below, not guessed by the driver
     for setting in (
         "journal_mode = WAL",
@@ -99,7 +99,7 @@ def _set_up_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - 
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """Begin: a writer takes its lock at once, as an upgrade later on could only fail."""
+    """Begin a transaction; a writer takes its lock at once, because a later upgrade could fail."""
     writing = connection.get_execution_options().get(WRITING, False)
     connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if writing else 'ON'}")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
@@ -145,7 +145,7 @@ def _milliseconds(seconds: float) -> int:
 def database_errors() -> Iterator[None]:
     """Turn a database that does not answer into :class:`UnavailableError`.
 
-    What the driver said is left out of the chain: PostgreSQL quotes rows, and rows have secrets.
+    The driver's own message is dropped: PostgreSQL quotes rows, and rows hold secrets.
     """
     try:
         yield
@@ -181,7 +181,7 @@ def _translate(error: exc.DBAPIError) -> VeiltabError | None:
 
 
 def _reason(error: exc.DBAPIError) -> str:
-    """Say what happened: SQLite's own few words, or the name of PostgreSQL's condition."""
+    """Return SQLite's message, or the name of PostgreSQL's condition."""
     original = error.orig
     if original is None:
         return type(error).__name__
@@ -250,12 +250,11 @@ class Database:
             connection.execute(select(STUDIES.c.study).limit(1))
 
     def scrub(self) -> None:
-        """Let go of what was erased: to be called after a study's noise key and uploads were.
+        """Remove the last copies of erased values, such as a study's noise key and uploads.
 
-        SQLite's log of recent changes is emptied, the last place where an erased value is; if
-        somebody reads it for too long, that is an error, and it must be done again.
-        PostgreSQL drops the old versions of the rows; its own log keeps them for as long as it is
-        set up to, out of a client's reach.
+        SQLite's write-ahead log is emptied.  If a reader holds it for too long, that is an error,
+        and the caller must try again.  PostgreSQL drops old versions of rows; its own log keeps
+        them for as long as it is configured to, out of a client's reach.
         """
         with database_errors():
             if self._engine.dialect.name == "postgresql":
@@ -271,10 +270,10 @@ class Database:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Let this process's threads write to SQLite in turn.
+        """Let this process's threads write to SQLite one after the other.
 
-        SQLite itself lets a writer that finds the database locked sleep and look again, so that
-        under load some would wait for a hundred others.
+        In SQLite itself, a writer that finds the database locked sleeps and tries again, so under
+        load one writer can be overtaken by a hundred others.
         """
         if self._queue is None:
             yield
@@ -287,13 +286,13 @@ class Database:
             self._queue.release()
 
     def _empty_log(self) -> None:
-        """Move SQLite's log of recent changes into the file, outside of any transaction."""
+        """Move SQLite's write-ahead log into the file, outside of any transaction."""
         with closing(self._engine.raw_connection()) as connection:
             cursor = connection.cursor()
             try:
-                # SQLite says in the answer, and not by an error, that it has to wait too long.
+                # SQLite reports in its answer, not by an error, that it had to wait too long.
                 (busy, *_) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            except sqlite3.Error as error:  # SQLAlchemy does not see those of a raw connection
+            except sqlite3.Error as error:  # SQLAlchemy does not translate these
                 raise unavailable(str(error)) from None
             finally:
                 cursor.close()

@@ -21,8 +21,8 @@ _one_at_a_time = threading.Lock()
 def upgrade(connection: Connection) -> None:
     """Upgrade to the newest schema inside the transaction that has begun: wholly or not at all.
 
-    Of several servers that start at once, one does it and the others wait: SQLite has one writer
-    at a time, and on PostgreSQL they queue for a lock.
+    If several servers start at once, one upgrades and the others wait: SQLite has one writer at a
+    time, and on PostgreSQL they queue for a lock.
     """
     if connection.dialect.name == "postgresql":
         # A table of many rows may take longer to change than any request may take.
@@ -36,7 +36,7 @@ def upgrade(connection: Connection) -> None:
 
 def _config(connection: Connection) -> Config:
     config = Config()
-    # The value is a template of configparser, in which a percent sign stands for itself twice.
+    # The value is a template of configparser, in which a percent sign is written twice.
     config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection

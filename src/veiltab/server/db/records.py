@@ -1,6 +1,7 @@
 """Everything that the server remembers, as one transaction sees it.
 
-Who may speak to it, which studies there are and who is named in them, and what was sent in each.
+These are invitations and parties, studies and their members, and the messages and audit log of each
+study.
 """
 
 from collections.abc import Collection, Mapping
@@ -28,39 +29,22 @@ from veiltab.wire.contract import PublicIdentity
 CURATOR: Final = "curator"
 RESEARCHER: Final = "researcher"
 
-
-class Access:
-    """One transaction's view of the database; the parts of ``Records`` build on it."""
-
-    def __init__(self, connection: Connection, *, writing: bool) -> None:
-        """Take a connection on which a transaction has begun."""
-        self._connection = connection
-        self._writing = writing
-
-    def _insert_new(self, table: Table, values: Mapping[str, Any]) -> bool:
-        """Insert a row unless one with its primary key is there; say whether it was inserted.
-
-        Of two transactions that insert the same key at once, one waits for the other to end and
-        then finds the row: exactly one of them is told ``True``.
-        """
-        statement = _insertion(self._connection.dialect.name, table)
-        # SQLAlchemy asks the driver how many rows an INSERT made only if it is told to.
-        options = {"preserve_rowcount": True}
-        done = self._connection.execute(statement, values, execution_options=options)
-        return done.rowcount == 1
-
-
-@cache
-def _insertion(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """Build a statement once: each request inserts a nonce, and building takes long."""
-    if dialect == "sqlite":
-        return sqlite.insert(table).on_conflict_do_nothing()
-    return postgresql.insert(table).on_conflict_do_nothing()
+# Most requests run these statements; building one takes longer than running it.
+_STUDY = select(STUDIES).where(STUDIES.c.study == bindparam("wanted"))
+_STUDY_TO_CHANGE = _STUDY.with_for_update()  # SQLite has one writer at a time, and leaves this out
+_ROLE = select(MEMBERS.c.role).where(
+    MEMBERS.c.study == bindparam("wanted"), MEMBERS.c.party == bindparam("member")
+)
+_MESSAGES = (
+    select(MESSAGES)
+    .where(MESSAGES.c.study == bindparam("wanted"), MESSAGES.c.kind == bindparam("of_kind"))
+    .order_by(MESSAGES.c.at, MESSAGES.c.sender, MESSAGES.c.reference)
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """An invitation as the operator sees it; of its code only the hash is known."""
+    """An invitation as the operator sees it: with the hash of its code, but not the code."""
 
     code_hash: bytes
     name: str
@@ -68,74 +52,6 @@ class Invitation:
     expires: int
     party: bytes | None
     used: int | None
-
-
-class PeopleRecords(Access):
-    """Invitations, parties and nonces."""
-
-    def add_invitation(self, code_hash: bytes, name: str, now: int, expires: int) -> None:
-        """Keep an invitation; its code itself is never stored."""
-        values = {"code_hash": code_hash, "name": name, "created": now, "expires": expires}
-        if not self._insert_new(INVITATIONS, values):
-            raise InvitationError(
-                "there is an invitation with this code already", hint="draw a new code at random"
-            )
-
-    def use_invitation(self, code_hash: bytes, party: bytes, now: int) -> None:
-        """Give an invitation to the party that shows its code; it may show it again later."""
-        fresh = INVITATIONS.c.party.is_(None) & (INVITATIONS.c.expires > now)
-        statement = (
-            update(INVITATIONS)
-            .where(INVITATIONS.c.code_hash == code_hash)
-            .where(fresh | (INVITATIONS.c.party == party))
-            .values(party=party, used=func.coalesce(INVITATIONS.c.used, now))
-        )
-        if self._connection.execute(statement).rowcount != 1:
-            # One answer for all three: who guesses codes must not learn which of them exist.
-            raise InvitationError(
-                "the invitation is unknown, expired or used by somebody else",
-                hint="ask the operator of the server for a new invitation",
-            )
-
-    def invitations(self) -> list[Invitation]:
-        """Return all invitations, the oldest first."""
-        statement = select(INVITATIONS).order_by(INVITATIONS.c.created, INVITATIONS.c.code_hash)
-        return [Invitation(**row) for row in self._connection.execute(statement).mappings()]
-
-    def add_party(self, identity: PublicIdentity, now: int) -> bool:
-        """Register a party; ``False`` if it is registered, whose first name then stays."""
-        values = {
-            "party": identity.party_id,
-            "name": identity.name,
-            "signing_key": identity.signing_key,
-            "sealing_key": identity.sealing_key,
-            "created": now,
-        }
-        return self._insert_new(PARTIES, values)
-
-    def party(self, party_id: bytes) -> PublicIdentity | None:
-        """Return a registered party."""
-        statement = select(PARTIES).where(PARTIES.c.party == party_id)
-        row = self._connection.execute(statement).mappings().one_or_none()
-        if row is None:
-            return None
-        return PublicIdentity(row["name"], row["signing_key"], row["sealing_key"])
-
-    def use_nonce(self, party: bytes, nonce: bytes, created: int) -> bool:
-        """Note that a party has used a nonce; ``False`` if it had done so before."""
-        return self._insert_new(NONCES, {"party": party, "nonce": nonce, "created": created})
-
-    def forget_nonces(self, before: int) -> int:
-        """Delete the nonces of requests that are too old to be accepted; return how many."""
-        return self._connection.execute(delete(NONCES).where(NONCES.c.created < before)).rowcount
-
-
-# Almost every request runs these; building them takes longer than running them.
-_STUDY = select(STUDIES).where(STUDIES.c.study == bindparam("wanted"))
-_STUDY_TO_CHANGE = _STUDY.with_for_update()  # SQLite has one writer at a time, and leaves this out
-_ROLE = select(MEMBERS.c.role).where(
-    MEMBERS.c.study == bindparam("wanted"), MEMBERS.c.party == bindparam("member")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +71,109 @@ class StudyRecord:
     updated: int
 
 
-class StudyRecords(Access):
+@dataclass(frozen=True, slots=True)
+class MessageRecord:
+    """A message as it was sent: ``content`` is its canonical bytes, or empty if it was erased.
+
+    ``reference`` tells a sender's messages of one kind apart: it is the receiver's party id, the id
+    of a grant, or empty where each sender sends one message.
+    """
+
+    study: bytes
+    kind: str
+    sender: bytes
+    reference: bytes
+    digest: bytes
+    content: bytes = field(repr=False)
+    at: int
+
+
+class TransactionView:
+    """A connection on which a transaction has begun; the parts of ``Records`` build on it."""
+
+    def __init__(self, connection: Connection, *, writing: bool) -> None:
+        """Take the connection; ``writing`` says whether the transaction may write."""
+        self._connection = connection
+        self._writing = writing
+
+    def _insert_new(self, table: Table, values: Mapping[str, Any]) -> bool:
+        """Insert a row unless one with its primary key is there; say whether it was inserted.
+
+        Of two transactions that insert the same key at once, one waits for the other to end and
+        then finds the row: exactly one of them gets ``True``.
+        """
+        statement = _insertion(self._connection.dialect.name, table)
+        # SQLAlchemy asks the driver how many rows an INSERT made only if it is told to.
+        options = {"preserve_rowcount": True}
+        result = self._connection.execute(statement, values, execution_options=options)
+        return result.rowcount == 1
+
+
+class PeopleRecords(TransactionView):
+    """Invitations, parties and nonces."""
+
+    def add_invitation(self, code_hash: bytes, name: str, now: int, expires: int) -> None:
+        """Keep an invitation; its code itself is never stored."""
+        values = {"code_hash": code_hash, "name": name, "created": now, "expires": expires}
+        if not self._insert_new(INVITATIONS, values):
+            raise InvitationError(
+                "there is an invitation with this code already", hint="draw a new code at random"
+            )
+
+    def use_invitation(self, code_hash: bytes, party: bytes, now: int) -> None:
+        """Bind an invitation to the party that shows its code; that party may show it again."""
+        fresh = INVITATIONS.c.party.is_(None) & (INVITATIONS.c.expires > now)
+        statement = (
+            update(INVITATIONS)
+            .where(INVITATIONS.c.code_hash == code_hash)
+            .where(fresh | (INVITATIONS.c.party == party))
+            .values(party=party, used=func.coalesce(INVITATIONS.c.used, now))
+        )
+        if self._connection.execute(statement).rowcount != 1:
+            # The same answer in all three cases: a guess must not reveal which codes exist.
+            raise InvitationError(
+                "the invitation is unknown, expired or used by somebody else",
+                hint="ask the operator of the server for a new invitation",
+            )
+
+    def invitations(self) -> list[Invitation]:
+        """Return all invitations, the oldest first."""
+        statement = select(INVITATIONS).order_by(INVITATIONS.c.created, INVITATIONS.c.code_hash)
+        return [Invitation(**row) for row in self._connection.execute(statement).mappings()]
+
+    def add_party(self, identity: PublicIdentity, now: int) -> bool:
+        """Register a party; ``False`` if it is registered already, and then its name stays."""
+        values = {
+            "party": identity.party_id,
+            "name": identity.name,
+            "signing_key": identity.signing_key,
+            "sealing_key": identity.sealing_key,
+            "created": now,
+        }
+        return self._insert_new(PARTIES, values)
+
+    def party(self, party_id: bytes) -> PublicIdentity | None:
+        """Return a registered party."""
+        statement = select(PARTIES).where(PARTIES.c.party == party_id)
+        row = self._connection.execute(statement).mappings().one_or_none()
+        if row is None:
+            return None
+        return PublicIdentity(row["name"], row["signing_key"], row["sealing_key"])
+
+    def use_nonce(self, party: bytes, nonce: bytes, created: int) -> bool:
+        """Write down that a party has used a nonce; ``False`` if it has used it before."""
+        return self._insert_new(NONCES, {"party": party, "nonce": nonce, "created": created})
+
+    def forget_nonces(self, before: int) -> int:
+        """Delete the nonces of requests that are too old to be accepted; return how many."""
+        return self._connection.execute(delete(NONCES).where(NONCES.c.created < before)).rowcount
+
+
+class StudyRecords(TransactionView):
     """Studies and their members."""
 
     def add_study(self, record: StudyRecord) -> None:
-        """Keep a new study; refuse one that is there."""
+        """Add a study; refuse one that exists."""
         if not self._insert_new(STUDIES, asdict(record)):
             raise StateError(
                 f"the study {record.study.hex()} is there already",
@@ -169,15 +183,15 @@ class StudyRecords(Access):
     def study(self, study: bytes) -> StudyRecord | None:
         """Return a study.
 
-        While something may be written, no other transaction that writes gets it before this one
-        ends: the requests on one study follow each other.
+        A transaction that may write locks the study until it ends, so that requests on one study
+        follow each other.
         """
         statement = _STUDY_TO_CHANGE if self._writing else _STUDY
         row = self._connection.execute(statement, {"wanted": study}).mappings().one_or_none()
         return None if row is None else StudyRecord(**row)
 
     def update_study(self, record: StudyRecord) -> None:
-        """Put a record in the place of the one with the same study."""
+        """Replace the record of a study."""
         statement = update(STUDIES).where(STUDIES.c.study == record.study).values(**asdict(record))
         if self._connection.execute(statement).rowcount != 1:
             raise StateError(
@@ -204,7 +218,7 @@ class StudyRecords(Access):
         return list(self._connection.execute(statement).scalars())
 
     def add_member(self, study: bytes, party: bytes, role: str) -> None:
-        """Note a party's role in a study; if it has one, that one stays."""
+        """Give a party a role in a study; a role that it has already stays."""
         self._insert_new(MEMBERS, {"study": study, "party": party, "role": role})
 
     def role(self, study: bytes, party: bytes) -> str | None:
@@ -214,46 +228,15 @@ class StudyRecords(Access):
         return role
 
 
-def _with_role(row: RowMapping) -> tuple[StudyRecord, str]:
-    fields = dict(row)
-    role = fields.pop("role")
-    return StudyRecord(**fields), role
-
-
-# Most requests run it, some several times; building it takes longer than running it.
-_MESSAGES = (
-    select(MESSAGES)
-    .where(MESSAGES.c.study == bindparam("wanted"), MESSAGES.c.kind == bindparam("of_kind"))
-    .order_by(MESSAGES.c.at, MESSAGES.c.sender, MESSAGES.c.reference)
-)
-
-
-@dataclass(frozen=True, slots=True)
-class MessageRecord:
-    """A message as it was sent: ``content`` is its canonical bytes, or empty if it was erased.
-
-    ``reference`` tells a sender's messages of one kind apart: the receiver's party id, the id of a
-    grant, or nothing where each sender has one.
-    """
-
-    study: bytes
-    kind: str
-    sender: bytes
-    reference: bytes
-    digest: bytes
-    content: bytes = field(repr=False)
-    at: int
-
-
-class MessageRecords(Access):
+class MessageRecords(TransactionView):
     """Messages and audit logs of studies."""
 
     def add_message(self, record: MessageRecord) -> bool:
-        """Keep a message; ``False`` if the same one is there, and refuse another in its place."""
+        """Add a message; ``False`` if it is there already, and refuse another in its place."""
         if self._insert_new(MESSAGES, asdict(record)):
             return True
-        there = self.message(record.study, record.kind, record.sender, record.reference)
-        if there is None or there.digest != record.digest:
+        earlier = self.message(record.study, record.kind, record.sender, record.reference)
+        if earlier is None or earlier.digest != record.digest:
             raise StateError(
                 f"there is another message of the kind {record.kind} in this one's place",
                 hint="what was sent stays: send the same message again, or start a new study",
@@ -275,11 +258,11 @@ class MessageRecords(Access):
 
     def messages(self, study: bytes, kind: str) -> list[MessageRecord]:
         """Return the messages of one kind in the order of their time, then of their sender."""
-        found = self._connection.execute(_MESSAGES, {"wanted": study, "of_kind": kind})
-        return [MessageRecord(**row) for row in found.mappings()]
+        rows = self._connection.execute(_MESSAGES, {"wanted": study, "of_kind": kind})
+        return [MessageRecord(**row) for row in rows.mappings()]
 
     def forget_contents(self, study: bytes, kind: str) -> None:
-        """Erase what was in the messages of one kind; that they came, and their digests, stay."""
+        """Erase the contents of the messages of one kind; their senders and digests stay."""
         self._connection.execute(
             update(MESSAGES)
             .where(MESSAGES.c.study == study, MESSAGES.c.kind == kind)
@@ -309,18 +292,22 @@ class MessageRecords(Access):
         return None if row is None else (row.sequence + 1, row.hash)
 
 
-__all__ = [
-    "CURATOR",
-    "RESEARCHER",
-    "Invitation",
-    "MessageRecord",
-    "Records",
-    "StudyRecord",
-]
-
-
 class Records(PeopleRecords, StudyRecords, MessageRecords):
     """One transaction's view of the database; ``Database`` makes it, and ends the transaction.
 
     Times are in seconds since 1970; ids, digests and messages are bytes.
     """
+
+
+@cache
+def _insertion(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """Build a statement once: every request inserts a nonce, and building takes longer."""
+    if dialect == "sqlite":
+        return sqlite.insert(table).on_conflict_do_nothing()
+    return postgresql.insert(table).on_conflict_do_nothing()
+
+
+def _with_role(row: RowMapping) -> tuple[StudyRecord, str]:
+    fields = dict(row)
+    role = fields.pop("role")
+    return StudyRecord(**fields), role

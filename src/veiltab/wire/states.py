@@ -1,0 +1,34 @@
+"""The states of a study, and the events that its audit log records (service spec 6 and 7)."""
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a study stands, in the order in which a study can get there."""
+
+    PROPOSED = "proposed"
+    OPEN = "open"
+    UPLOADED = "uploaded"
+    SAMPLED = "sampled"
+    JOINED = "joined"
+    RELEASED = "released"
+    ABORTED = "aborted"
+
+
+IN_ORDER = tuple(str(state) for state in State if state is not State.ABORTED)
+"""The states that a study goes through if nobody ends it."""
+
+
+class AuditEvent(StrEnum):
+    """What an entry of the audit log can be about."""
+
+    PROPOSED = "proposed"
+    SIGNED = "signed"
+    OPENED = "opened"
+    SECRET = "secret"  # noqa: S105 - a message was passed on, sealed
+    ALIGNED = "aligned"
+    UPLOADED = "uploaded"
+    COMPLETE = "complete"
+    RELEASED = "released"
+    GRANTED = "granted"
+    ABORTED = "aborted"
