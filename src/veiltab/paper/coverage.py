@@ -20,7 +20,7 @@ from veiltab.core.intervals import (
     sup_t,
 )
 from veiltab.core.schema import CountTable
-from veiltab.core.uncertainty import Design, Uncertainty, critical_value
+from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents, critical_value
 from veiltab.data.counts import adult_table
 from veiltab.estimates.conditions import Mask, read_condition
 from veiltab.estimates.quantities import Events, estimate_events
@@ -149,7 +149,7 @@ Measured = tuple[str, Interval, NDArray[np.float64]]
 def _intervals(setting: Setting, counts: Release, level: float) -> Iterator[Measured]:
     """Yield each quantity's intervals of all releases at once, and the truth."""
     table, plan = setting.table, setting.plan
-    design = Design(plan.channel, plan.population_size, plan.sample_size)
+    design = ReleaseDesign(plan.channel, plan.population_size, plan.sample_size)
     critical = critical_value(level)
     truth, cells = table.distribution, estimators.unbiased(counts, plan.channel)
     yield "cells", share_interval(cells, 1, design, critical), truth
@@ -159,7 +159,7 @@ def _intervals(setting: Setting, counts: Release, level: float) -> Iterator[Meas
         shape = (counts.shape[0], *table.schema.sizes)
         others = tuple(1 + i for i, each in enumerate(names) if each != name)
         channel = plan.channel.marginal(part.domain_size)
-        smaller = Design(channel, plan.population_size, plan.sample_size)
+        smaller = ReleaseDesign(channel, plan.population_size, plan.sample_size)
         found = estimators.unbiased(counts.reshape(shape).sum(axis=others), channel)
         yield (
             f"marginal {name}",
@@ -170,15 +170,13 @@ def _intervals(setting: Setting, counts: Release, level: float) -> Iterator[Meas
     likely = estimators.project(cells)
     generator = np.random.default_rng(0)
     for position in range(min(BANDS, counts.shape[0])):
-        plugged = Uncertainty(
-            likely[position], plan.channel, plan.population_size, plan.sample_size
-        )
+        plugged = VarianceComponents(likely[position], design)
         wide = sup_t(plugged, level, generator)
         yield "band", share_band(cells, 1, design, wide), truth
 
 
 def _event_intervals(
-    table: CountTable, design: Design, counts: Release, critical: float
+    table: CountTable, design: ReleaseDesign, counts: Release, critical: float
 ) -> Iterator[Measured]:
     """Yield what is made of two conditions: a difference, a conditional share, two ratios."""
     outcome, group = (read_condition(text, table.schema).mask for text in (OUTCOME, GROUP))
@@ -200,7 +198,7 @@ def _event_intervals(
 
 
 def _both(
-    table: CountTable, design: Design, counts: Release, masks: list[Mask]
+    table: CountTable, design: ReleaseDesign, counts: Release, masks: list[Mask]
 ) -> tuple[Events, NDArray[np.float64]]:
     truth = np.array([table.distribution[mask].sum() for mask in masks])
     return estimate_events(counts, design, masks), truth

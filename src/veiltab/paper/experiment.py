@@ -17,7 +17,7 @@ from veiltab.core.parameters import check_domain_size, check_population_size, ch
 from veiltab.core.plan import Plan, plan
 from veiltab.core.resampling import MAX_COUNTED_POPULATION, apportion, draw_releases
 from veiltab.core.schema import MAX_CATEGORIES, Attribute, CountTable, Schema
-from veiltab.core.uncertainty import Design
+from veiltab.core.uncertainty import ReleaseDesign
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.data.counts import adult_table
 from veiltab.data.ids import row_messages
@@ -97,7 +97,7 @@ def simulate_counts(table: CountTable, plan: Plan, runs: int, seed: int, label: 
     """Draw released tables from their exact law, without touching a record."""
     _check_population(table, MAX_COUNTED_POPULATION, "counts")
     generator = np.random.default_rng([seed, *label.encode()])
-    design = Design(plan.channel, table.population_size, plan.sample_size)
+    design = ReleaseDesign(plan.channel, table.population_size, plan.sample_size)
     return draw_releases(table.counts, design, runs, generator)
 
 
