@@ -1,4 +1,4 @@
-"""Whole commands, as a person waits for them."""
+"""How long a person waits for whole commands."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ PLAN = ["plan", "--population", "45222", "--cells", "24", "--epsilon", "0.5"]
 
 
 def command_ratios() -> list[Ratio]:
-    """Measure all of them."""
+    """Return the rows of all commands."""
     return [time_plan(), time_plan_with_delta(), time_reproduce()]
 
 

@@ -32,7 +32,7 @@ from veiltab.wire.packing import CHUNK_ROWS, SPAN_ROWS, chunk_slices, pack, span
 
 RECORDS = 1 << 25
 TURNS = 32
-"""In so many parts every kernel goes through its records, and takes turns with the others."""
+"""Every kernel goes through its records in so many parts, and takes turns with the others."""
 
 SIZES = (4, 6)
 CELLS = 24
@@ -44,14 +44,14 @@ Bytes = NDArray[np.uint8]
 
 
 def kernel_ratios() -> list[Ratio]:
-    """Measure all of them."""
+    """Return the rows of all kernels."""
     return [*_streams(), *_packing(), *_linkage()]
 
 
 class _Columns:
-    """A span of two attributes, and what encrypts, perturbs and decrypts it, again and again.
+    """A span of two attributes, and what encrypts, perturbs and decrypts it repeatedly.
 
-    As in the roles: codes come unpacked into a span that is in the cache, and leave it packed.
+    As in the protocol, codes are unpacked into a span that stays in the cache, and packed again.
     """
 
     def __init__(self, records: int) -> None:
@@ -93,14 +93,14 @@ class _Columns:
             group.add(self.cells, self.out, CELLS, out=self.out)
 
     def decrypt(self) -> None:
-        """Make the pads of two attributes, take them away, and count the joint cells."""
+        """Make the pads of two attributes, subtract them, and count the joint cells."""
         counts = np.zeros(CELLS, dtype=np.int64)
         for where in span_slices(self.records):
-            found = []
+            decrypted = []
             for column, pad, size in zip(self.codes, self.pads, SIZES, strict=True):
-                taken = pad.rows(where.start, SPAN_ROWS)
-                found.append(group.subtract(column, taken, size, out=taken))
-            counts += count_cells(mix(SIZES, found), CELLS)
+                rows = pad.rows(where.start, SPAN_ROWS)
+                decrypted.append(group.subtract(column, rows, size, out=rows))
+            counts += count_cells(mix(SIZES, decrypted), CELLS)
 
 
 def channel() -> GammaDiagonal:
@@ -140,12 +140,12 @@ def _streams() -> list[Ratio]:
     }
     works: dict[str, Callable[[], object]] = {name: work for name, (work, _) in goals.items()}
     works |= {"R": table.keystream, "memcpy": table.copy}
-    found = median_of(works, turns=TURNS)
-    cipher, copy = ("R", found["R"]), ("memcpy", found["memcpy"])
-    rows = [compared("AES-256-CTR keystream (R)", found["R"], copy, records=RECORDS)]
+    seconds = median_of(works, turns=TURNS)
+    cipher, copy = ("R", seconds["R"]), ("memcpy", seconds["memcpy"])
+    rows = [compared("AES-256-CTR keystream (R)", seconds["R"], copy, records=RECORDS)]
     for name, (_, least) in goals.items():
-        rows.append(compared(name, found[name], cipher, least=least, records=RECORDS))
-        rows.append(compared(name, found[name], copy, records=RECORDS))
+        rows.append(compared(name, seconds[name], cipher, least=least, records=RECORDS))
+        rows.append(compared(name, seconds[name], copy, records=RECORDS))
     return [*rows, _against_plain(table)]
 
 
@@ -162,9 +162,9 @@ def _against_plain(table: _Columns) -> Ratio:
         for _ in range(TURNS):
             table.perturb()
 
-    found = median_of({"ours": ours, "plain": plain})
-    reference = "plain NumPy, on the whole column", found["plain"]
-    return compared("perturb, 24 cells", found["ours"], reference, least=12, records=RECORDS)
+    seconds = median_of({"ours": ours, "plain": plain})
+    reference = "plain NumPy, on the whole column", seconds["plain"]
+    return compared("perturb, 24 cells", seconds["ours"], reference, least=12, records=RECORDS)
 
 
 def _packing() -> list[Ratio]:
@@ -187,28 +187,28 @@ def _packing() -> list[Ratio]:
             np.copyto(out, codes)
 
     works = {"pack, k = 6": pack_all, "unpack, k = 6": unpack_all}
-    found = median_of({**works, "memcpy": copy}, turns=TURNS)
-    copied = "memcpy", found["memcpy"]
-    return [compared(name, found[name], copied, records=RECORDS) for name in works]
+    seconds = median_of({**works, "memcpy": copy}, turns=TURNS)
+    copied = "memcpy", seconds["memcpy"]
+    return [compared(name, seconds[name], copied, records=RECORDS) for name in works]
 
 
 def _linkage() -> list[Ratio]:
     key, raw = bytes(32), _random_bytes(16 * JOINED)
     ends = {width: np.arange(0, raw.size + 1, width) for width in (16, 25)}
     few = [raw[16 * row : 16 * row + 16].tobytes() for row in range(HASHED)]
-    found = median_of(
+    seconds = median_of(
         {
             "16": lambda: tokens(key, raw, ends[16]),
             "25": lambda: tokens(key, raw, ends[25]),
-            "hmac": lambda: [hmac.digest(key, each, hashlib.sha256) for each in few],
+            "hmac": lambda: [hmac.digest(key, message, hashlib.sha256) for message in few],
         }
     )
     rows = []
     for width, least in ((16, 50), (25, None)):
         count = ends[width].size - 1
-        one_by_one = "HMAC one by one", found["hmac"] * count / HASHED
+        one_by_one = "HMAC one by one", seconds["hmac"] * count / HASHED
         name = f"tokens of {width}-byte ids"
-        rows.append(compared(name, found[str(width)], one_by_one, least=least, records=count))
+        rows.append(compared(name, seconds[str(width)], one_by_one, least=least, records=count))
     return [*rows, *_join(raw.reshape(-1, 16))]
 
 
@@ -217,7 +217,7 @@ def _join(ours: Bytes) -> list[Ratio]:
     theirs = ours[np.random.default_rng(2).permutation(len(ours))]
     left, right = (_as_frame(table, name) for table, name in ((ours, "ours"), (theirs, "theirs")))
     cores = available_threads()
-    found = median_of(
+    seconds = median_of(
         {
             "one": partial(match_tokens, [ours, theirs], threads=1),
             "all": partial(match_tokens, [ours, theirs], threads=cores),
@@ -225,10 +225,10 @@ def _join(ours: Bytes) -> list[Ratio]:
         }
     )
     name = f"join {len(ours):,} × {len(ours):,} by token, {cores} threads"
-    polars, one = ("polars join", found["polars"]), ("one thread", found["one"])
+    polars, one = ("polars join", seconds["polars"]), ("one thread", seconds["one"])
     return [
-        compared(name, found["all"], polars, least=3, records=len(ours)),
-        compared(name, found["all"], one, least=1.3, records=len(ours)),
+        compared(name, seconds["all"], polars, least=3, records=len(ours)),
+        compared(name, seconds["all"], one, least=1.3, records=len(ours)),
     ]
 
 

@@ -39,7 +39,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number that is no speed: memory, bytes, or the growth of one of them."""
+    """A number other than a speed: memory, bytes, or how one of them grows."""
 
     name: str
     value: float
@@ -57,7 +57,7 @@ def compared(
     least: float | None = None,
     records: int = 0,
 ) -> Ratio:
-    """Return a row: the goal, if there is one, is to be so many times as fast as the reference."""
+    """Return a row; ``least`` is the goal: how many times as fast as the reference it should be."""
     what, reference_seconds = reference
     goal = "" if least is None else f"at least {least:g}"
     met = least is None or reference_seconds / seconds >= least

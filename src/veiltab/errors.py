@@ -1,7 +1,7 @@
-"""The one error tree: each class has a stable code, and each error a message and a hint.
+"""All errors of veiltab: each class has a stable code, and each error a message and a hint.
 
 Commands print ``error: <message>`` and ``hint: <hint>`` and end with ``exit_code``; the HTTP
-service answers with ``http_status`` and the code.  ``docs/reference/errors.md`` lists them all.
+server answers with ``http_status`` and the code.  ``docs/reference/errors.md`` lists them all.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 
 class VeiltabError(Exception):
-    """Root of every error that veiltab raises on purpose.
+    """The base class of every error that veiltab raises on purpose.
 
     ``message`` says what is wrong in one line; ``hint`` says what to do about it.
     """
@@ -26,7 +26,7 @@ class VeiltabError(Exception):
 
 
 class InputError(VeiltabError):
-    """The caller gave something that cannot be used; nothing was done."""
+    """The input cannot be used; nothing was done."""
 
     code = "invalid_input"
     http_status = 422
@@ -53,7 +53,7 @@ class SchemaError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Offender:
-    """A value that no category covers (``None`` if missing), and where it stands in the table.
+    """A value that no category covers (``None`` if it is missing), and its rows in the table.
 
     ``rows`` holds the first few row numbers; they count from 1, the first data row.
     """
@@ -65,12 +65,12 @@ class Offender:
 
 
 class ValueNotInSchemaError(InputError):
-    """A table holds values that no category covers; ``offenders`` are those that it lists."""
+    """A table holds values that no category covers; ``offenders`` holds those in the message."""
 
     code = "value_not_in_schema"
 
     def __init__(self, message: str, *, hint: str, offenders: tuple[Offender, ...] = ()) -> None:
-        """Keep the listed values as data too, for callers that show them in their own way."""
+        """Keep the listed values as data, for callers that show them in their own way."""
         super().__init__(message, hint=hint)
         self.offenders = offenders
 
@@ -84,38 +84,38 @@ class CountsError(InputError):
 class ConditionError(InputError):
     """A condition on attributes cannot be read, or no respondent could ever meet it.
 
-    ``position`` counts the characters before the place, and is None where there is no one place.
+    ``position`` is where the mistake is in the text, counted from 0; None if there is no one place.
     """
 
     code = "invalid_condition"
 
     def __init__(self, message: str, *, hint: str, position: int | None = None) -> None:
-        """Keep the place as data too, for callers that point at it."""
+        """Keep the position as data, for callers that point at it."""
         super().__init__(message, hint=hint)
         self.position = position
 
 
 class OutputError(VeiltabError):
-    """A result could not be written where it was asked for."""
+    """A result could not be written to the given place."""
 
     code = "cannot_write"
 
 
 class MessageError(VeiltabError):
-    """A message from another party cannot be accepted; nothing of it was used."""
+    """A message from another party was refused; no part of it was used."""
 
     code = "bad_message"
     http_status = 422
 
 
 class MalformedError(MessageError):
-    """The bytes are no message of the expected kind: form, fields, types, ranges, lengths."""
+    """The bytes are not a message of the expected kind: a field, type, range or length is wrong."""
 
     code = "malformed_message"
 
 
 class VersionError(MessageError):
-    """The message is of another version of the protocol."""
+    """The message belongs to another version of the protocol."""
 
     code = "unsupported_version"
 
@@ -127,14 +127,14 @@ class DigestError(MessageError):
 
 
 class SignatureError(MessageError):
-    """A signature is missing, wrong, or by somebody who should not have signed."""
+    """A signature is missing, is wrong, or comes from somebody who should not have signed."""
 
     code = "bad_signature"
     http_status = 403
 
 
 class SealError(MessageError):
-    """A sealed part cannot be opened: another key, another purpose, or changed bytes."""
+    """A sealed part cannot be opened: wrong key, wrong purpose, or changed bytes."""
 
     code = "cannot_unseal"
     http_status = 403
@@ -148,7 +148,7 @@ class MismatchError(MessageError):
 
 
 class ExpiredError(MessageError):
-    """A grant's time is over."""
+    """A grant has expired."""
 
     code = "expired"
     http_status = 403
@@ -189,7 +189,7 @@ class BudgetError(VeiltabError):
 
 
 class StateError(VeiltabError):
-    """A step was asked for that the study's life does not allow now."""
+    """The study's present state does not allow this step."""
 
     code = "wrong_state"
     http_status = 409
@@ -202,7 +202,7 @@ class KeyFileError(VeiltabError):
 
 
 class TableError(InputError):
-    """A table cannot be read: no such file or database, an unknown form, an unreadable row."""
+    """A table cannot be read: no such file or database, an unknown format, or a bad row."""
 
     code = "cannot_read_table"
 
@@ -214,7 +214,7 @@ class StudyFileError(InputError):
 
 
 class HomeError(VeiltabError):
-    """A home directory cannot be used: missing, unsafe, damaged, or of another identity."""
+    """A home directory cannot be used: missing, unsafe, damaged, or another identity's."""
 
     code = "bad_home"
 
@@ -227,14 +227,14 @@ class AuditError(VeiltabError):
 
 
 class ConnectionFailedError(VeiltabError):
-    """The server did not answer, however often it was asked."""
+    """The server did not answer, even after several tries."""
 
     code = "cannot_connect"
     http_status = 503
 
 
 class UnauthenticatedError(VeiltabError):
-    """A request is not signed, or not in a way that proves who sent it, once and just now."""
+    """A request's signature is missing, wrong, too old, or used before."""
 
     code = "unauthenticated"
     http_status = 401
@@ -248,35 +248,35 @@ class InvitationError(VeiltabError):
 
 
 class NotFoundError(VeiltabError):
-    """There is no such thing, or it is none of the sender's business; both look the same."""
+    """It does not exist, or the sender may not know that it does; both look the same."""
 
     code = "not_found"
     http_status = 404
 
 
 class TooLargeError(VeiltabError):
-    """A request's body is larger than the service takes."""
+    """A request's body is larger than the server accepts."""
 
     code = "too_large"
     http_status = 413
 
 
 class RateLimitError(VeiltabError):
-    """A sender asks too often; it may ask again a little later."""
+    """A sender made too many requests; it may try again a little later."""
 
     code = "too_many_requests"
     http_status = 429
 
 
 class UnavailableError(VeiltabError):
-    """The database or the disk does not answer now; the same request may succeed later."""
+    """The database or the disk does not respond; the same request may succeed later."""
 
     code = "unavailable"
     http_status = 503
 
 
 class DamagedError(VeiltabError):
-    """What the service has stored is no longer what it was; it is not served."""
+    """A file or record on the server's disk has changed since it was stored; it is not served."""
 
     code = "damaged"
     http_status = 500

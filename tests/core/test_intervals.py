@@ -11,16 +11,16 @@ from scipy.stats import norm
 
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.intervals import (
+    feldman_cousins,
     fieller,
     product_ratio,
-    proper_ends,
     proportion_interval,
     share_band,
     share_interval,
 )
-from veiltab.core.uncertainty import Design, Population
+from veiltab.core.uncertainty import Population, ReleaseDesign
 
-DESIGN = Design(GammaDiagonal(24, Fraction(1, 2)), 10_000, 500)
+DESIGN = ReleaseDesign(GammaDiagonal(24, Fraction(1, 2)), 10_000, 500)
 Z = 1.96
 
 
@@ -30,7 +30,8 @@ def test_an_interval_covers_exactly_as_often_as_it_says(truth: float, critical: 
     """For normal estimates, at zero and one too: the estimates that accept the truth, summed up."""
     error = 0.03
     estimates = np.linspace(truth - 6 * error, truth + 6 * error, 240_001)
-    low, high = proper_ends(estimates, (error**2, 0.0, 0.0), critical)
+    interval = feldman_cousins(estimates, (error**2, 0.0, 0.0), critical)
+    low, high = interval.low, interval.high
     assert (low < high).all()
     assert low.min() >= 0
     assert high.max() <= 1
@@ -65,7 +66,7 @@ def test_far_from_the_edges_the_ends_are_z_standard_errors_away(
     estimate: float, cells: int, population: Population
 ) -> None:
     """With the standard error of the end itself: Wilson's interval, through the channel."""
-    design = Design(DESIGN.channel, 10_000, 500, population)
+    design = ReleaseDesign(DESIGN.channel, 10_000, 500, population)
     found = share_interval(np.array([estimate]), cells, design, Z)
     for end in (float(found.low[0]), float(found.high[0])):
         share = np.array([end])

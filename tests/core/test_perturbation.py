@@ -1,7 +1,7 @@
 """The sampler: its exact law, bit for bit the plain reference, and the order of its entropy.
 
-What words stand for, and who is spared, is the server's own business (see the module); that every
-cell gets exactly its share of the 2⁶⁴ draws is not.
+What words stand for, and which records are kept anyway, is the server's own business (see the
+module); that every cell gets exactly its share of the 2⁶⁴ draws is not.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,14 @@ from tests.support.scripted import ScriptedEntropy
 from tests.support.statistics import assert_fits
 from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
 from veiltab.core.entropy import Entropy, random_words
-from veiltab.core.noise import STRETCH_RECORDS, Noise, NoiseSource, RareEvents, Words, draw_noise
+from veiltab.core.noise import (
+    STRETCH_RECORDS,
+    BernoulliTrials,
+    Noise,
+    NoiseSource,
+    WordMapping,
+    draw_noise,
+)
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import ParameterError
 
@@ -48,31 +55,35 @@ def channel_keeping(cells: int, share: float) -> GammaDiagonal:
 
 
 def words_of(channel: GammaDiagonal) -> tuple[int, int, Fraction]:
-    """Return b, a and the chance to be spared, as the module describes them."""
+    """Return b, a and the chance to be kept anyway, as the module describes them."""
     cells, exact = channel.domain_size, channel.noise_width
     for bits in (8, 16, 32, 64):
         width = -(-exact * 2**bits // 2**64)
-        spared = 1 - Fraction(exact * 2**bits, width * 2**64)
-        if cells * width <= 2**bits > width and 128 * spared <= 1:
-            return bits, width, spared
-    raise AssertionError("with 64 bits nobody is spared")
+        keep_anyway = 1 - Fraction(exact * 2**bits, width * 2**64)
+        if cells * width <= 2**bits > width and 128 * keep_anyway <= 1:
+            return bits, width, keep_anyway
+    raise AssertionError("with 64 bits no record is kept anyway")
 
 
 def reference_noise(channel: GammaDiagonal, count: int, entropy: Entropy) -> Iterator[int]:
-    """Perturb record by record: who is spared, and then a word for everybody."""
-    bits, width, spared = words_of(channel)
+    """Perturb record by record: who is kept anyway, and then a word for everybody."""
+    bits, width, keep_anyway = words_of(channel)
     for start in range(0, count, STRETCH):
         size = min(STRETCH, count - start)
-        kept = set(RareEvents(spared).places(size, entropy).tolist()) if spared else set()
+        kept = (
+            set(BernoulliTrials(keep_anyway).places(size, entropy).tolist())
+            if keep_anyway
+            else set()
+        )
         for place, word in enumerate(random_words(size, bits, entropy).tolist()):
             replaced = word < channel.domain_size * width and place not in kept
             yield word // width if replaced else 0
 
 
 def noise_of_words(channel: GammaDiagonal, words: Sequence[int]) -> list[int]:
-    """Let the kernel see these words, and spare nobody."""
-    bits, _, spared = words_of(channel)
-    nobody = bytes(8 * -(-len(words) // 4096) if spared else 0)
+    """Let the kernel see these words, and keep nobody anyway."""
+    bits, _, keep_anyway = words_of(channel)
+    nobody = bytes(8 * -(-len(words) // 4096) if keep_anyway else 0)
     script = nobody + b"".join(word.to_bytes(bits // 8, "little") for word in words)
     entropy = ScriptedEntropy(script)
     found: list[int] = draw_noise(channel, len(words), entropy).tolist()
@@ -99,14 +110,14 @@ def test_every_cell_has_exactly_its_share_of_the_draws(cells: int, width: int) -
     """Noise b or more has a chance of (N − b)·M in 2⁶⁴: for all b, or many if there are too many.
 
     Among the words for cells noise never falls, so that the first of each cell is found by
-    bisection; the words after them all keep, and so does everybody who is spared.
+    bisection; the words after them all keep, and so does everybody who is kept anyway.
     """
     channel = channel_of(cells, width)
-    bits, each, spared = words_of(channel)
+    bits, each, keep_anyway = words_of(channel)
     for_cells = cells * each
     targets = list(range(1, cells)) if cells <= 1000 else _some_targets(cells)
     for word, target in zip(first_words(channel, targets, for_cells), targets, strict=True):
-        chance = (1 - spared) * Fraction(for_cells - word, 2**bits)
+        chance = (1 - keep_anyway) * Fraction(for_cells - word, 2**bits)
         assert chance == Fraction((cells - target) * width, 2**64)
     keeping = {for_cells, (for_cells + 2**bits) // 2, 2**bits - 1}
     words = [word for word in keeping if for_cells <= word < 2**bits]
@@ -131,12 +142,12 @@ def test_every_short_word(cells: int, width: int) -> None:
 
 
 @pytest.mark.parametrize(("cells", "width"), WIDTHS)
-def test_words_are_short_and_few_are_spared(cells: int, width: int) -> None:
+def test_words_are_short_and_few_are_kept_anyway(cells: int, width: int) -> None:
     """As the description says; and with words of 64 bits nobody is."""
-    words = Words.of(channel_of(cells, width))
-    assert (words.bits, words.width, words.spared) == words_of(channel_of(cells, width))
-    assert 0 <= words.spared <= Fraction(1, 128)
-    assert words.bits < 64 or not words.spared
+    words = WordMapping.of(channel_of(cells, width))
+    assert (words.bits, words.width, words.keep_anyway) == words_of(channel_of(cells, width))
+    assert 0 <= words.keep_anyway <= Fraction(1, 128)
+    assert words.bits < 64 or not words.keep_anyway
 
 
 def test_more_noise_than_there_are_records_is_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veiltab.core.accounting import last_root
+from veiltab.core.roots import last_root
 
 GROWING: dict[str, Callable[[float], float]] = {
     "straight": lambda x: x,

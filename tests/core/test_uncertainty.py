@@ -1,4 +1,4 @@
-"""Uncertainty: its two parts, exactly; normal draws with that covariance; critical values."""
+"""The covariance by cause, exactly; normal draws with that covariance; critical values."""
 
 from fractions import Fraction
 
@@ -13,24 +13,22 @@ from veiltab.core.exact import square_roots
 from veiltab.core.intervals import SIDAK_CELLS, sup_t
 from veiltab.core.resampling import redraw_releases
 from veiltab.core.uncertainty import (
-    Design,
     Population,
-    Uncertainty,
+    ReleaseDesign,
+    VarianceComponents,
     critical_value,
     estimate_covariance,
 )
 from veiltab.errors import ParameterError
 
 # Every root in the formulas is rational here, so that they can be checked exactly.
-SQUARES = Uncertainty(
+SQUARES = VarianceComponents(
     fractions(["1/16", "1/16", "1/16", "4/16", "9/16"]),
-    GammaDiagonal(5, Fraction(1, 5)),
-    population_size=5,
-    sample_size=4,
+    ReleaseDesign(GammaDiagonal(5, Fraction(1, 5)), population_size=5, sample_size=4),
 )
 
 
-def matrix_of(uncertainty: Uncertainty) -> NDArray[np.object_]:
+def matrix_of(uncertainty: VarianceComponents) -> NDArray[np.object_]:
     """Return the whole covariance matrix, entry by entry."""
     units = np.eye(uncertainty.distribution.size, dtype=np.int64)
     return np.array([[uncertainty.between(u, w) for w in units] for u in units])
@@ -40,7 +38,7 @@ def matrix_of(uncertainty: Uncertainty) -> NDArray[np.object_]:
 def test_both_parts_sum_to_the_exact_covariance(n: int, m: int) -> None:
     """For the respondents themselves, total(w) is what the enumerated covariance says."""
     truth, channel = fractions(["1/2", "1/3", "1/6"]), GammaDiagonal.from_gamma(3, Fraction(7, 2))
-    uncertainty = Uncertainty(truth, channel, n, m)
+    uncertainty = VarianceComponents(truth, ReleaseDesign(channel, n, m))
     covariance = estimate_covariance(truth, channel, n, m)
     weights, others = fractions([1, -2, "1/2"]), fractions([0, 1, 1])
     assert uncertainty.total(weights) == covariance.between(weights, weights)
@@ -59,14 +57,16 @@ def test_a_larger_population_is_a_multinomial_sample_through_the_channel() -> No
     inverse = (np.diag(fractions([1] * 3)) * channel.normalizer - 1) / (gamma - 1)
     expected = inverse @ (np.diag(released) - np.outer(released, released)) @ inverse.T / 4
     for n in (4, 9):
-        assert (matrix_of(Uncertainty(truth, channel, n, 4, "super")) == expected).all()
+        assert (
+            matrix_of(VarianceComponents(truth, ReleaseDesign(channel, n, 4, "super"))) == expected
+        ).all()
 
 
 @pytest.mark.parametrize("population", ["finite", "super"])
 def test_a_set_of_cells_has_the_variance_of_its_own_share(population: Population) -> None:
     """Closed forms for sets and partitions agree with sums over the joint covariance, exactly."""
     truth, channel = fractions(["1/2", "1/6", "1/6", "1/6"]), GammaDiagonal(4, Fraction(2, 5))
-    uncertainty = Uncertainty(truth, channel, 9, 4, population)
+    uncertainty = VarianceComponents(truth, ReleaseDesign(channel, 9, 4, population))
     design = uncertainty.design
     sets = fractions([1, 1, 0, 0]), fractions([0, 0, 1, 0]), fractions([0, 0, 0, 1])
     shares, cells = fractions(["2/3", "1/6", "1/6"]), fractions([2, 1, 1])
@@ -83,8 +83,9 @@ def test_a_set_of_cells_has_the_variance_of_its_own_share(population: Population
 @pytest.mark.parametrize("population", ["finite", "super"])
 def test_the_map_behind_the_draws_has_exactly_the_covariance(population: Population) -> None:
     """BBᵀ = Cov for the linear maps B that turn independent numbers into errors."""
-    uncertainty = Uncertainty(
-        SQUARES.distribution, SQUARES.channel, SQUARES.population_size, 4, population
+    uncertainty = VarianceComponents(
+        SQUARES.distribution,
+        ReleaseDesign(SQUARES.design.channel, SQUARES.design.population_size, 4, population),
     )
     units = fractions([1, 0, 0, 0, 0] * 5).reshape(5, 5)
     for i in range(5):
@@ -113,7 +114,9 @@ def test_exact_roots_are_refused_where_there_are_none() -> None:
 def test_draws_have_the_covariance(population: Population) -> None:
     """Variances of 20,000 draws in five directions; false alarm below 1e-6, with a fixed seed."""
     truth, draws = np.array([0.5, 0.3, 0.15, 0.05]), 20_000
-    uncertainty = Uncertainty(truth, GammaDiagonal(4, Fraction(2, 5)), 400, 150, population)
+    uncertainty = VarianceComponents(
+        truth, ReleaseDesign(GammaDiagonal(4, Fraction(2, 5)), 400, 150, population)
+    )
     errors = uncertainty.draw(draws, np.random.default_rng(3))
     np.testing.assert_allclose(errors.sum(axis=1), 0, atol=1e-12)
     for weights in ([1, 0, 0, 0], [0, 0, 0, 1], [1, -1, 0, 0], [0, 1, 1, 0], [1, 2, 3, 4]):
@@ -126,9 +129,9 @@ def test_many_distributions_at_once() -> None:
     """One per row; each has its own variances."""
     truths = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
     channel, weights = GammaDiagonal(3, Fraction(2, 5)), np.array([1.0, -1.0, 0.5])
-    together = Uncertainty(truths, channel, 50, 20).total(weights)
+    together = VarianceComponents(truths, ReleaseDesign(channel, 50, 20)).total(weights)
     for row in range(2):
-        alone = Uncertainty(truths[row], channel, 50, 20).total(weights)
+        alone = VarianceComponents(truths[row], ReleaseDesign(channel, 50, 20)).total(weights)
         assert together[row] == pytest.approx(alone, rel=1e-12)
 
 
@@ -143,7 +146,9 @@ def test_critical_values() -> None:
 def test_the_band_lies_between_one_cell_and_sidak() -> None:
     """Wider than for one cell; no wider than Šidák's by more than the draws' own error."""
     channel = GammaDiagonal(24, Fraction(1, 2))
-    uncertainty = Uncertainty(np.full(24, 1 / 24), channel, 10**8, 10**6, "super")
+    uncertainty = VarianceComponents(
+        np.full(24, 1 / 24), ReleaseDesign(channel, 10**8, 10**6, "super")
+    )
     found = sup_t(uncertainty, 0.95, np.random.default_rng(0))
     sidak = float(norm.ppf((1 + 0.95 ** (1 / 24)) / 2))
     assert critical_value(0.95) < found < sidak + 0.05
@@ -153,10 +158,10 @@ def test_the_band_lies_between_one_cell_and_sidak() -> None:
 def test_the_band_needs_draws_of_the_release_where_cells_are_small() -> None:
     """With eight records a cell the counts are skewed, and the normal value is too small."""
     channel = GammaDiagonal(24, Fraction(1, 2))
-    uncertainty = Uncertainty(np.full(24, 1 / 24), channel, 10**6, 198)
+    uncertainty = VarianceComponents(np.full(24, 1 / 24), ReleaseDesign(channel, 10**6, 198))
     generator = np.random.default_rng(0)
     found = sup_t(uncertainty, 0.95, generator)
-    design = Design(channel, 10**6, 198)
+    design = ReleaseDesign(channel, 10**6, 198)
     errors = channel.estimate(
         redraw_releases(uncertainty.distribution, design, 20_000, generator)
     ) - (1 / 24)
@@ -171,7 +176,7 @@ def test_the_band_of_normal_errors_agrees_with_that_of_releases() -> None:
     """Above some thousand cells normal errors are drawn; with many records both say the same."""
     truth = np.full(2_001, 1 / 2_001)
     channel = GammaDiagonal(2_001, Fraction(1, 2))
-    uncertainty = Uncertainty(truth, channel, 10**8, 4 * 10**6, "super")
+    uncertainty = VarianceComponents(truth, ReleaseDesign(channel, 10**8, 4 * 10**6, "super"))
     found = sup_t(uncertainty, 0.95, np.random.default_rng(0), draws=1_000)
     sidak = float(norm.ppf((1 + 0.95 ** (1 / 2_001)) / 2))
     assert found == pytest.approx(sidak, abs=0.15)
@@ -180,8 +185,8 @@ def test_the_band_of_normal_errors_agrees_with_that_of_releases() -> None:
 def test_very_many_cells_need_no_draws() -> None:
     """Above the limit the value is Šidák's, whatever the generator."""
     cells = SIDAK_CELLS + 1
-    uncertainty = Uncertainty(
-        np.full(cells, 1 / cells), GammaDiagonal(cells, Fraction(1, 2)), 10**6, 10**5
+    uncertainty = VarianceComponents(
+        np.full(cells, 1 / cells), ReleaseDesign(GammaDiagonal(cells, Fraction(1, 2)), 10**6, 10**5)
     )
     found = sup_t(uncertainty, 0.95, np.random.default_rng(0))
     assert found == pytest.approx(float(norm.isf((1 - 0.95 ** (1 / cells)) / 2)), rel=1e-6)
@@ -189,12 +194,14 @@ def test_very_many_cells_need_no_draws() -> None:
 
 def test_a_table_without_uncertainty_has_the_value_of_one_cell() -> None:
     """A single cell holds everybody; there is nothing to be wrong about."""
-    uncertainty = Uncertainty(np.ones(1), GammaDiagonal(1, Fraction(1, 2)), 10, 10)
+    uncertainty = VarianceComponents(
+        np.ones(1), ReleaseDesign(GammaDiagonal(1, Fraction(1, 2)), 10, 10)
+    )
     assert sup_t(uncertainty, 0.9, np.random.default_rng(0)) == critical_value(0.9)
 
 
 def test_only_two_populations_are_known() -> None:
     """A word that is neither is refused, with both named."""
     with pytest.raises(ParameterError, match="no population 'infinite'") as caught:
-        Design(GammaDiagonal(2, Fraction(1, 2)), 3, 2, "infinite")  # type: ignore[arg-type]
+        ReleaseDesign(GammaDiagonal(2, Fraction(1, 2)), 3, 2, "infinite")  # type: ignore[arg-type]
     assert "super" in caught.value.hint

@@ -14,7 +14,7 @@ from tests.support.enumeration import channel_matrix, fractions, orderings, rele
 from veiltab.core import utility
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.privacy import gamma_for
-from veiltab.core.uncertainty import estimate_covariance, sampling_share
+from veiltab.core.uncertainty import estimate_covariance, finite_population_correction
 
 DATABASES = [
     ((0,), 1, 2, Fraction(3)),
@@ -169,5 +169,5 @@ def test_a_full_sample_has_no_sampling_error() -> None:
     """With m = n only the perturbation is left, also for a single respondent."""
     assert utility.sampling_error(7, 7, Fraction(1, 3)) == 0
     assert utility.sampling_error(1, 1, Fraction(1)) == 0
-    assert sampling_share(1, 1) == 0
+    assert finite_population_correction(1, 1) == 0
     assert utility.minimax_sample_size(1, 5, 0.5) == 1

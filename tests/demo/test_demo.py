@@ -19,8 +19,8 @@ from tests.support.commands import assert_refused, run_here
 from veiltab.cli.demo import MARK, DemoFolder
 from veiltab.core import utility
 from veiltab.data.counts import adult_table
-from veiltab.demo.parties import make_cast, write_tables
-from veiltab.demo.processes import Crew, Party
+from veiltab.demo.parties import make_parties, write_tables
+from veiltab.demo.processes import DemoParty, Processes
 from veiltab.errors import OutputError, VeiltabError
 from veiltab.report.html import element, table
 
@@ -250,9 +250,9 @@ def test_no_process_outlives_ctrl_c(running: subprocess.Popen[str], tmp_path: Pa
 
 def test_a_failure_says_whose_command_it_was(tmp_path: Path) -> None:
     """With what the command itself said."""
-    party = Party("Tax office", tmp_path)
-    with Crew() as crew, pytest.raises(VeiltabError) as failed:
-        crew.run(party, "plan", "--epsilon", "0.5")
+    party = DemoParty("Tax office", tmp_path)
+    with Processes() as processes, pytest.raises(VeiltabError) as failed:
+        processes.run(party, "plan", "--epsilon", "0.5")
     message = failed.value.message
     assert message.startswith("Tax office: `veiltab plan --epsilon 0.5` ended with exit code 2")
     assert "\n  error: Missing option '--population'" in message
@@ -262,13 +262,13 @@ def test_a_failure_says_whose_command_it_was(tmp_path: Path) -> None:
 @sees_processes
 def test_one_failure_ends_what_runs_beside_it(tmp_path: Path) -> None:
     """A server that nobody needs any more does not keep the demonstration waiting."""
-    party = Party("Server", tmp_path)
-    with Crew() as crew:
-        crew.serve(party, "serve", "--data", "data", "--port", 0, "--json")
+    party = DemoParty("Server", tmp_path)
+    with Processes() as processes:
+        processes.serve(party, "serve", "--data", "data", "--port", 0, "--json")
         with pytest.raises(VeiltabError, match="exit code 2"):
-            crew.together(
-                lambda: crew.run(party, "serve", "--data", "other", "--port", 0, "--json"),
-                lambda: crew.run(party, "plan"),
+            processes.together(
+                lambda: processes.run(party, "serve", "--data", "other", "--port", 0, "--json"),
+                lambda: processes.run(party, "plan"),
             )
         assert processes_in(tmp_path)
     assert processes_in(tmp_path) == []
@@ -276,16 +276,19 @@ def test_one_failure_ends_what_runs_beside_it(tmp_path: Path) -> None:
 
 def test_a_server_that_does_not_start_is_reported(tmp_path: Path) -> None:
     """With the end of its log."""
-    party = Party("Server", tmp_path)
-    with Crew() as crew, pytest.raises(VeiltabError, match="can be reached from other computers"):
-        crew.serve(party, "serve", "--data", "data", "--host", "0.0.0.0", "--json")  # noqa: S104
+    party = DemoParty("Server", tmp_path)
+    with (
+        Processes() as processes,
+        pytest.raises(VeiltabError, match="can be reached from other computers"),
+    ):
+        processes.serve(party, "serve", "--data", "data", "--host", "0.0.0.0", "--json")  # noqa: S104
 
 
 def test_other_peoples_folders_are_refused(capsys: Capture, tmp_path: Path) -> None:
     """Nothing in them is touched, and nothing is started."""
     (tmp_path / "thesis.txt").write_text("years of work")
     outcome = run_here(capsys, "demo", "--out", tmp_path)
-    assert "holds something that no demonstration has made" in assert_refused(outcome, code=1)
+    assert "holds files that no demonstration has made" in assert_refused(outcome, code=1)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
@@ -327,11 +330,11 @@ def test_impossible_promises_are_refused_at_once(
 def test_the_curators_tables_are_the_built_in_one(tmp_path: Path) -> None:
     """Joined by id they give its counts, and neither is in the order of the other."""
     built_in = adult_table(CELLS)
-    cast = make_cast(tmp_path)
-    write_tables(cast, built_in)
+    parties = make_parties(tmp_path)
+    write_tables(parties, built_in)
     rows = [
         [line.split(",") for line in (curator.party.folder / "table.csv").read_text().splitlines()]
-        for curator in cast.curators
+        for curator in parties.curators
     ]
     assert [each[0] for each in rows] == [
         ["person", "education", "marital"],
@@ -367,7 +370,7 @@ def test_the_environment_of_a_party_is_its_own(
     """Whoever has a home of their own does not take part by accident."""
     monkeypatch.setenv("VEILTAB_HOME", "/home/somebody/.veiltab")
     monkeypatch.setenv("VEILTAB_DATABASE", "postgresql://real")
-    found = Party("Tax office", tmp_path).environment
+    found = DemoParty("Tax office", tmp_path).environment
     assert found["VEILTAB_HOME"] == str(tmp_path / "home")
     assert "VEILTAB_DATABASE" not in found
     assert os.environ["VEILTAB_DATABASE"] == "postgresql://real"

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from tests.support.coverage import Coverage, estimator_gains, interval_coverage
 from tests.support.reference import ROOT, prose, tables
-from veiltab.paper.coverage import Coverage, estimator_gains, interval_coverage
 
 PAGE = ROOT / "docs" / "explanation" / "estimates.md"
 RUNS, SEED = 2_000, 3

@@ -8,19 +8,19 @@ from functools import cache
 import numpy as np
 import pytest
 
-from veiltab.core.uncertainty import critical_value
-from veiltab.estimates import Estimate
-from veiltab.estimates.quantities import DOUBT
-from veiltab.paper.coverage import (
+from tests.support.coverage import (
     GROUP,
     OUTCOME,
     Coverage,
-    _intervals,
-    _releases,
     estimator_gains,
     interval_coverage,
+    intervals,
     paper_settings,
+    releases,
 )
+from veiltab.core.uncertainty import critical_value
+from veiltab.estimates import Estimate
+from veiltab.estimates.quantities import DOUBT
 from veiltab.paper.experiment import Setting
 
 ALMOST_ALWAYS = 0.95
@@ -73,7 +73,7 @@ def test_where_ratios_are_not_estimable_the_output_says_so() -> None:
     for setting in paper_settings():
         if (setting.distribution, setting.plan.epsilon) not in vague:
             continue
-        for counts in _releases(setting, 50, SEED):
+        for counts in releases(setting, 50, SEED):
             estimate = Estimate(setting.table.schema, counts, setting.plan)
             for found in (
                 estimate.odds_ratio(OUTCOME, GROUP),
@@ -90,8 +90,8 @@ def adult_setting() -> Setting:
 def test_the_study_measures_the_intervals_that_users_get() -> None:
     """Release by release, the vectorised intervals are those of the estimate object."""
     setting = adult_setting()
-    counts = _releases(setting, 4, SEED)
-    found = {name: interval for name, interval, _ in _intervals(setting, counts, 0.9)}
+    counts = releases(setting, 4, SEED)
+    found = {name: interval for name, interval, _ in intervals(setting, counts, 0.9)}
     for run in range(4):
         estimate = Estimate(setting.table.schema, counts[run], setting.plan)
         table = estimate.table(level=0.9)

@@ -11,7 +11,7 @@ import pytest
 from tests.support.made_releases import adult_estimate, released_estimate, shaped_table
 from veiltab.core.estimators import most_likely, project
 from veiltab.core.schema import Attribute, Schema
-from veiltab.core.uncertainty import Uncertainty
+from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents
 from veiltab.errors import InputError, ParameterError, SchemaError
 from veiltab.estimates import Estimate, Promise, Provenance
 from veiltab.estimates.tables import NUMBERS
@@ -74,8 +74,14 @@ def test_a_marginal_is_the_sum_of_the_joint_estimate() -> None:
     weights = np.zeros(ESTIMATE.schema.sizes)
     weights[1, :, 0, :] = 1  # some college, male
     truth = part.unbiased
-    errors = Uncertainty(truth, part.channel, 45_222, ESTIMATE.plan.sample_size).cells().total
-    whole = Uncertainty(ESTIMATE.unbiased, ESTIMATE.channel, 45_222, ESTIMATE.plan.sample_size)
+    errors = (
+        VarianceComponents(truth, ReleaseDesign(part.channel, 45_222, ESTIMATE.plan.sample_size))
+        .cells()
+        .total
+    )
+    whole = VarianceComponents(
+        ESTIMATE.unbiased, ReleaseDesign(ESTIMATE.channel, 45_222, ESTIMATE.plan.sample_size)
+    )
     assert errors[1] == pytest.approx(whole.total(weights.ravel()), rel=1e-9)
     assert ESTIMATE.marginal("salary").schema.names == ("salary",)
     with pytest.raises(SchemaError, match="no attribute 'age'"):

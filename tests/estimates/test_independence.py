@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from tests.support.made_releases import adult_estimate, released_estimate, shaped_table
 from veiltab.core.plan import plan
 from veiltab.core.resampling import apportion, draw_releases
-from veiltab.core.uncertainty import Design, Population
+from veiltab.core.uncertainty import Population, ReleaseDesign
 from veiltab.errors import ParameterError
 from veiltab.estimates.independence import Null, resample
 
@@ -33,8 +33,8 @@ def false_positive_rate(name: str, runs: int, population: Population) -> float:
     channel = chosen.channel.marginal(cells)
     truth = np.einsum("i,j,k->ijk", rows, columns, groups).ravel()
     generator = np.random.default_rng([7, *name.encode()])
-    design = Design(channel, 45_222, chosen.sample_size, population)
-    sampled = Design(channel, 45_222, chosen.sample_size)
+    design = ReleaseDesign(channel, 45_222, chosen.sample_size, population)
+    sampled = ReleaseDesign(channel, 45_222, chosen.sample_size)
     null = Null(channel, *shape)
     rejected = 0
     for _ in range(runs):

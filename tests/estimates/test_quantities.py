@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support.made_releases import adult_estimate, released_estimate, shaped_table
-from veiltab.core.uncertainty import Uncertainty
+from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents
 from veiltab.errors import ConditionError, ParameterError
 from veiltab.estimates import Estimate, Quantity
 from veiltab.estimates.conditions import read_condition
@@ -22,10 +22,12 @@ def mask(condition: str) -> np.ndarray:
     return read_condition(condition, ESTIMATE.schema).mask.astype(float)
 
 
-def uncertainty(estimate: Estimate = ESTIMATE) -> Uncertainty:
+def uncertainty(estimate: Estimate = ESTIMATE) -> VarianceComponents:
     """Return the covariance with the unbiased estimate plugged in."""
     plan = estimate.plan
-    return Uncertainty(estimate.unbiased, estimate.channel, plan.population_size, plan.sample_size)
+    return VarianceComponents(
+        estimate.unbiased, ReleaseDesign(estimate.channel, plan.population_size, plan.sample_size)
+    )
 
 
 def assert_whole(found: Quantity) -> None:

@@ -82,7 +82,7 @@ def test_pads_of_rows_anywhere(size: int) -> None:
 
 @pytest.mark.parametrize("cells", NOISE)
 def test_noise(cells: int) -> None:
-    """A record takes its word; one in 128 at most is spared and takes two bytes, a group eight."""
+    """A record takes its word; of 128 at most one is kept anyway, for two bytes; a group eight."""
     people, rows = 45_222, 4 * SPAN
     chosen = plan(population_size=people, domain_size=cells, epsilon=1.0, sample_size=people)
     entropy = CountingEntropy(CipherEntropy(KEY))

@@ -6,10 +6,10 @@ import pytest
 
 from veiltab.core.plan import plan
 from veiltab.paper.claims import check_gain
+from veiltab.paper.experiment import ADULT_POPULATION
 from veiltab.paper.figures import (
     CELLS,
     DELTA,
-    POPULATION,
     Comparison,
     compare,
     epsilon_chart,
@@ -20,13 +20,13 @@ from veiltab.paper.figures import (
 @pytest.fixture(scope="module")
 def compared() -> list[Comparison]:
     """Plan the paper's own settings all three ways."""
-    return [compare(POPULATION, epsilon) for epsilon in (0.1, 0.5, 1.0)]
+    return [compare(ADULT_POPULATION, epsilon) for epsilon in (0.1, 0.5, 1.0)]
 
 
 def test_the_three_errors_are_the_plans(compared: list[Comparison]) -> None:
     """Exactly what the planner says, with and without δ; the trusted party is the best."""
     for each in compared:
-        asked = {"population_size": POPULATION, "domain_size": CELLS, "epsilon": each.epsilon}
+        asked = {"population_size": ADULT_POPULATION, "domain_size": CELLS, "epsilon": each.epsilon}
         assert each.pure_rmse == plan(**asked).rmse  # type: ignore[arg-type]
         shuffled = plan(**asked, delta=DELTA)  # type: ignore[arg-type]
         assert each.shuffle_rmse == shuffled.rmse
@@ -46,7 +46,7 @@ def test_the_claim_can_fail(compared: list[Comparison]) -> None:
     assert check_gain(compared).holds
     worse = replace(compared[1], shuffle_rmse=compared[1].pure_rmse / 19)
     assert not check_gain([compared[0], worse, compared[2]]).holds
-    elsewhere = replace(worse, population_size=POPULATION + 1)
+    elsewhere = replace(worse, population_size=ADULT_POPULATION + 1)
     assert check_gain([*compared, elsewhere]).holds
 
 
@@ -57,5 +57,5 @@ def test_the_charts_show_every_way_at_every_setting(compared: list[Comparison]) 
     assert {mark.x for mark in chart.curves} == {0.1, 0.5, 1.0}
     assert len({mark.group for mark in chart.curves}) == 3
     others = population_chart(compared)
-    assert {mark.x for mark in others.curves} == {POPULATION}
+    assert {mark.x for mark in others.curves} == {ADULT_POPULATION}
     assert {mark.y for mark in others.curves} == {mark.y for mark in chart.curves}

@@ -2,14 +2,19 @@
 
 import csv
 import io
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from veiltab.errors import OutputError, ParameterError
-from veiltab.paper.figures import sample_sizes
+from veiltab.paper import reproduce as module
+from veiltab.paper.figures import compare, sample_sizes
 from veiltab.paper.reproduce import Reproduction, reproduce
+from veiltab.report.charts import save_chart
 
 RUNS = 10
 STEMS = [
@@ -25,6 +30,14 @@ COLUMNS = [
     *("figure", "distribution", "cells", "epsilon", "sample_size", "gamma", "runs", "mean_l2"),
     *("rmse", "rmse_standard_error", "exact_rmse", "error_bound", "tightened_bound"),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def planned_once() -> Iterator[None]:
+    """Plan figures 6 and 7 once for all tests: no seed has a part in it, and it takes seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "compare", cache(compare))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +99,22 @@ def test_the_table_has_every_point_of_every_figure(reproduced: tuple[Path, Repro
 
 
 @pytest.mark.slow
+def test_the_comparison_has_every_point_of_figures_6_and_7(
+    reproduced: tuple[Path, Reproduction],
+) -> None:
+    """Nine ε for the paper's population, and nine populations at one ε."""
+    text = (reproduced[0] / "comparison.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    points = [(int(row["population_size"]), float(row["epsilon"])) for row in rows]
+    epsilons = [0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.5, 2.0]
+    sizes = [300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 10_000_000]
+    assert points == [*((45_222, e) for e in epsilons), *((n, 0.5) for n in sizes)]
+    for row in rows:
+        assert float(row["trusted_party_rmse"]) < float(row["shuffle_rmse"])
+        assert float(row["shuffle_rmse"]) <= float(row["pure_rmse"])
+
+
+@pytest.mark.slow
 def test_the_table_holds_numbers(reproduced: tuple[Path, Reproduction]) -> None:
     """Every point has its runs, and errors that are positive and below the bound."""
     for row in rows_of(reproduced[0]):
@@ -102,9 +131,20 @@ def test_the_claims_come_along(reproduced: tuple[Path, Reproduction]) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_bytes(reproduced: tuple[Path, Reproduction]) -> None:
-    """A second time into the same folder replaces every file by the same numbers."""
+def test_the_same_seed_gives_the_same_bytes(
+    reproduced: tuple[Path, Reproduction], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second time into the same folder replaces the files by the same numbers.
+
+    Of the pictures, which take seconds, only the first is drawn again.
+    """
     folder, first = reproduced
+
+    def draw_first(chart: Any, *paths: Path) -> None:  # noqa: ANN401 - handed on
+        if folder / FILES[0] in paths:
+            save_chart(chart, *paths)
+
+    monkeypatch.setattr(module, "save_chart", draw_first)
     before = (folder / "results.csv").read_bytes()
     (folder / "results.csv").write_text("stale")
     (folder / FILES[0]).write_text("stale")
@@ -121,9 +161,10 @@ def test_the_same_seed_gives_the_same_bytes(reproduced: tuple[Path, Reproduction
 
 @pytest.mark.slow
 def test_another_seed_gives_other_numbers(
-    reproduced: tuple[Path, Reproduction], tmp_path: Path
+    reproduced: tuple[Path, Reproduction], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Simulated numbers change, and nothing that theory says does."""
+    """Simulated numbers change, and nothing that theory says does; no picture is needed for it."""
+    monkeypatch.setattr(module, "save_chart", lambda *_: None)
     reproduce(tmp_path, runs=RUNS, seed=2)
     pairs = list(zip(rows_of(reproduced[0]), rows_of(tmp_path), strict=True))
     for one, other in pairs:

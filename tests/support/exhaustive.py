@@ -19,7 +19,7 @@ from tests.support.scripted import ScriptedEntropy
 from tests.support.studies import holding, messages_of, proposal, stored_contract, tokens_of
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.entropy import Entropy
-from veiltab.core.noise import Words
+from veiltab.core.noise import WordMapping
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import IdMessages, token_order
 from veiltab.crypto.linkage import tokens as cmac
@@ -92,9 +92,9 @@ def _find_key(order: Order, tokens: bytes) -> bytes:
 
 
 def noise_script(channel: GammaDiagonal, noise: Sequence[int]) -> bytes:
-    """Return words that stand for these noises, after a draw of "nobody is spared"."""
-    short = Words.of(channel)
-    nobody = bytes(8 if short.spared else 0)
+    """Return words that stand for these noises, after a draw of "nobody is kept anyway"."""
+    short = WordMapping.of(channel)
+    nobody = bytes(8 if short.keep_anyway else 0)
     each = [cell * short.width + short.width // 2 for cell in noise]
     return nobody + words(each, short.bits // 8)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from veiltab.demo.results import DemoResults
-    from veiltab.demo.steps import Performance
+    from veiltab.demo.steps import Demonstration
     from veiltab.demo.story import Story
 
 
@@ -30,15 +30,20 @@ nothing else.
 """
 
 
+CELLS = 24
+SMALLEST_EPSILON = 0.05
+"""Less would sample fewer than a hundred people, and there would be nothing to see."""
+
+
 @dataclass(frozen=True, slots=True)
 class DemoFolder:
-    """Where a demonstration leaves its report, and where its parties live meanwhile."""
+    """The folder for a demonstration's report and, while it runs, for its parties."""
 
     path: Path
 
     @property
     def parties(self) -> Path:
-        """The folders of the parties, one for each."""
+        """Where each party has a folder."""
         return self.path / PARTIES
 
     @property
@@ -47,30 +52,25 @@ class DemoFolder:
         return self.path / REPORT
 
     def prepare(self) -> None:
-        """Make the folder, or empty one that a demonstration has made; refuse any other."""
+        """Make the folder, or empty one that a demonstration made; refuse any other."""
         mark = self.path / MARK
         if self.path.is_dir() and not mark.is_file() and any(self.path.iterdir()):
             raise OutputError(
-                f"{self.path} holds something that no demonstration has made",
+                f"{self.path} holds files that no demonstration has made",
                 hint="name another folder with --out; nothing in this one was touched",
             )
         make_folder(self.path)
         write_whole(mark, MARK_TEXT.encode())
-        self.forget_parties()
+        self.delete_parties()
         self.report.unlink(missing_ok=True)
         self.parties.mkdir(mode=0o700)
 
-    def forget_parties(self) -> None:
-        """Delete the parties' folders: keys, tables, and all that the server has."""
-        if self.parties.is_symlink():  # somebody has put it there; what it leads to is theirs
+    def delete_parties(self) -> None:
+        """Delete the parties' folders: keys, tables, and the server's files."""
+        if self.parties.is_symlink():  # made by somebody else; what it points to is not ours
             self.parties.unlink()
         elif self.parties.is_dir():
             shutil.rmtree(self.parties)
-
-
-CELLS = 24
-SMALLEST_EPSILON = 0.05
-"""Less would sample fewer than a hundred people, and there would be nothing to see."""
 
 
 @click.command("demo")
@@ -117,63 +117,63 @@ def demo_command(out: Path, epsilon: float, delta: float, keep: bool, as_json: b
         )
     folder = DemoFolder(out.absolute())
     folder.prepare()
-    results = _perform(folder, epsilon, delta, keep=keep, told=not as_json)
+    results = _run(folder, epsilon, delta, keep=keep, printed=not as_json)
     if as_json:
         print_json(results.as_dict(str(folder.report)))
 
 
-def _perform(
-    folder: "DemoFolder", epsilon: float, delta: float, *, keep: bool, told: bool
+def _run(
+    folder: "DemoFolder", epsilon: float, delta: float, *, keep: bool, printed: bool
 ) -> "DemoResults":
     from veiltab.data.counts import adult_table
-    from veiltab.demo.parties import make_cast, make_terms
-    from veiltab.demo.processes import Crew
-    from veiltab.demo.steps import Performance
+    from veiltab.demo.parties import make_parties, make_study_terms
+    from veiltab.demo.processes import Processes
+    from veiltab.demo.steps import Demonstration
     from veiltab.demo.story import Story
 
     start = time.monotonic()
     progress = Progress()
-    with Crew(progress.tell) as crew:
-        cast, table = make_cast(folder.parties), adult_table(CELLS)
-        performance = Performance(crew, cast, make_terms(epsilon, delta), table)
-        story = Story(console(), performance)
-        for act, telling in _acts(performance, story):
+    with Processes(progress.tell) as processes:
+        parties, table = make_parties(folder.parties), adult_table(CELLS)
+        demonstration = Demonstration(processes, parties, make_study_terms(epsilon, delta), table)
+        story = Story(console(), demonstration)
+        for step, print_step in _steps(demonstration, story):
             with progress:
-                crew.wait_for(act)
-            if told:
-                telling()
+                processes.wait_for(step)
+            if printed:
+                print_step()
         with progress:
-            results = crew.wait_for(lambda: _report(performance, folder, start))
-            crew.stop()
+            results = processes.wait_for(lambda: _report(demonstration, folder, start))
+            processes.stop()
     if not keep:
-        folder.forget_parties()
-    if told:
+        folder.delete_parties()
+    if printed:
         story.verified(results)
         story.end(results, folder.report, folder.parties if keep else None)
     return results
 
 
-def _acts(
-    performance: "Performance", story: "Story"
+def _steps(
+    demonstration: "Demonstration", story: "Story"
 ) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
-    """Yield what happens, and how it is told afterwards."""
+    """Yield each step, and what prints it afterwards."""
     yield (lambda: None), story.begin
-    yield performance.enrol, story.enrolled
-    yield performance.agree, story.agreed
-    yield performance.push, story.pushed
-    yield performance.estimate, story.estimated
+    yield demonstration.enrol, story.enrolled
+    yield demonstration.agree, story.agreed
+    yield demonstration.push, story.pushed
+    yield demonstration.estimate, story.estimated
 
 
-def _report(performance: "Performance", folder: "DemoFolder", start: float) -> "DemoResults":
-    """Write the page; its charts are drawn while the parties still verify."""
-    verifying = performance.crew.later(performance.verify)
+def _report(demonstration: "Demonstration", folder: "DemoFolder", start: float) -> "DemoResults":
+    """Write the page; its charts are drawn while the parties verify the log."""
+    verifying = demonstration.processes.later(demonstration.verify)
     from veiltab.demo.charts import draw_charts
     from veiltab.demo.page import demo_page
     from veiltab.files.plain import write_whole
 
-    charts = draw_charts(performance.results, performance.column)
+    charts = draw_charts(demonstration.results, demonstration.column)
     verifying.result()
-    results = performance.summary(time.monotonic() - start)
+    results = demonstration.summary(time.monotonic() - start)
     write_whole(folder.report, demo_page(results, charts).encode())
     return results
 
@@ -186,14 +186,14 @@ class Progress(contextlib.AbstractContextManager["Progress"]):
         self._status: Status | None = None
 
     def __enter__(self) -> Self:
-        """Show that something goes on."""
+        """Start to show progress."""
         if sys.stderr.isatty():
             self._status = console(stderr=True).status("Starting")
             self._status.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take it away."""
+        """Stop showing it."""
         if self._status is not None:
             self._status.stop()
             self._status = None

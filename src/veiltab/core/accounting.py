@@ -1,11 +1,16 @@
 """(ε, δ) by shuffling: what a secret random order is worth, beyond Theorem 1.
 
-The bound of Balle, Bell, Gascón and Nissim (2019), summed exactly but for rounding that is always
-taken the safe way.  Binomial tails and the search for a root come first; the accounting uses both.
+The release is a shuffled set of N-ary randomised responses, so the privacy blanket of Balle,
+Bell, Gascón and Nissim (2019) applies.  Of the other m − 1 records B ~ Bin(m − 1, N/q) are
+replaced by uniform cells; an adversary who knows everything about the kept ones is left with the
+counts of B + 1 = T records.  With h₀, h₁ the counts of the two cells that tell neighbours apart,
+relative to T uniform records, P ∝ T + (γ − 1)h₀ and Q ∝ T + (γ − 1)h₁.
+
+Everything here is an upper bound of δ: ranges are replaced by their worse end, tails are added,
+and the result is rounded up.  Derivation: ``docs/explanation/shuffling.md``.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,142 +18,33 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, gammaln
 
-EDGE = 0.05
-"""A guess keeps this share of the bracket's width from its ends, so that every step shrinks it."""
-
-
-def last_root(
-    function: Callable[[float], float], low: float, most: float, step: float, tolerance: float
-) -> float | None:
-    """Return the last place, to ``tolerance``, where the function is not positive.
-
-    The search goes up from ``low`` by growing steps, at most to ``most``, then by secants within
-    a bracket.  What is returned was evaluated; None if the function is positive at ``low``.
-    """
-    below = function(low)
-    if below > 0:
-        return None
-    while True:
-        if low >= most:
-            return low
-        high = min(low + step, most)
-        above = function(high)
-        if above > 0:
-            break
-        low, below, step = high, above, 1.5 * step
-    while high - low > tolerance:
-        guess = low - below * (high - low) / (above - below)
-        guess = min(max(guess, low + EDGE * (high - low)), high - EDGE * (high - low))
-        value = function(guess)
-        if value > 0:
-            high, above = guess, value
-        else:
-            low, below = guess, value
-    return low
-
-
-Numbers = NDArray[np.float64]
-
-_SERIES_FROM = 16.0
-_SMALLEST = 1e-300
-_LEAST_EXPONENT = 1074.0
-
-
-def upper_tail(least: Numbers, trials: Numbers, chance: float) -> Numbers:
-    """Return P(X ≥ least) for X ~ Bin(trials, chance)."""
-    inside = np.clip(least, 1.0, np.maximum(trials, 1.0))
-    tail = betainc(inside, np.maximum(trials - least + 1, _SMALLEST), chance)
-    return np.where(least <= 0, 1.0, np.where(least > trials, 0.0, tail))
-
-
-def lower_tail(most: Numbers, trials: Numbers, chance: float) -> Numbers:
-    """Return P(X ≤ most) for X ~ Bin(trials, chance)."""
-    inside = np.maximum(most + 1, 1.0)
-    tail = betainc(np.maximum(trials - most, _SMALLEST), inside, 1 - chance)
-    return np.where(most < 0, 0.0, np.where(most >= trials, 1.0, tail))
-
-
-def between(edges: Numbers, trials: Numbers, chance: float) -> Numbers:
-    """Return P(edge ≤ X < next edge) along the last axis.
-
-    Each edge's tail is taken on the side of the mean where it is small, so that the differences
-    keep their digits.
-    """
-    low = edges <= trials * chance
-    at = np.clip(edges, _SMALLEST, np.maximum(trials, 1.0))
-    rest = np.maximum(trials - edges + 1, _SMALLEST)
-    tail = betainc(
-        np.where(low, rest, at), np.where(low, at, rest), np.where(low, 1 - chance, chance)
-    )
-    tail = np.where((edges <= 0) | (edges > trials), 0.0, tail)
-    first, last = tail[..., :-1], tail[..., 1:]
-    inside = np.where(
-        low[..., 1:], last - first, np.where(low[..., :-1], 1 - first - last, first - last)
-    )
-    return np.maximum(inside, 0.0)
-
-
-def fair_excess(level: Numbers, tosses: Numbers) -> Numbers:
-    """Return E[(X − level)⁺] for X ~ Bin(tosses, ½) and a level of at least tosses/2.
-
-    With h the least integer above the level, Σ_{x≥h} (x − tosses/2) P(x) = (h/2) P(h), so that
-    nothing is the small difference of two large sums.
-    """
-    least = np.floor(level) + 1
-    mean_part = least / 2 * fair_probability(least, tosses)
-    excess = mean_part - (level - tosses / 2) * upper_tail(least, tosses, 0.5)
-    return np.where(least > tosses, 0.0, np.maximum(excess, 0.0))
-
-
-def fair_probability(heads: Numbers, tosses: Numbers) -> Numbers:
-    """Return P(X = heads) for X ~ Bin(tosses, ½), by Loader's saddle point expansion."""
-    trials = np.maximum(tosses, 2.0)
-    inner = np.clip(heads, 1.0, trials - 1)
-    rest = trials - inner
-    exponent = _stirling_error(trials) - _stirling_error(inner) - _stirling_error(rest)
-    exponent -= _deviance(inner, trials / 2) + _deviance(rest, trials / 2)
-    chance = np.sqrt(trials / (2 * math.pi * inner * rest)) * np.exp(exponent)
-    end = (heads == 0) | (heads == tosses)
-    edge = np.where(end, np.exp2(-np.minimum(tosses, _LEAST_EXPONENT)), 0.0)
-    return np.where((heads > 0) & (heads < tosses), chance, edge)
-
-
-def _stirling_error(count: Numbers) -> Numbers:
-    """Return ln(x!) less Stirling's formula."""
-    large = np.maximum(count, _SERIES_FROM)
-    squared = large**2
-    series = (1 / 12 - (1 / 360 - (1 / 1260 - 1 / (1680 * squared)) / squared) / squared) / large
-    small = np.clip(count, 1.0, _SERIES_FROM)
-    stirling = (small + 0.5) * np.log(small) - small + 0.5 * math.log(2 * math.pi)
-    return np.where(count < _SERIES_FROM, gammaln(small + 1) - stirling, series)
-
-
-def _deviance(count: Numbers, mean: Numbers) -> Numbers:
-    """Return x ln(x/µ) + µ − x, with an error far below its own size where it matters."""
-    share = (count - mean) / mean
-    deviance: Numbers = mean * ((1 + share) * np.log1p(share) - share)
-    return deviance
-
+from veiltab.core.roots import last_root
 
 SLACK = 0.02
-"""About the share of δ that is given away to sum ranges of B and K at once."""
+"""About the share of δ that is given away by summing whole ranges of B and K at once."""
 
 RESERVE = 1.04
-"""What δ is multiplied by before it is promised: far more than any error of floating point."""
+"""δ is multiplied by this before it is promised: far more than any error of floating point."""
 
 LEVEL_ROUNDING = 1e-14
+"""The level in :meth:`Blanket._given_blanket` is lowered by this share: more than it is rounded."""
+
 MOST_EPSILON = 15.0
 """Up to here e^ε leaves enough digits; larger ones arise only for tiny samples."""
 
 LARGEST_SCALE = 0.5
 LEAST_DELTA = 1e-320
-LEAST_EPSILON = 1e-12
-PRECISION = 1e-9
 COARSE_SLACK = 0.3
 COARSE_TOLERANCE = 1e-2
 TOLERANCE = 1e-5
 LARGEST_LOG_ODDS = 44.0
-"""ln 2⁶⁴: beyond it a record is as good as never perturbed."""
+"""ln 2⁶⁴: beyond it a record is practically never perturbed."""
+
+_SERIES_FROM = 16.0
+_SMALLEST = 1e-300
+_LEAST_EXPONENT = 1074.0
+
+Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,18 +152,6 @@ def sampled_delta(population_size: int, blanket: Blanket, epsilon: float, scale:
     return share * blanket.delta(inner, min(scale / share, LARGEST_SCALE))
 
 
-def epsilon_at(population_size: int, blanket: Blanket, delta: float) -> float:
-    """Return an ε at which the release's δ is at most ``delta``, the least to nine digits."""
-    low, high = math.log(LEAST_EPSILON), math.log(math.log(blanket.gamma) * 2)
-    while high - low > PRECISION:
-        middle = (low + high) / 2
-        if sampled_delta(population_size, blanket, math.exp(middle), delta) <= delta:
-            high = middle
-        else:
-            low = middle
-    return math.exp(high)
-
-
 def largest_gamma(
     population_size: int, sample_size: int, domain_size: int, epsilon: float, delta: float
 ) -> float | None:
@@ -305,3 +189,79 @@ def rough_gamma(
 
 def _excess(bound: float, delta: float) -> float:
     return math.log(max(bound, LEAST_DELTA)) - math.log(delta)
+
+
+def upper_tail(least: Numbers, trials: Numbers, chance: float) -> Numbers:
+    """Return P(X ≥ least) for X ~ Bin(trials, chance)."""
+    inside = np.clip(least, 1.0, np.maximum(trials, 1.0))
+    tail = betainc(inside, np.maximum(trials - least + 1, _SMALLEST), chance)
+    return np.where(least <= 0, 1.0, np.where(least > trials, 0.0, tail))
+
+
+def lower_tail(most: Numbers, trials: Numbers, chance: float) -> Numbers:
+    """Return P(X ≤ most) for X ~ Bin(trials, chance)."""
+    inside = np.maximum(most + 1, 1.0)
+    tail = betainc(np.maximum(trials - most, _SMALLEST), inside, 1 - chance)
+    return np.where(most < 0, 0.0, np.where(most >= trials, 1.0, tail))
+
+
+def between(edges: Numbers, trials: Numbers, chance: float) -> Numbers:
+    """Return P(edge ≤ X < next edge) along the last axis.
+
+    Each edge's tail is taken on the side of the mean where it is small, so that the differences
+    keep their digits.
+    """
+    low = edges <= trials * chance
+    at = np.clip(edges, _SMALLEST, np.maximum(trials, 1.0))
+    rest = np.maximum(trials - edges + 1, _SMALLEST)
+    tail = betainc(
+        np.where(low, rest, at), np.where(low, at, rest), np.where(low, 1 - chance, chance)
+    )
+    tail = np.where((edges <= 0) | (edges > trials), 0.0, tail)
+    first, last = tail[..., :-1], tail[..., 1:]
+    inside = np.where(
+        low[..., 1:], last - first, np.where(low[..., :-1], 1 - first - last, first - last)
+    )
+    return np.maximum(inside, 0.0)
+
+
+def fair_excess(level: Numbers, tosses: Numbers) -> Numbers:
+    """Return E[(X − level)⁺] for X ~ Bin(tosses, ½) and a level of at least tosses/2.
+
+    With h the least integer above the level, Σ_{x≥h} (x − tosses/2) P(x) = (h/2) P(h), so that
+    nothing is the small difference of two large sums.
+    """
+    least = np.floor(level) + 1
+    mean_part = least / 2 * fair_probability(least, tosses)
+    excess = mean_part - (level - tosses / 2) * upper_tail(least, tosses, 0.5)
+    return np.where(least > tosses, 0.0, np.maximum(excess, 0.0))
+
+
+def fair_probability(heads: Numbers, tosses: Numbers) -> Numbers:
+    """Return P(X = heads) for X ~ Bin(tosses, ½), by Loader's saddle point expansion."""
+    trials = np.maximum(tosses, 2.0)
+    inner = np.clip(heads, 1.0, trials - 1)
+    rest = trials - inner
+    exponent = _stirling_error(trials) - _stirling_error(inner) - _stirling_error(rest)
+    exponent -= _deviance(inner, trials / 2) + _deviance(rest, trials / 2)
+    chance = np.sqrt(trials / (2 * math.pi * inner * rest)) * np.exp(exponent)
+    end = (heads == 0) | (heads == tosses)
+    edge = np.where(end, np.exp2(-np.minimum(tosses, _LEAST_EXPONENT)), 0.0)
+    return np.where((heads > 0) & (heads < tosses), chance, edge)
+
+
+def _stirling_error(count: Numbers) -> Numbers:
+    """Return ln(x!) less Stirling's formula."""
+    large = np.maximum(count, _SERIES_FROM)
+    squared = large**2
+    series = (1 / 12 - (1 / 360 - (1 / 1260 - 1 / (1680 * squared)) / squared) / squared) / large
+    small = np.clip(count, 1.0, _SERIES_FROM)
+    stirling = (small + 0.5) * np.log(small) - small + 0.5 * math.log(2 * math.pi)
+    return np.where(count < _SERIES_FROM, gammaln(small + 1) - stirling, series)
+
+
+def _deviance(count: Numbers, mean: Numbers) -> Numbers:
+    """Return x ln(x/µ) + µ − x, with an error far below its own size where it matters."""
+    share = (count - mean) / mean
+    deviance: Numbers = mean * ((1 + share) * np.log1p(share) - share)
+    return deviance

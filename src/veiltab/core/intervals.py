@@ -1,9 +1,20 @@
-"""Confidence intervals: for one share, for a ratio, and for all cells at once.
+"""Confidence intervals: for shares, for ratios, for ratios of products, and for all cells at once.
 
-Numbers that cannot be negative get intervals in the manner of Feldman and Cousins (1998), which
-are neither empty nor too short.  Simultaneous intervals use one critical value for all cells.
+Every function takes arrays, so that many cells or many releases are served at once.
+
+A share cannot be negative, yet its unbiased estimate can, and the usual interval then holds little
+or nothing that is possible.  Shares therefore get the intervals of Feldman and Cousins (1998): for
+each true θ they accept the estimates x that are likeliest compared with the best possible θ for
+that x.  With the normal law and μ = θ/σ these are θ − kσ ≤ x ≤ θ + dσ, where d = k = z for μ ≥ z,
+and below that
+
+    k = (μ² + d²)/(2μ)    and    Φ(d) − Φ(−k) = the level.
+
+The interval holds all θ that accept the estimate: it covers as often as it says, at zero too.
+Simultaneous intervals use one critical value, larger than z, for all cells.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,14 +23,12 @@ import numpy as np
 from scipy.special import ndtr
 
 from veiltab.core.resampling import MAX_COUNTED_POPULATION, redraw_releases
-from veiltab.core.uncertainty import Design, Uncertainty, critical_value
+from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents, critical_value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
-    from collections.abc import Iterator
-
 
 Quadratic: TypeAlias = tuple[Any, Any, Any]
 """Coefficients a, b, c (numbers or arrays) of the variance a + bθ + cθ²."""
@@ -27,103 +36,60 @@ Quadratic: TypeAlias = tuple[Any, Any, Any]
 HALVINGS = 30
 _GRID = 512
 _TINY = 1e-150
-"""Stands for a standard error of zero, so that nothing is divided by it."""
-
-
-def proper_ends(estimate: "Array", variance: Quadratic, critical: float) -> "tuple[Array, Array]":
-    """Return both ends, within 0..1; an estimate above one half is looked at from one downwards."""
-    a, b, c = variance
-    turned = estimate > 1 / 2
-    value = np.where(turned, 1 - estimate, estimate)
-    seen = (np.where(turned, a + b + c, a), np.where(turned, -b - 2 * c, b), c)
-    low = _find(value, seen, critical, upper=False)
-    high = _find(value, seen, critical, upper=True)
-    return np.where(turned, 1 - high, low), np.where(turned, 1 - low, high)
-
-
-def _find(value: "Array", variance: Quadratic, critical: float, *, upper: bool) -> "Array":
-    """Halve 0..1 again and again around the last θ that is too small, or the first too large."""
-    below, above = np.zeros_like(value), np.ones_like(value)
-    for _ in range(HALVINGS):
-        theta = (below + above) / 2
-        error = np.sqrt(np.maximum(_at(variance, theta), _TINY**2))
-        deviation = (value - theta) / error
-        room = _room(theta / error, critical)
-        bound = -_lower_room(theta / error, room) if upper else room
-        smaller = deviation >= bound
-        below, above = np.where(smaller, theta, below), np.where(smaller, above, theta)
-    return above if upper else below
-
-
-def _at(variance: Quadratic, theta: "Array") -> "Array":
-    a, b, c = variance
-    found: Array = a + theta * (b + theta * c)
-    return found
-
-
-def _room(distance: "Array", critical: float) -> "Array":
-    """Return d for each μ."""
-    return np.interp(distance, np.linspace(0, critical, _GRID), _rooms(critical))
-
-
-def _lower_room(distance: "Array", room: "Array") -> "Array":
-    """Return k for each μ and d."""
-    near = distance < room
-    safe = np.maximum(distance, _TINY)
-    return np.where(near, safe / 2 + room * (room / (2 * safe)), room)
-
-
-@lru_cache(maxsize=64)
-def _rooms(critical: float) -> "Array":
-    """Return d on a grid of μ from 0 to z, by halving: Φ(d) − Φ(−k) grows with d."""
-    level = float(ndtr(critical) - ndtr(-critical))
-    distance = np.linspace(0, critical, _GRID)
-    below, above = np.zeros(_GRID), np.full(_GRID, critical)
-    for _ in range(60):
-        room = (below + above) / 2
-        enough = ndtr(room) - ndtr(-_lower_room(distance, room)) >= level
-        below, above = np.where(enough, below, room), np.where(enough, room, above)
-    above[-1] = critical
-    return above
-
+"""Replaces a standard error of zero as a divisor."""
 
 FACTORS = 4
 """A ratio of products x₀x₃/(x₁x₂) has four factors."""
 
+SIDAK_CELLS = 100_000
+"""For more cells the critical value is Šidák's, which needs no draws and is never too small."""
+
+RELEASED_CELLS = 2_000
+"""Up to so many cells whole releases are drawn; above, normal errors with the same covariance."""
+
+DRAWN_NUMBERS = 20_000_000
+"""About how many numbers are drawn for one critical value: a second or two."""
+
+ROUNDING = 1e-9
+"""A standard error below this is a rounded zero."""
+
+FEWEST_DRAWS, MOST_DRAWS = 1_000, 20_000
+_BATCH_NUMBERS = 1 << 20
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interval:
-    """Lower and upper ends; where ``bounded`` is false the data set no limits: ends are ±∞."""
+    """Lower and upper ends; where ``bounded`` is false the data set no limits, and both are ±∞."""
 
     low: "Array"
     high: "Array"
     bounded: "NDArray[np.bool_]"
 
     def covers(self, truth: Any) -> "NDArray[np.bool_]":  # noqa: ANN401 - a float or an array
-        """Tell where the truth lies within."""
+        """Tell which intervals hold the truth."""
         inside: NDArray[np.bool_] = (self.low <= truth) & (truth <= self.high)
         return inside
 
 
-def proper_interval(estimate: "Array", variance: Quadratic, critical: float) -> Interval:
-    """Return the interval within 0..1 of an estimate whose variance is quadratic in the truth."""
-    low, high = proper_ends(estimate, variance, critical)
-    return Interval(low, high, np.ones(low.shape, dtype=np.bool_))
+def share_interval(
+    estimate: "Array",
+    cells: Any,  # noqa: ANN401 - how many cells: one number for all sets, or one for each
+    design: ReleaseDesign,
+    critical: float,
+) -> Interval:
+    """Return the intervals for the shares θ of sets of cells, from their unbiased estimates.
 
-
-def share_interval(estimate: "Array", cells: Any, design: Design, critical: float) -> Interval:  # noqa: ANN401 - a number of cells per set, or one for all
-    """Return the shares θ of sets of cells that their unbiased estimates do not contradict.
-
-    A set's variance depends on its own share alone, as a + bθ + gθ(1 − θ), so no estimate of the
-    variance is needed: Wilson's interval, seen through the channel, and within 0..1.
+    A set's variance depends on its own share alone, as a + bθ + gθ(1 − θ), so that it need not be
+    estimated: these are score intervals, as Wilson's is, for data from the channel.
     """
-    return proper_interval(estimate, _variance(estimate, cells, design), critical)
+    return feldman_cousins(estimate, _variance(estimate, cells, design), critical)
 
 
-def share_band(estimate: "Array", cells: Any, design: Design, critical: float) -> Interval:  # noqa: ANN401 - as above
-    """Return the same for a simultaneous band, whose critical value is for both sides alike.
+def share_band(estimate: "Array", cells: Any, design: ReleaseDesign, critical: float) -> Interval:  # noqa: ANN401 - as above
+    """Return the intervals of a simultaneous band, whose critical value comes from :func:`sup_t`.
 
-    Estimates beyond 0 and 1 are moved there first: a band then holds at least as often.
+    They are plain score intervals.  Estimates outside 0..1 are moved to its ends first, which only
+    makes the band hold more often.
     """
     constant, linear, square = _variance(estimate, cells, design)
     inside, squared = np.clip(estimate, 0, 1), critical**2
@@ -134,11 +100,17 @@ def share_band(estimate: "Array", cells: Any, design: Design, critical: float) -
     return Interval(low, high, np.ones(low.shape, dtype=np.bool_))
 
 
-def _variance(estimate: "Array", cells: Any, design: Design) -> "Quadratic":  # noqa: ANN401 - as above
+def _variance(estimate: "Array", cells: Any, design: ReleaseDesign) -> "Quadratic":  # noqa: ANN401 - as above
     """Return the coefficients of a set's variance over its share."""
     constant, slope = design.privacy_line(cells, estimate)
     factor = float(design.sampling_factor / design.sample_size)
     return constant, slope + factor, -factor
+
+
+def feldman_cousins(estimate: "Array", variance: Quadratic, critical: float) -> Interval:
+    """Return the interval within 0..1 of a share whose estimate has a variance quadratic in it."""
+    low, high = _feldman_cousins_ends(estimate, variance, critical)
+    return Interval(low, high, np.ones(low.shape, dtype=np.bool_))
 
 
 def fieller(
@@ -146,8 +118,8 @@ def fieller(
 ) -> Interval:
     """Return the ratios ρ with (a − ρb)² ≤ z²·Var(a − ρb): Fieller's set.
 
-    It is an interval only if the denominator is clearly not zero, b² > z²·Var(b); everywhere else
-    it is the outside of one, or everything, and is given as unbounded.
+    It is an interval only if the denominator is clearly not zero, b² > z²·Var(b).  Otherwise it is
+    the outside of an interval, or every number, and the answer is unbounded.
     """
     squared = critical**2
     leading = denominator**2 - squared * covariance[..., 1, 1]
@@ -172,8 +144,8 @@ def proportion_interval(
         -2 * covariance[..., 0, 1] / safe**2,
         covariance[..., 1, 1] / safe**2,
     )
-    found = proper_interval(part / safe, variance, critical)
-    low, high = np.where(bounded, found.low, -np.inf), np.where(bounded, found.high, np.inf)
+    interval = feldman_cousins(part / safe, variance, critical)
+    low, high = np.where(bounded, interval.low, -np.inf), np.where(bounded, interval.high, np.inf)
     return Interval(low, high, bounded)
 
 
@@ -181,7 +153,7 @@ def product_ratio(factors: "Array", covariance: "Array", critical: float) -> Int
     """Return an interval for x₀x₃/(x₁x₂), such as an odds ratio: Fieller's, on the two products.
 
     The products' covariance is taken to first order (delta method); nothing is divided by an
-    estimate and no logarithm taken, so that a small cell makes it wide, not wrong.
+    estimate and no logarithm is taken, so that a small cell makes the interval wide, not wrong.
     """
     x0, x1, x2, x3 = (factors[..., i] for i in range(FACTORS))
     zero = np.zeros_like(x0)
@@ -189,41 +161,28 @@ def product_ratio(factors: "Array", covariance: "Array", critical: float) -> Int
     lower = np.stack([zero, x2, x1, zero], axis=-1)
     gradients = np.stack([upper, lower], axis=-2)
     products = np.einsum("...ai,...ij,...bj->...ab", gradients, covariance, gradients)
-    found = fieller(x0 * x3, x1 * x2, products, critical)
-    bounded = found.bounded & (x1 > 0)
-    low = np.where(bounded, np.maximum(found.low, 0), -np.inf)
-    return Interval(low, np.where(bounded, np.maximum(found.high, 0), np.inf), bounded)
-
-
-SIDAK_CELLS = 100_000
-"""Above it the critical value is Šidák's, which needs no draws and is never too small."""
-
-RELEASED_CELLS = 2_000
-"""Up to it whole releases are drawn; above it normal errors with the same covariance, faster."""
-
-DRAWN_NUMBERS = 20_000_000
-"""About how many numbers are drawn for one critical value: a second or two."""
-
-ROUNDING = 1e-9
-"""A smaller standard error is zero, less precisely computed."""
-
-FEWEST_DRAWS, MOST_DRAWS = 1_000, 20_000
-_BATCH_NUMBERS = 1 << 20
+    interval = fieller(x0 * x3, x1 * x2, products, critical)
+    bounded = interval.bounded & (x1 > 0)
+    low = np.where(bounded, np.maximum(interval.low, 0), -np.inf)
+    return Interval(low, np.where(bounded, np.maximum(interval.high, 0), np.inf), bounded)
 
 
 def sup_t(
-    uncertainty: Uncertainty, level: float, generator: np.random.Generator, draws: int | None = None
+    components: VarianceComponents,
+    level: float,
+    generator: np.random.Generator,
+    draws: int | None = None,
 ) -> float:
     """Return c such that all |T̂ⱼ − Tⱼ| ≤ c·(standard error) hold together with this confidence.
 
-    It is a quantile of the largest standardised error, drawn from the law of the release, or from
+    It is a quantile of the largest standardised error, drawn from the law of the release or from
     the normal law with the exact covariance.  It is never below the value for one cell alone.
     """
     single = critical_value(level)
-    cells = uncertainty.distribution.size
+    cells = components.distribution.size
     if cells > SIDAK_CELLS:
         return critical_value(level ** (1 / cells))
-    errors = np.sqrt(np.maximum(uncertainty.cells().total, 0))
+    errors = np.sqrt(np.maximum(components.cells().total, 0))
     uncertain = errors > ROUNDING
     if not uncertain.any():
         return single
@@ -231,17 +190,17 @@ def sup_t(
         draws = min(MOST_DRAWS, max(FEWEST_DRAWS, DRAWN_NUMBERS // cells))
     largest = [
         (np.abs(drawn[:, uncertain]) / errors[uncertain]).max(axis=1)
-        for drawn in _drawn_errors(uncertainty, draws, generator)
+        for drawn in _drawn_errors(components, draws, generator)
     ]
-    found = np.quantile(np.concatenate(largest), level, method="higher")
-    return max(single, float(found))
+    quantile = np.quantile(np.concatenate(largest), level, method="higher")
+    return max(single, float(quantile))
 
 
 def _drawn_errors(
-    uncertainty: Uncertainty, draws: int, generator: np.random.Generator
-) -> "Iterator[NDArray[np.float64]]":
-    """Yield errors of the unbiased estimate, in batches so that memory stays bounded."""
-    truth, design = uncertainty.distribution, uncertainty.design
+    components: VarianceComponents, draws: int, generator: np.random.Generator
+) -> "Iterator[Array]":
+    """Yield drawn errors of the unbiased estimate, in batches so that memory stays bounded."""
+    truth, design = components.distribution, components.design
     countable = design.population == "super" or design.population_size <= MAX_COUNTED_POPULATION
     whole = countable and truth.size <= RELEASED_CELLS
     batch = max(1, _BATCH_NUMBERS // truth.size)
@@ -250,4 +209,63 @@ def _drawn_errors(
         if whole:
             yield design.channel.estimate(redraw_releases(truth, design, size, generator)) - truth
         else:
-            yield uncertainty.draw(size, generator)
+            yield components.draw(size, generator)
+
+
+def _feldman_cousins_ends(
+    estimate: "Array", variance: Quadratic, critical: float
+) -> "tuple[Array, Array]":
+    """Return both ends; above one half, where 1 is the near limit, 1 − θ is estimated instead."""
+    a, b, c = variance
+    mirrored = estimate > 1 / 2
+    value = np.where(mirrored, 1 - estimate, estimate)
+    mirrored_variance = (np.where(mirrored, a + b + c, a), np.where(mirrored, -b - 2 * c, b), c)
+    low = _end(value, mirrored_variance, critical, upper=False)
+    high = _end(value, mirrored_variance, critical, upper=True)
+    return np.where(mirrored, 1 - high, low), np.where(mirrored, 1 - low, high)
+
+
+def _end(value: "Array", variance: Quadratic, critical: float, *, upper: bool) -> "Array":
+    """Find an end by bisection: the last θ that is too small, or the first that is too large."""
+    below, above = np.zeros_like(value), np.ones_like(value)
+    for _ in range(HALVINGS):
+        theta = (below + above) / 2
+        error = np.sqrt(np.maximum(_variance_at(variance, theta), _TINY**2))
+        deviation = (value - theta) / error
+        above_theta = _accepted_above(theta / error, critical)
+        bound = -_accepted_below(theta / error, above_theta) if upper else above_theta
+        smaller = deviation >= bound
+        below, above = np.where(smaller, theta, below), np.where(smaller, above, theta)
+    return above if upper else below
+
+
+def _variance_at(variance: Quadratic, theta: "Array") -> "Array":
+    a, b, c = variance
+    variances: Array = a + theta * (b + theta * c)
+    return variances
+
+
+def _accepted_above(distance: "Array", critical: float) -> "Array":
+    """Return d for each distance μ of θ from zero, in standard errors."""
+    return np.interp(distance, np.linspace(0, critical, _GRID), _accepted_above_grid(critical))
+
+
+def _accepted_below(distance: "Array", above: "Array") -> "Array":
+    """Return k for each distance μ and its d."""
+    near = distance < above
+    safe = np.maximum(distance, _TINY)
+    return np.where(near, safe / 2 + above * (above / (2 * safe)), above)
+
+
+@lru_cache(maxsize=64)
+def _accepted_above_grid(critical: float) -> "Array":
+    """Return d on a grid of μ from 0 to z, by bisection: Φ(d) − Φ(−k) grows with d."""
+    level = float(ndtr(critical) - ndtr(-critical))
+    distance = np.linspace(0, critical, _GRID)
+    below, above = np.zeros(_GRID), np.full(_GRID, critical)
+    for _ in range(60):
+        middle = (below + above) / 2
+        enough = ndtr(middle) - ndtr(-_accepted_below(distance, middle)) >= level
+        below, above = np.where(enough, below, middle), np.where(enough, middle, above)
+    above[-1] = critical
+    return above

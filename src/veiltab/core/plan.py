@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 from veiltab.core import parameters, privacy, utility
-from veiltab.core.accounting import last_root
 from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
+from veiltab.core.roots import last_root
 from veiltab.errors import InfeasiblePlanError, ParameterError
 
 PURE, SHUFFLE = "pure", "shuffle"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from veiltab.core.uncertainty import Design
+from veiltab.core.uncertainty import ReleaseDesign
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ MAX_COUNTED_POPULATION = 10**9 - 1
 
 
 def draw_releases(
-    respondents: "Counts", design: Design, runs: int, generator: np.random.Generator
+    respondents: "Counts", design: ReleaseDesign, runs: int, generator: np.random.Generator
 ) -> "Counts":
     """Draw the released counts, one row per run, of a sample of these ``respondents``."""
     kept = generator.binomial(design.sample_size, float(design.channel.keep_probability), size=runs)
@@ -31,7 +31,10 @@ def draw_releases(
 
 
 def redraw_releases(
-    distribution: "NDArray[np.float64]", design: Design, runs: int, generator: np.random.Generator
+    distribution: "NDArray[np.float64]",
+    design: ReleaseDesign,
+    runs: int,
+    generator: np.random.Generator,
 ) -> "Counts":
     """Draw the released counts, one row per run, that a ``distribution`` would have led to.
 

@@ -1,7 +1,7 @@
 """Attributes, schemas and joint cells: what a table is made of.
 
-A row has one code for each attribute.  Mixed together, in base of the attributes' sizes, they
-make one number, its joint cell; a table of counts has one count for each cell.
+A row has one code for each attribute.  The codes are the digits of one number, with the attributes'
+sizes as bases: the row's joint cell.  A table of counts has one count for each cell.
 """
 
 import math
@@ -18,12 +18,20 @@ from veiltab.core.parameters import MAX_DOMAIN_SIZE
 from veiltab.errors import SchemaError
 
 Codes: TypeAlias = NDArray[np.uint8 | np.uint16]
+Cells: TypeAlias = NDArray[np.unsignedinteger[Any]]
+Numbers: TypeAlias = NDArray[np.unsignedinteger[Any]]
 
 MAX_CATEGORIES = 65_535
 """A code fits in 16 bits."""
 
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Controls, line ends, and what turns the direction of text: on a screen they could deceive."""
+"""Control characters, line ends and direction marks: on a screen they could deceive."""
+
+BLOCK_RECORDS = 1 << 16
+"""How many records are counted at a time: few enough for the processor's cache."""
+
+_PAIRED_CELLS = 256
+_FOURFOLD_CELLS = 8
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -34,7 +42,7 @@ class Attribute:
     categories: tuple[str, ...]
 
     def __init__(self, name: str, categories: Iterable[str]) -> None:
-        """Check the definition here, so that no other code has to."""
+        """Check the definition here, once for all other code."""
         check_text(name, "an attribute name")
         if isinstance(categories, str):
             raise SchemaError(
@@ -70,7 +78,7 @@ class Schema:
     attributes: tuple[Attribute, ...]
 
     def __init__(self, attributes: Iterable[Attribute]) -> None:
-        """Refuse what could not be numbered: no attributes, equal names, too many cells."""
+        """Refuse a schema without attributes, with equal names, or with too many cells."""
         object.__setattr__(self, "attributes", tuple(attributes))
         if not self.attributes:
             raise SchemaError("the schema has no attributes", hint="name at least one attribute")
@@ -94,19 +102,19 @@ class Schema:
         return math.prod(self.sizes)
 
     def subset(self, names: Iterable[str]) -> "Schema":
-        """Take these attributes, in this order: what a researcher with some of the keys sees."""
-        known = dict(zip(self.names, self.attributes, strict=True))
+        """Return the schema of these attributes, in this order."""
+        attributes = dict(zip(self.names, self.attributes, strict=True))
         wanted = list(names)
-        unknown = [name for name in wanted if name not in known]
+        unknown = [name for name in wanted if name not in attributes]
         if unknown:
             raise SchemaError(
                 f"the schema has no attribute {', '.join(map(repr, unknown))}",
-                hint=f"its attributes are {', '.join(map(repr, known))}",
+                hint=f"its attributes are {', '.join(map(repr, attributes))}",
             )
-        return Schema(known[name] for name in wanted)
+        return Schema(attributes[name] for name in wanted)
 
     def cells(self, codes: Sequence[NDArray[np.integer[Any]]]) -> NDArray[np.int64]:
-        """Join one array of codes per attribute into the cell of each row."""
+        """Return the joint cell of each row, from one array of codes per attribute."""
         columns = [np.asarray(column) for column in codes]
         if len(columns) != len(self.attributes):
             raise SchemaError(
@@ -124,13 +132,13 @@ class Schema:
         return mix(self.sizes, columns).astype(np.int64)
 
     def codes(self, cells: NDArray[np.integer[Any]]) -> list[Codes]:
-        """Take cells apart again: the inverse of :meth:`cells`."""
+        """Return the codes of each attribute: the inverse of :meth:`cells`."""
         cells = np.asarray(cells)
         check_range(cells, self.domain_size, "cells")
         return unmix(self.sizes, cells)
 
     def labels(self, cell: int) -> tuple[str, ...]:
-        """Name one cell by its categories, for people to read."""
+        """Return the categories of one cell, for people to read."""
         codes = self.codes(np.array([cell]))
         return tuple(
             attribute.categories[int(code[0])]
@@ -138,11 +146,44 @@ class Schema:
         )
 
 
-def check_text(text: object, what: str) -> None:
-    """Refuse text that could not be printed on one line, or written as UTF-8.
+@dataclass(frozen=True, slots=True, eq=False)
+class CountTable:
+    """How many respondents fall in each joint cell of a schema."""
 
-    Names and categories go into signed documents and error messages: invisible differences
-    between them would be found late, by people.
+    schema: Schema
+    counts: NDArray[np.int64]
+
+    @property
+    def population_size(self) -> int:
+        """The number of respondents."""
+        return int(self.counts.sum())
+
+    @property
+    def distribution(self) -> NDArray[np.float64]:
+        """The share of the respondents in each cell: the paper's type T."""
+        shares: NDArray[np.float64] = self.counts / self.counts.sum()
+        return shares
+
+    @property
+    def sum_of_squares(self) -> float:
+        """‖T‖², through which alone the data enter the exact error."""
+        return float((self.distribution**2).sum())
+
+    def marginal(self, names: Sequence[str]) -> "CountTable":
+        """Return the table of these attributes, in this order, summed over all others."""
+        subset = self.schema.subset(names)
+        kept = [self.schema.names.index(name) for name in names]
+        dropped = tuple(set(range(len(self.schema.names))) - set(kept))
+        summed = self.counts.reshape(self.schema.sizes).sum(axis=dropped)
+        ranks = np.argsort(np.argsort(kept))  # the sums are in the schema's order
+        return CountTable(subset, np.transpose(summed, ranks).reshape(-1))
+
+
+def check_text(text: object, what: str) -> None:
+    """Refuse text that cannot be printed on one line or encoded as UTF-8.
+
+    Names and categories go into signed documents and error messages, where nobody would see an
+    invisible difference between two of them.
     """
     if not isinstance(text, str):
         raise SchemaError(
@@ -158,7 +199,7 @@ def check_text(text: object, what: str) -> None:
 
 
 def check_range(values: NDArray[Any], limit: int, what: str) -> None:
-    """Refuse anything but a one-dimensional array of whole numbers in ``0 <= value < limit``."""
+    """Refuse all but a one-dimensional array of whole numbers from 0 to ``limit`` − 1."""
     if values.ndim != 1 or values.dtype.kind not in "iu":
         raise SchemaError(
             f"{what} are a {values.ndim}-dimensional array of {values.dtype}",
@@ -181,7 +222,7 @@ def _check_unique(texts: Sequence[str], what: str) -> None:
 
 
 def _too_many_cells(schema: Schema) -> SchemaError:
-    """Name the product and the attributes that make it so large."""
+    """Return an error that names the product and the attributes that make it so large."""
     digits = math.log10(schema.domain_size)
     product = f"{schema.domain_size:,}" if digits < 30 else f"about 10^{digits:.0f}"  # noqa: PLR2004
     largest = sorted(schema.attributes, key=lambda attribute: attribute.size, reverse=True)[:3]
@@ -192,62 +233,29 @@ def _too_many_cells(schema: Schema) -> SchemaError:
     )
 
 
-Numbers = NDArray[np.unsignedinteger[Any]]
-
-
-def join_neighbours(values: Numbers, factor: int) -> Numbers:
-    """Return low + factor·high for each two neighbours, in numbers of twice the width."""
-    bits = 8 * values.dtype.itemsize
-    pairs = values.view(f"<u{2 * values.dtype.itemsize}")
-    wide: Any = pairs.dtype.type
-    high: Numbers = pairs >> wide(bits)
-    high *= wide((1 << bits) - factor)
-    np.subtract(pairs, high, out=high)
-    return high
-
-
-def split_neighbours(values: Numbers, factor: int) -> Numbers:
-    """Undo :func:`join_neighbours` in place; the values keep their width, to be viewed as half."""
-    bits = 4 * values.dtype.itemsize
-    wide: Any = values.dtype.type
-    high = values // wide(factor)
-    high *= wide((1 << bits) - factor)
-    values += high
-    return values
-
-
-BLOCK_RECORDS = 1 << 16
-"""Records that are counted at a time: few enough for the processor's cache."""
-
-_PAIRED_CELLS = 256
-_FOURFOLD_CELLS = 8
-
-Cells = NDArray[np.unsignedinteger[Any]]
-
-
 def mix(sizes: Sequence[int], columns: Sequence[NDArray[np.integer[Any]]]) -> Cells:
-    """Return the cell of each record, the first attribute most significant, in the least type."""
+    """Return the cell of each record in the narrowest type; the first attribute counts most."""
     narrow = np.min_scalar_type(math.prod(sizes) - 1)
     cells = columns[0].astype(narrow)
     for size, column in zip(sizes[1:], columns[1:], strict=True):
-        factor = size & int(np.iinfo(narrow).max)  # 2^8 in a byte: what it multiplies is 0 then
+        factor = size & int(np.iinfo(narrow).max)  # 2^8 is 0 in a byte; so are the cells then
         np.multiply(cells, narrow.type(factor), out=cells)
         np.add(cells, column, out=cells, dtype=narrow, casting="unsafe")
     return cells
 
 
-def unmix(sizes: Sequence[int], cells: NDArray[np.integer[Any]]) -> "list[Codes]":
-    """Return the codes of each attribute, in the least type: the inverse of :func:`mix`.
+def unmix(sizes: Sequence[int], cells: NDArray[np.integer[Any]]) -> list[Codes]:
+    """Return the codes of each attribute, in the narrowest types: the inverse of :func:`mix`.
 
-    Of a cell N, which is none and stands for cell 0 in the group of the cells, the codes are all 0
-    but for the first, which is k or 0: to add either is to add nothing.
+    The number N, which noise has for cell 0, becomes codes of 0, except that the first may be the
+    attribute's size k; in Z_k that is 0 too.
     """
-    left = math.prod(sizes)
-    rest: Cells = cells.astype(np.min_scalar_type(left - 1))
+    cells_left = math.prod(sizes)
+    rest: Cells = cells.astype(np.min_scalar_type(cells_left - 1))
     codes = []
     for size in reversed(sizes):
-        left //= size
-        code, rest = _last_code(rest, size) if left > 1 else (rest, np.zeros_like(rest))
+        cells_left //= size
+        code, rest = _last_code(rest, size) if cells_left > 1 else (rest, np.zeros_like(rest))
         codes.append(code.astype(np.min_scalar_type(size - 1), copy=False))
     return codes[::-1]
 
@@ -261,11 +269,11 @@ def _last_code(cells: Cells, size: int) -> tuple[Cells, Cells]:
 
 
 def count_cells(cells: Cells, domain_size: int) -> NDArray[np.int64]:
-    """Return how many of the cells, all below ``domain_size``, are of each kind.
+    """Count how often each cell from 0 to ``domain_size`` − 1 occurs.
 
-    Up to 256 cells, two neighbours are counted as one number, and up to 8 cells four of them: a
-    table of all their combinations still fits into the cache, and adding it up takes next to
-    nothing.
+    With up to 256 cells, two neighbouring records are counted as one number, and with up to 8 cells
+    four of them: a table of all their combinations still fits into the cache, and summing it takes
+    next to no time.
     """
     if domain_size > _PAIRED_CELLS:
         return np.bincount(cells, minlength=domain_size)
@@ -284,34 +292,26 @@ def count_cells(cells: Cells, domain_size: int) -> NDArray[np.int64]:
     return counts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CountTable:
-    """How many respondents fall in each joint cell of a schema."""
+def join_neighbours(values: Numbers, factor: int) -> Numbers:
+    """Return low + factor·high for each pair of neighbours, in numbers of twice the width.
 
-    schema: Schema
-    counts: NDArray[np.int64]
+    Two bytes side by side are one number, low + 256·high.  Subtracting (256 − factor)·high leaves
+    low + factor·high.  Each step goes over a whole array in a few vector instructions.
+    """
+    bits = 8 * values.dtype.itemsize
+    pairs = values.view(f"<u{2 * values.dtype.itemsize}")
+    wide: Any = pairs.dtype.type
+    high: Numbers = pairs >> wide(bits)
+    high *= wide((1 << bits) - factor)
+    np.subtract(pairs, high, out=high)
+    return high
 
-    @property
-    def population_size(self) -> int:
-        """How many respondents there are in all."""
-        return int(self.counts.sum())
 
-    @property
-    def distribution(self) -> NDArray[np.float64]:
-        """The share of the respondents in each cell: the paper's type T."""
-        shares: NDArray[np.float64] = self.counts / self.counts.sum()
-        return shares
-
-    @property
-    def sum_of_squares(self) -> float:
-        """‖T‖², through which alone the data enter the exact error."""
-        return float((self.distribution**2).sum())
-
-    def marginal(self, names: Sequence[str]) -> "CountTable":
-        """Sum over all other attributes; the ones that stay take the given order."""
-        subset = self.schema.subset(names)
-        kept = [self.schema.names.index(name) for name in names]
-        dropped = tuple(set(range(len(self.schema.names))) - set(kept))
-        summed = self.counts.reshape(self.schema.sizes).sum(axis=dropped)
-        ranks = np.argsort(np.argsort(kept))  # what is left stands in the schema's order
-        return CountTable(subset, np.transpose(summed, ranks).reshape(-1))
+def split_neighbours(values: Numbers, factor: int) -> Numbers:
+    """Undo :func:`join_neighbours` in place; the caller views the result in half the width."""
+    bits = 4 * values.dtype.itemsize
+    wide: Any = values.dtype.type
+    high = values // wide(factor)
+    high *= wide((1 << bits) - factor)
+    values += high
+    return values

@@ -18,10 +18,17 @@ SHAPES = ("circle", "square")
 INTERVAL = 2
 """How many standard errors an error bar reaches to each side: about 95 % hold the truth."""
 
+SYMBOLS = (
+    '<circle cx="11" cy="7" r="4" fill="{color}"/>',
+    '<rect x="7" y="3" width="8" height="8" fill="{color}"/>',
+)
+LINE = '<path d="M0 7H22" stroke="{color}" stroke-width="2"/>'
+TRUTH = '<path d="M11 0V14" stroke="#222222" stroke-width="2"/>'
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much room a chart has."""
+    """The width of a chart and the height of a row, in pixels."""
 
     width: int
     step: int
@@ -30,9 +37,17 @@ class Size:
 WIDE, NARROW = Size(560, 24), Size(205, 26)
 
 
+@dataclass(frozen=True, slots=True)
+class Charts:
+    """Each chart for a wide screen and for a narrow one."""
+
+    estimates: tuple[str, str]
+    column: tuple[str, str]
+
+
 def estimate_chart(results: Sequence[StudyResult], size: Size) -> alt.FacetChart:
     """Show each cell's estimates with their error bars, and the truth as a line across them."""
-    studies = [each.promise for each in results]
+    studies = [result.promise for result in results]
     rows = _rows(results)
     groups = list(dict.fromkeys(row["group"] for row in rows))
     cells = list(dict.fromkeys(row["cell"] for row in rows))
@@ -117,24 +132,8 @@ def column_chart(column: Column, size: Size) -> alt.FacetChart:
     return whole.facet(row=row, data=alt.InlineData(values=rows), spacing=8)
 
 
-SYMBOLS = (
-    '<circle cx="11" cy="7" r="4" fill="{color}"/>',
-    '<rect x="7" y="3" width="8" height="8" fill="{color}"/>',
-)
-LINE = '<path d="M0 7H22" stroke="{color}" stroke-width="2"/>'
-TRUTH = '<path d="M11 0V14" stroke="#222222" stroke-width="2"/>'
-
-
-@dataclass(frozen=True, slots=True)
-class Charts:
-    """Each chart for a wide screen and for a narrow one."""
-
-    estimates: tuple[str, str]
-    column: tuple[str, str]
-
-
 def draw_charts(results: Sequence[StudyResult], column: Column) -> Charts:
-    """Draw the charts; this takes a second, and can be done before everything is known."""
+    """Draw the charts, which takes a second; the other results may still be missing."""
     return Charts(
         (_svg(estimate_chart(results, WIDE)), _svg(estimate_chart(results, NARROW))),
         (_svg(column_chart(column, WIDE)), _svg(column_chart(column, NARROW))),
@@ -142,7 +141,7 @@ def draw_charts(results: Sequence[StudyResult], column: Column) -> Charts:
 
 
 def figure(charts: tuple[str, str], caption: str, key: Html | None = None) -> Html:
-    """Return a chart with its caption; the page's style chooses which width is shown."""
+    """Return a chart with its caption; the page's style sheet chooses the width."""
     wide, narrow = (
         element("div", Html(svg), class_=f"chart {name}", role="img", aria_label=caption)
         for name, svg in zip(("wide", "narrow"), charts, strict=True)
@@ -151,12 +150,12 @@ def figure(charts: tuple[str, str], caption: str, key: Html | None = None) -> Ht
 
 
 def study_key(studies: Sequence[StudyResult]) -> Html:
-    """Return what the marks of the estimates' chart stand for."""
+    """Return the legend of the chart of estimates."""
     marks = [
         (LINE + symbol).format(color=color)
         for symbol, color in zip(SYMBOLS, STUDY_COLORS, strict=True)
     ]
-    items = [(mark, each.promise) for mark, each in zip(marks, studies, strict=False)]
+    items = [(mark, study.promise) for mark, study in zip(marks, studies, strict=False)]
     items.append((TRUTH, "the truth"))
     return element(
         "ul", *(element("li", _swatch(mark), text) for mark, text in items), class_="key"
@@ -164,7 +163,7 @@ def study_key(studies: Sequence[StudyResult]) -> Html:
 
 
 def _svg(chart: alt.TopLevelMixin) -> str:
-    """Draw a chart for use inside a page, where an SVG needs no name spaces."""
+    """Return a chart as an SVG for use inside a page, where it needs no name spaces."""
     return re.sub(r' xmlns(:\w+)?="[^"]*"', "", chart_svg(chart))
 
 

@@ -60,8 +60,8 @@ def _opening(results: DemoResults) -> Iterator[Html]:
     yield element(
         "p",
         f"{people} people of the 1994 census, and two offices: {holders}. Neither may see what the"
-        " other knows. A server that can read nothing of it has joined the two, and a researcher"
-        " has estimated how all four go together.",
+        " other knows. A server that can read none of it has joined the two tables, and a"
+        " researcher has estimated the joint table of all four attributes.",
         class_="lead",
     )
     cards = [
@@ -73,12 +73,11 @@ def _opening(results: DemoResults) -> Iterator[Html]:
         )
         for each in results.studies
     ]
-    found = results.server.ids_found
     cards.append(
         element(
             "li",
-            element("strong", f"{found} of {people}"),
-            "ids of people in everything that the server had on its disk",
+            element("strong", f"{results.server.ids_found} of {people}"),
+            "ids of people found in all that the server had on its disk",
         )
     )
     cards.append(
@@ -118,9 +117,9 @@ def _promise(results: DemoResults) -> Iterator[Html]:
     yield element("h2", "What was promised")
     yield element(
         "p",
-        "To every single person: whatever is released would have come out almost as likely had"
-        " their record been another one. “Almost” is a factor of e to the ε, and δ bounds how much"
-        " may fall outside it.",
+        "To every single person: whatever is released would have been almost as likely had their"
+        " record been a different one. “Almost” means up to a factor of e to the ε, and δ bounds"
+        " how much may fall outside it.",
     )
     facts = [
         ("ε", [f"{each.epsilon:g}" for each in studies]),
@@ -151,7 +150,7 @@ def _promise(results: DemoResults) -> Iterator[Html]:
             "p",
             "The paper's promise rests on the sample and on the noise. The other one counts the"
             " secret order of the records as well, which nobody but the curators knows; a tiny δ"
-            f" then buys an error that is {ratio:.0f} times smaller. It leans more on that order:"
+            f" then buys an error that is {ratio:.0f} times smaller. It depends more on that order:"
             " see the third row.",
         )
 
@@ -161,7 +160,7 @@ def _server(results: DemoResults, charts: Charts) -> Iterator[Html]:
     yield element("h2", "What the server saw")
     yield element(
         "p",
-        f"After one curator had pushed, its part of the study lay on the server's disk:"
+        "After one curator had pushed, its part of the study was on the server's disk:"
         f" {len(server.received)} chunks of {sum(server.received):,} bytes. Below is the column"
         f" “{column.attribute}” as it stands in the curator's table, and as the server has it. The"
         f" encrypted values are spread evenly (χ² test: p = {column.p_value:.2f}), whatever the"
@@ -173,8 +172,8 @@ def _server(results: DemoResults, charts: Charts) -> Iterator[Html]:
         "The same in numbers of rows",
         [column.attribute, "in the table", "on the server"],
         [
-            (name, f"{there:,}", f"{seen:,}")
-            for name, there, seen in zip(
+            (name, f"{in_table:,}", f"{on_server:,}")
+            for name, in_table, on_server in zip(
                 column.categories, column.table, column.received, strict=True
             )
         ],
@@ -183,10 +182,9 @@ def _server(results: DemoResults, charts: Charts) -> Iterator[Html]:
     yield element(
         "p",
         f"After the release {len(server.received_later)} chunks of unperturbed ciphertext were"
-        " left,"
-        f" and {len(server.released)} perturbed columns of {sum(server.released):,} bytes. They are"
-        " still encrypted; only a researcher with the curators' grants can take that away, and"
-        " finds the noise below it.",
+        f" left, and {len(server.released)} perturbed columns of {sum(server.released):,} bytes."
+        " They are still encrypted; only a researcher with the curators' grants can decrypt them,"
+        " and then finds the noise.",
     )
 
 
@@ -214,8 +212,8 @@ def _checks(results: DemoResults) -> Iterator[Html]:
     names = ", ".join(server.verified_by)
     yield element(
         "p",
-        f"Every step is an entry of a log in which each entry seals the one before. {names} have"
-        " verified it, each for themselves, up to the same last hash: ",
+        "Every step is an entry of a log in which each entry has the hash of the one before."
+        f" {names} have verified it, each for themselves, up to the same last hash: ",
         element("code", server.head),
     )
     yield table(

@@ -1,4 +1,4 @@
-"""Who takes part in the demonstration, what each of them holds, and what they agree on."""
+"""The parties of the demonstration, what each of them holds, and what they agree on."""
 
 import json
 from dataclasses import dataclass
@@ -8,47 +8,47 @@ from pathlib import Path
 import numpy as np
 
 from veiltab.core.schema import CountTable, Schema
-from veiltab.demo.processes import Party
+from veiltab.demo.processes import DemoParty
 
 ID_COLUMN, TABLE = "person", "table.csv"
 PAPERS, SHUFFLED = "Adult by the paper", "Adult in secret order"
 SEED = 1994
-"""Of the order of the rows, which is for show; all that protects anybody is drawn elsewhere."""
+"""Seeds the order of the rows in the tables; nothing that protects anybody depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Curator:
+class DemoCurator:
     """A party with a table of its own."""
 
-    party: Party
+    party: DemoParty
     dataset: str
     attributes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
-    """Everybody."""
+class DemoParties:
+    """The server, two curators and two researchers."""
 
-    server: Party
-    registry: Curator
-    tax: Curator
-    rivera: Party
-    okafor: Party
+    server: DemoParty
+    registry: DemoCurator
+    tax: DemoCurator
+    rivera: DemoParty
+    okafor: DemoParty
 
     @property
-    def curators(self) -> tuple[Curator, Curator]:
-        """Those who hold data; the first proposes."""
+    def curators(self) -> tuple[DemoCurator, DemoCurator]:
+        """The parties that hold data; the first one proposes the studies."""
         return self.registry, self.tax
 
     @property
-    def members(self) -> tuple[Party, ...]:
-        """All who register with the server."""
+    def members(self) -> tuple[DemoParty, ...]:
+        """The parties that register with the server."""
         return (self.registry.party, self.tax.party, self.rivera, self.okafor)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """One of the studies: what it is called, and what it promises."""
+class StudyTerms:
+    """What one of the studies is called, and what it promises."""
 
     title: str
     file: str
@@ -56,41 +56,41 @@ class Terms:
     delta: float
 
 
-def make_cast(parties: Path) -> Cast:
-    """Give everybody a folder that only its owner can open."""
+def make_parties(folder: Path) -> DemoParties:
+    """Give each party a folder below this one, which only its owner can open."""
 
-    def party(name: str, folder: str) -> Party:
-        (parties / folder).mkdir(mode=0o700)
-        return Party(name, parties / folder)
+    def party(name: str, own: str) -> DemoParty:
+        (folder / own).mkdir(mode=0o700)
+        return DemoParty(name, folder / own)
 
-    return Cast(
+    return DemoParties(
         server=party("Statistics server", "server"),
-        registry=Curator(
+        registry=DemoCurator(
             party("Registry office", "registry-office"), "Register", ("education", "marital")
         ),
-        tax=Curator(party("Tax office", "tax-office"), "Tax returns", ("gender", "salary")),
+        tax=DemoCurator(party("Tax office", "tax-office"), "Tax returns", ("gender", "salary")),
         rivera=party("Dr. Rivera", "dr-rivera"),
         okafor=party("Dr. Okafor", "dr-okafor"),
     )
 
 
-def make_terms(epsilon: float, delta: float) -> tuple[Terms, ...]:
+def make_study_terms(epsilon: float, delta: float) -> tuple[StudyTerms, ...]:
     """Return the paper's study and, if δ is above 0, one that counts on the secret order too."""
-    papers = Terms(PAPERS, "paper.toml", epsilon, 0.0)
-    return (papers, Terms(SHUFFLED, "shuffled.toml", epsilon, delta)) if delta else (papers,)
+    papers = StudyTerms(PAPERS, "paper.toml", epsilon, 0.0)
+    return (papers, StudyTerms(SHUFFLED, "shuffled.toml", epsilon, delta)) if delta else (papers,)
 
 
-def identity_file(party: Party) -> str:
-    """Return the name of the file with a party's public identity, wherever it is handed to."""
+def identity_file(party: DemoParty) -> str:
+    """Return the name of the file that holds a party's public identity."""
     return f"{party.folder.name}.json"
 
 
-def write_tables(cast: Cast, table: "CountTable") -> None:
-    """Write each curator's columns, record by record, in an order that no other curator has."""
+def write_tables(parties: DemoParties, table: "CountTable") -> None:
+    """Write each curator's table, with the rows in a random order of its own."""
     generator = np.random.default_rng(SEED)
     cells = np.repeat(np.arange(table.schema.domain_size), table.counts)
-    numbers = generator.permutation(cells.size)  # so that an id says nothing of its cell
-    for curator in cast.curators:
+    numbers = generator.permutation(cells.size)  # so that an id says nothing about its cell
+    for curator in parties.curators:
         positions = [table.schema.names.index(name) for name in curator.attributes]
         texts = _texts(table.schema, positions)
         lines = [",".join((ID_COLUMN, *curator.attributes))]
@@ -108,13 +108,13 @@ def person_id(number: int) -> str:
 
 
 def _texts(schema: "Schema", positions: list[int]) -> list[str]:
-    """Return, for each joint cell, a curator's columns as they stand in its file."""
-    every = product(*(attribute.categories for attribute in schema.attributes))
-    return [",".join(categories[position] for position in positions) for categories in every]
+    """Return for each joint cell what a curator's file has in its columns."""
+    combinations = product(*(attribute.categories for attribute in schema.attributes))
+    return [",".join(categories[position] for position in positions) for categories in combinations]
 
 
-def write_study_file(cast: Cast, terms: Terms, table: "CountTable") -> None:
-    """Write what the first curator proposes, into its own folder."""
+def write_study_file(parties: DemoParties, terms: StudyTerms, table: "CountTable") -> None:
+    """Write the study file of the first curator, who proposes the study."""
     lines = [
         f"title = {json.dumps(terms.title)}",
         f"epsilon = {terms.epsilon!r}",
@@ -122,15 +122,15 @@ def write_study_file(cast: Cast, terms: Terms, table: "CountTable") -> None:
         f"population = {table.population_size}",
         'linkage = {by = "ids"}',
     ]
-    for curator in cast.curators:
-        me = curator is cast.registry
+    for curator in parties.curators:
+        me = curator is parties.registry
         identity = "me" if me else identity_file(curator.party)
         lines += ["[[curators]]", f"identity = {json.dumps(identity)}", "attributes = ["]
         lines += [f"  {_attribute(table.schema, name)}," for name in curator.attributes]
         lines += ["]"]
-    for researcher in (cast.rivera, cast.okafor):
+    for researcher in (parties.rivera, parties.okafor):
         lines += ["[[researchers]]", f"identity = {json.dumps(identity_file(researcher))}"]
-    path = cast.registry.party.folder / terms.file
+    path = parties.registry.party.folder / terms.file
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

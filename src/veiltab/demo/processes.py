@@ -1,4 +1,4 @@
-"""The processes of a demonstration: commands of parties, none of which outlives it."""
+"""Runs the parties' commands as processes, none of which outlives the demonstration."""
 
 import json
 import os
@@ -17,36 +17,36 @@ from veiltab.errors import VeiltabError
 
 Result = TypeVar("Result")
 
-LEASH = (sys.executable, "-m", "veiltab.demo.child")
-LONGEST = 180.0
-"""Seconds after which a command is taken to hang."""
+VEILTAB = (sys.executable, "-m", "veiltab.demo.ends_with_parent")
+COMMAND_SECONDS = 180.0
+"""After this time a command is considered hanging."""
 
-PATIENCE = 5.0
-"""Seconds that a process has to end by itself when the demonstration is over."""
+SHUTDOWN_SECONDS = 5.0
+"""How long a process may take to end by itself when the demonstration is over."""
 
-BLINK = 0.1
-"""Seconds that somebody who presses Ctrl-C does not notice."""
+POLL_SECONDS = 0.1
+"""A delay that somebody who presses Ctrl-C does not notice."""
 
 THREADS = 24
-OTHERS_VARIABLES = ("VEILTAB_DATABASE", "VEILTAB_HOME", "VEILTAB_TABLE_URL")
+USERS_VARIABLES = ("VEILTAB_DATABASE", "VEILTAB_HOME", "VEILTAB_TABLE_URL")
 
 
 @dataclass(frozen=True, slots=True)
-class Party:
-    """Somebody with a folder, and a home in it."""
+class DemoParty:
+    """One of the parties: a name, and a folder with its home."""
 
     name: str
     folder: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the party's commands find around them: the party's own home, and UTF-8."""
-        inherited = {k: v for k, v in os.environ.items() if k not in OTHERS_VARIABLES}
+        """The environment of the party's commands: the party's own home, and UTF-8."""
+        inherited = {k: v for k, v in os.environ.items() if k not in USERS_VARIABLES}
         return inherited | {"VEILTAB_HOME": str(self.folder / "home"), "PYTHONUTF8": "1"}
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommandResult:
     """How a command ended, and what it printed."""
 
     command: str
@@ -60,25 +60,25 @@ class Done:
         return json.loads(self.out)
 
 
-class Crew:
-    """Runs commands at the same time; at the end, and on any failure, stops all that still run.
+class Processes:
+    """Runs commands at the same time; at the end, or on any failure, stops those that still run.
 
-    Every process holds one end of a pipe as its stdin, and ends when the other end is closed.
-    ``history`` is who has started what.
+    Every process has one end of a pipe as its stdin, and ends when the other end is closed.
+    ``history`` lists the commands that were started, each with its party.
     """
 
     def __init__(self, tell: Callable[[str], None] = lambda _: None) -> None:
-        """Start with nobody; ``tell`` hears of every command as it starts."""
+        """Start no process yet; ``tell`` is called with every command as it starts."""
         self._tell = tell
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[str]] = set()
-        self._stdin, self._leash = os.pipe()
+        self._stdin, self._other_end = os.pipe()
         self._over = False
         self._pool = ThreadPoolExecutor(THREADS)
         self.history: list[tuple[str, str]] = []
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Return the processes, of which there are none yet."""
         return self
 
     def __exit__(
@@ -91,16 +91,16 @@ class Crew:
         self.stop()
 
     def stop(self) -> None:
-        """Let go of the leash, and wait until everybody has gone."""
+        """Close the other end of the pipe, and wait until every process has ended."""
         with self._lock:
             if self._over:
                 return
             self._over = True
-            os.close(self._leash)
+            os.close(self._other_end)
             running = list(self._running)
         for process in running:
             try:
-                process.wait(PATIENCE)
+                process.wait(SHUTDOWN_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -108,75 +108,75 @@ class Crew:
         os.close(self._stdin)
 
     def later(self, call: Callable[[], Result]) -> Future[Result]:
-        """Start something in a thread of its own."""
+        """Start a call in a thread of its own."""
         return self._pool.submit(call)
 
     def wait_for(self, call: Callable[[], Result]) -> Result:
-        """Do something in a thread, and wait so that Ctrl-C ends it at once.
+        """Make a call in a thread, and wait for it in such a way that Ctrl-C ends it at once.
 
         The system may give the signal to any thread; the main one has to wake up to see it.
         """
         future = self.later(call)
-        while not wait([future], timeout=BLINK).done:
+        while not wait([future], timeout=POLL_SECONDS).done:
             pass
         return future.result()
 
     def together(self, *calls: Callable[[], Result]) -> list[Result]:
-        """Do things at the same time, and return what they return; the first failure ends it."""
+        """Make calls at the same time, and return what they return; the first failure ends it."""
         futures = [self.later(call) for call in calls]
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         for future in done:
             future.result()
         return [future.result() for future in futures]
 
-    def run(self, party: Party, *arguments: object) -> Done:
-        """Run a command of a party that must succeed."""
+    def run(self, party: DemoParty, *arguments: object) -> CommandResult:
+        """Run a party's command, which must succeed."""
         done = self.attempt(party, *arguments)
         if done.code:
             raise _failed(party, done)
         return done
 
-    def attempt(self, party: Party, *arguments: object) -> Done:
-        """Run a command of a party, whatever comes of it."""
+    def attempt(self, party: DemoParty, *arguments: object) -> CommandResult:
+        """Run a party's command, which may fail."""
         process, command = self._start(party, arguments, subprocess.PIPE, subprocess.PIPE)
         try:
-            out, err = process.communicate(timeout=LONGEST)
+            out, err = process.communicate(timeout=COMMAND_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             out, err = process.communicate()
-            err += f"it was stopped after {LONGEST:.0f} seconds\n"
+            err += f"it was stopped after {COMMAND_SECONDS:.0f} seconds\n"
         finally:
             with self._lock:
                 self._running.discard(process)
-        return Done(command, process.returncode, out, err)
+        return CommandResult(command, process.returncode, out, err)
 
-    def serve(self, party: Party, *arguments: object) -> dict[str, str]:
-        """Start a server that runs until the end; return what it says when it listens."""
+    def serve(self, party: DemoParty, *arguments: object) -> dict[str, str]:
+        """Start a server that runs until the end; return what it prints once it listens."""
         log = party.folder / "server.log"
         with log.open("w", encoding="utf-8") as errors:
             process, command = self._start(party, arguments, subprocess.PIPE, errors)
         with process.stdout or log.open(encoding="utf-8") as output:
             line = output.readline()
         if not line:
-            done = Done(command, process.wait(), "", log.read_text("utf-8"))
+            done = CommandResult(command, process.wait(), "", log.read_text("utf-8"))
             raise _failed(party, done)
-        found: dict[str, str] = json.loads(line)
-        return found
+        listening: dict[str, str] = json.loads(line)
+        return listening
 
     def _start(
         self,
-        party: Party,
+        party: DemoParty,
         arguments: Sequence[object],
         output: int,
         errors: int | IO[str],
     ) -> tuple[subprocess.Popen[str], str]:
-        texts = [str(each) for each in arguments]
+        texts = [str(argument) for argument in arguments]
         command = shlex.join(["veiltab", *texts])
         with self._lock:
             if self._over:
                 raise VeiltabError("the demonstration is over", hint="start another one")
             process = subprocess.Popen(  # noqa: S603 - it is our own command
-                [*LEASH, *texts],
+                [*VEILTAB, *texts],
                 stdin=self._stdin,
                 stdout=output,
                 stderr=errors,
@@ -191,9 +191,9 @@ class Crew:
         return process, command
 
 
-def _failed(party: Party, done: Done) -> VeiltabError:
+def _failed(party: DemoParty, done: CommandResult) -> VeiltabError:
     said = "\n".join(f"  {line}" for line in done.err.strip().splitlines()) or "  (nothing)"
     return VeiltabError(
-        f"{party.name}: `{done.command}` ended with exit code {done.code}, and said:\n{said}",
-        hint=f"what the parties had is still in {party.folder.parent}",
+        f"{party.name}: `{done.command}` ended with exit code {done.code} and printed:\n{said}",
+        hint=f"the parties' folders are still in {party.folder.parent}",
     )

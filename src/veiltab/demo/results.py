@@ -1,4 +1,4 @@
-"""What a demonstration has shown: plain values, for the story, for scripts and for the page."""
+"""The results of a demonstration: plain values for the terminal, for scripts and for the page."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class StudyResult:
 
     @property
     def promise(self) -> str:
-        """The promise in a few signs."""
+        """The promise in short, such as "ε = 0.5, δ = 1e-6"."""
         return f"ε = {self.epsilon:g}, δ = {self.delta_text}"
 
     @property
@@ -55,7 +55,7 @@ class StudyResult:
 
     @property
     def predicted_rmse(self) -> float:
-        """How far they should be, in the root mean square over all studies of these data."""
+        """How far they should be: the exact RMSE for these data."""
         return utility.exact_rmse(
             self.plan["population_size"],
             self.plan["sample_size"],
@@ -95,7 +95,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerView:
-    """What was found in the server's folder, and in its log."""
+    """What was found in the server's folder and in its log."""
 
     received: tuple[int, ...]
     received_later: tuple[int, ...]
@@ -124,7 +124,7 @@ class ServerView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondResearcher:
-    """What a researcher with one curator's grant gets, and what it is refused."""
+    """What a researcher with one curator's grant gets, and what the researcher is refused."""
 
     name: str
     granted: tuple[str, ...]
@@ -158,7 +158,7 @@ class LedgerChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResults:
-    """Everything; the first study is the paper's, and the last one is looked at closely."""
+    """All results; the first study is the paper's, the last one was examined closely."""
 
     studies: tuple[StudyResult, ...]
     holders: Mapping[str, tuple[str, ...]]
@@ -170,7 +170,7 @@ class DemoResults:
 
     @property
     def closest(self) -> StudyResult:
-        """The study whose log and files were looked at."""
+        """The study whose log and files were examined."""
         return self.studies[-1]
 
     def as_dict(self, report: str) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class DemoResults:
             "with_delta": others[0].as_dict() if others else None,
             "server": self.server.as_dict(),
             "second_researcher": self.second.as_dict(),
-            "ledgers": [each.as_dict() for each in self.ledgers],
+            "ledgers": [ledger.as_dict() for ledger in self.ledgers],
             "commands": self.commands,
             "report": report,
             "seconds": round(self.seconds, 2),

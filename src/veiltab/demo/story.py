@@ -1,4 +1,4 @@
-"""The demonstration told to people: short headed steps, plain text off a terminal."""
+"""Prints the demonstration for people: numbered steps, in plain text if there is no terminal."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,26 +8,26 @@ from rich.console import Console
 from rich.text import Text
 
 from veiltab.cli.output import count, print_rows
-from veiltab.demo.processes import Party
+from veiltab.demo.processes import DemoParty
 from veiltab.demo.results import Cell, DemoResults, StudyResult, exponent
-from veiltab.demo.steps import Performance
+from veiltab.demo.steps import Demonstration
 
 TWO_ERRORS = 2
-"""Standard errors within which about 95 % of the estimates should be."""
+"""About 95 % of the estimates should be within so many standard errors of the truth."""
 
 
 class Story:
-    """Tells each act when it is over."""
+    """Prints each step of a demonstration after it has been done."""
 
-    def __init__(self, screen: "Console", performance: "Performance") -> None:
-        """Tell of a performance on a screen."""
+    def __init__(self, screen: "Console", demonstration: "Demonstration") -> None:
+        """Print on this screen."""
         self._screen = screen
-        self._of = performance
+        self._demo = demonstration
         self._step = 0
 
     def begin(self) -> None:
-        """Say what is going to happen."""
-        table = self._of.table
+        """Print what is going to happen."""
+        table = self._demo.table
         self._say(
             "A whole study on this machine: real processes, real keys, real HTTP.",
             f"{table.population_size:,} people, four attributes, {table.schema.domain_size} cells:"
@@ -36,19 +36,19 @@ class Story:
         )
 
     def enrolled(self) -> None:
-        """Tell of the parties and the plans."""
-        cast, people = self._of.cast, f"{self._of.table.population_size:,} people"
+        """Print the parties and the plans."""
+        parties, people = self._demo.parties, f"{self._demo.table.population_size:,} people"
         self._head("Five parties, each with keys of its own")
-        rows = [("server", cast.server.name, f"listens on {self._of.url}")]
-        for curator in cast.curators:
+        rows = [("server", parties.server.name, f"listens on {self._demo.url}")]
+        for curator in parties.curators:
             names = " and ".join(curator.attributes)
             rows.append(("curator", curator.party.name, f"{names} of {people}"))
-        only = " and ".join(cast.registry.attributes)
-        rows += [("researcher", cast.rivera.name, "to be granted everything")]
-        rows += [("researcher", cast.okafor.name, f"to be granted {only}")]
+        only = " and ".join(parties.registry.attributes)
+        rows += [("researcher", parties.rivera.name, "to be granted everything")]
+        rows += [("researcher", parties.okafor.name, f"to be granted {only}")]
         print_rows(self._screen, ("part", "name", "has"), rows)
-        self._commands("id", cast.tax.party)
-        self._commands("register", cast.tax.party)
+        self._commands("id", parties.tax.party)
+        self._commands("register", parties.tax.party)
         self._plans()
 
     def _plans(self) -> None:
@@ -65,52 +65,54 @@ class Story:
                 f"{100 * plan['keep_probability']:.1f} %",
                 f"{plan['rmse']:.4f}",
             )
-            for terms, plan in zip(self._of.terms, self._of.plans, strict=True)
+            for terms, plan in zip(self._demo.terms, self._demo.plans, strict=True)
         ]
         print_rows(self._screen, names, rows, numbers=len(names) - 1)
         self._say(
-            "That part of the sample is kept as it is, and the rest becomes random.  RMSE is the"
-            " error (ℓ₂) to expect for the hardest data.  Somebody who also knows the curators'"
-            " secret order is held back by the noise alone: that is the second ε."
+            "“Kept” is the share of the sample that stays as it is; the rest becomes random.  RMSE"
+            " is the error (ℓ₂) to expect for the hardest data.  Against somebody who knows the"
+            " curators' secret order only the noise protects: that is the second ε."
         )
 
     def agreed(self) -> None:
-        """Tell of the contracts."""
+        """Print how the contracts were signed."""
         self._head("The curators agree")
         self._commands("study")
         self._say("Each signature was charged to a privacy budget before it left.")
 
     def pushed(self) -> None:
-        """Tell of the uploads, and of what the server could see of them."""
+        """Print the uploads, and what the server could see of them."""
         self._head("The curators push, the server joins and perturbs")
         self._commands("push")
         self._say(
-            "They compare a keyed digest of their respondents, draw the same secret sample in the"
-            " same secret order, and send it encrypted and without ids."
+            "The curators compare a keyed digest of their respondents, draw the same secret sample"
+            " in the same secret order, and send it encrypted and without ids."
         )
         self._head("What the server saw")
         self._received()
-        before, after = self._of.before, self._of.after
-        found = before.ids_found + after.ids_found
+        before, after = self._demo.files_before, self._demo.files_after
+        ids_found = before.ids_found + after.ids_found
+        p_value = self._demo.column.p_value
         self._say(
-            f"Evenly spread, as random values are (χ² test: p = {self._of.column.p_value:.2f})."
-            f"  Of the {self._of.table.population_size:,} ids, {found or 'none'} can be found in"
-            " its files.",
+            f"Evenly spread, as random values are (χ² test: p = {p_value:.2f})."
+            f"  Of the {self._demo.table.population_size:,} ids, {ids_found or 'none'} can be found"
+            " in its files.",
             f"After the release: {count(len(after.received), 'chunk')} of unperturbed ciphertext,"
             f" and {count(len(after.released), 'perturbed column')}, still encrypted.",
         )
 
     def _received(self) -> None:
-        of, column, received = self._of, self._of.column, self._of.before.received
+        demo, column, received = self._demo, self._demo.column, self._demo.files_before.received
         self._say(
-            f"In its folder after {of.cast.registry.party.name}'s push to {of.terms[-1].title!r}:"
+            f"In its folder after {demo.parties.registry.party.name}'s push to"
+            f" {demo.terms[-1].title!r}:"
             f" {count(len(received), 'chunk')}, {sum(received):,} bytes.  One is"
             f" {column.attribute!r}, encrypted:"
         )
         total, sent = sum(column.table), sum(column.received)
         rows = [
-            (name, f"{100 * there / total:.1f} %", f"{100 * seen / sent:.1f} %")
-            for name, there, seen in zip(
+            (name, f"{100 * in_table / total:.1f} %", f"{100 * on_server / sent:.1f} %")
+            for name, in_table, on_server in zip(
                 column.categories, column.table, column.received, strict=True
             )
         ]
@@ -118,12 +120,12 @@ class Story:
         print_rows(self._screen, names, rows, numbers=2)
 
     def estimated(self) -> None:
-        """Tell of what the researchers could see."""
-        of = self._of
-        self._head(f"What {of.cast.rivera.name} finds, granted by both curators")
-        self._commands("grant", to=of.cast.rivera.name)
-        self._commands("estimate", of.cast.rivera)
-        print_rows(self._screen, *_joint_table(of.results), numbers=1 + len(of.results))
+        """Print what the researchers could see."""
+        demo = self._demo
+        self._head(f"What {demo.parties.rivera.name} finds, granted by both curators")
+        self._commands("grant", to=demo.parties.rivera.name)
+        self._commands("estimate", demo.parties.rivera)
+        print_rows(self._screen, *_joint_table(demo.results), numbers=1 + len(demo.results))
         self._screen.print()
         names = ("study", "ℓ₂ error", "predicted", f"within {TWO_ERRORS} std. errors")
         rows = [
@@ -133,23 +135,23 @@ class Story:
                 f"{each.predicted_rmse:.5f}",
                 f"{each.within(TWO_ERRORS)} of {len(each.cells)} cells",
             )
-            for each in of.results
+            for each in demo.results
         ]
         print_rows(self._screen, names, rows, numbers=3)
         self._second()
 
     def _second(self) -> None:
-        of, second = self._of, self._of.second
-        self._head(f"What {second.name} finds, granted by {of.cast.registry.party.name} alone")
+        demo, second = self._demo, self._demo.second
+        self._head(f"What {second.name} finds, granted by {demo.parties.registry.party.name} alone")
         self._commands("grant", to=second.name)
-        self._commands("estimate", of.cast.okafor)
+        self._commands("estimate", demo.parties.okafor)
         rows = [(*cell.categories, _percent(cell.truth), _estimate(cell)) for cell in second.cells]
         print_rows(self._screen, (*second.granted, "truth", "estimate"), rows, numbers=2)
         self._say(f"The other command, with {second.asked[-1]!r}, was refused:")
         self._say(f"  error: {second.error}", f"  hint: {second.hint}")
 
     def verified(self, results: DemoResults) -> None:
-        """Tell of the log and the ledgers."""
+        """Print the log and the ledgers."""
         server = results.server
         self._head("Everybody checks")
         self._commands("audit")
@@ -171,7 +173,7 @@ class Story:
         print_rows(self._screen, names, rows, numbers=4)
 
     def end(self, results: DemoResults, report: Path, kept: Path | None) -> None:
-        """Say where the report is, and how long it took."""
+        """Print where the report is, and how long everything took."""
         self._head("The report")
         self._say(f"{report}: one file, for any browser.")
         if kept is not None:
@@ -183,9 +185,9 @@ class Story:
         self._screen.print()
         self._screen.print(Text(f"{self._step}  {text}", style="bold cyan"))
 
-    def _commands(self, kind: str, party: "Party | None" = None, to: str = "") -> None:
-        """Show commands that were run: all of a kind, or one party's, or those for somebody."""
-        for name, command in self._of.crew.history:
+    def _commands(self, kind: str, party: "DemoParty | None" = None, to: str = "") -> None:
+        """Print the commands of a kind that were run: all, one party's, or those naming ``to``."""
+        for name, command in self._demo.processes.history:
             wanted = party is None or party.name == name
             if wanted and command.startswith(f"veiltab {kind} ") and to in command:
                 shown = Text.assemble((f"{name} $ ", "dim"), command.removesuffix(" --json"))
@@ -199,7 +201,7 @@ class Story:
 def _joint_table(
     results: Sequence[StudyResult],
 ) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return headings and rows: the first half of the attributes as headings between the rows."""
+    """Return the headings and the rows; the first half of the attributes groups the rows."""
     split = len(results[0].names) // 2
     rows: list[tuple[str, ...]] = []
     group: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ import numpy as np
 
 from veiltab.core import estimators
 from veiltab.core.schema import Attribute
-from veiltab.core.uncertainty import Design
+from veiltab.core.uncertainty import ReleaseDesign
 from veiltab.errors import ParameterError
 from veiltab.estimates.independence import FEWEST_REPLICATES, Null, check_size, pair_table, resample
 from veiltab.estimates.quantities import DELTA, Quantity, Question
@@ -35,7 +35,7 @@ class _Line:
     start: Shares
     direction: Shares
     null: Null
-    design: Design
+    design: ReleaseDesign
     observed: float
     pair: Released
     label: str

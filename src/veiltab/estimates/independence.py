@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from veiltab.core import estimators
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.resampling import redraw_releases
-from veiltab.core.uncertainty import Design, Population
+from veiltab.core.uncertainty import Population, ReleaseDesign
 from veiltab.errors import ParameterError
 from veiltab.estimates.released import Released, Shares, sample_warnings
 
@@ -33,7 +33,7 @@ _BATCH_NUMBERS = 1 << 20
 
 def resample(
     truth: Shares,
-    design: Design,
+    design: ReleaseDesign,
     statistic: Statistic,
     generator: np.random.Generator,
     most: int = MOST_REPLICATES,
@@ -53,7 +53,7 @@ def check_size(cells: int, most: int = MOST_CELLS) -> None:
 
 
 def _batches(
-    truth: Shares, design: Design, runs: int, generator: np.random.Generator
+    truth: Shares, design: ReleaseDesign, runs: int, generator: np.random.Generator
 ) -> Iterator[NDArray[np.int64]]:
     batch = max(1, _BATCH_NUMBERS // truth.size)
     for start in range(0, runs, batch):
@@ -93,7 +93,7 @@ class Null:
         )
         return joint.reshape(counts.shape)
 
-    def plausible(self, counts: NDArray[np.int64], design: Design) -> Shares:
+    def plausible(self, counts: NDArray[np.int64], design: ReleaseDesign) -> Shares:
         """Return the independent distribution from which to draw other releases.
 
         In small groups the most likely shares lie on the boundary more often than true ones do,
@@ -108,7 +108,9 @@ class Null:
         joint: Shares = rows[:, np.newaxis, :] * columns[np.newaxis, :, :] * groups
         return joint.reshape(-1)
 
-    def _drawn_together(self, counts: NDArray[np.int64], groups: Shares, design: Design) -> Shares:
+    def _drawn_together(
+        self, counts: NDArray[np.int64], groups: Shares, design: ReleaseDesign
+    ) -> Shares:
         size = counts.shape[0]
         overall = self._margin(counts.sum(axis=1), (size,))[:, np.newaxis]
         channel = self.channel.marginal(counts.size)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from veiltab.core import estimators
 from veiltab.core.intervals import fieller, product_ratio, proportion_interval, share_interval
-from veiltab.core.uncertainty import Design, Population, critical_value
+from veiltab.core.uncertainty import Population, ReleaseDesign, critical_value
 from veiltab.estimates.conditions import Condition, Mask, combine, negate
 from veiltab.estimates.released import Released, Shares, sample_warnings
 
@@ -101,7 +101,9 @@ class Events:
         return total**0.5, sampling**0.5, privacy**0.5
 
 
-def estimate_events(counts: NDArray[np.int64], design: Design, masks: Sequence[Mask]) -> Events:
+def estimate_events(
+    counts: NDArray[np.int64], design: ReleaseDesign, masks: Sequence[Mask]
+) -> Events:
     """Estimate the share of each event, a set of cells; cells run along the last axis."""
     pattern = np.zeros(masks[0].size, dtype=np.uint8)
     for position, mask in enumerate(masks):
@@ -156,7 +158,7 @@ class Question:
         return estimate_events(self.released.counts, self.design, masks)
 
     @property
-    def design(self) -> Design:
+    def design(self) -> ReleaseDesign:
         """What the errors depend on, apart from the data."""
         return self.released.design(self.population)
 

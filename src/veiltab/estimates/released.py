@@ -13,7 +13,7 @@ from veiltab.core import estimators
 from veiltab.core.channel import MAX_ESTIMATED_CELLS, GammaDiagonal
 from veiltab.core.plan import Plan
 from veiltab.core.schema import CountTable, Schema
-from veiltab.core.uncertainty import Design, Population, Uncertainty
+from veiltab.core.uncertainty import Population, ReleaseDesign, VarianceComponents
 from veiltab.errors import ParameterError
 
 
@@ -135,16 +135,15 @@ class Released:
             return estimators.most_likely(self.counts, self.channel)
         return self.plausible
 
-    def design(self, population: Population = "finite") -> Design:
+    def design(self, population: Population = "finite") -> ReleaseDesign:
         """Return what the errors depend on, apart from the data."""
-        return Design(self.channel, self.plan.population_size, self.plan.sample_size, population)
-
-    def uncertainty(self, population: Population = "finite") -> Uncertainty:
-        """Return the plug-in covariance of the unbiased estimate."""
-        design = self.design(population)
-        return Uncertainty(
-            self.plausible, design.channel, design.population_size, design.sample_size, population
+        return ReleaseDesign(
+            self.channel, self.plan.population_size, self.plan.sample_size, population
         )
+
+    def uncertainty(self, population: Population = "finite") -> VarianceComponents:
+        """Return the plug-in covariance of the unbiased estimate."""
+        return VarianceComponents(self.plausible, self.design(population))
 
     def marginal(self, names: str | Iterable[str]) -> Self:
         """Keep these attributes, in this order: the same as having asked for them alone."""

@@ -58,9 +58,9 @@ def check_claims(by_size: Sequence[Result], by_cells: Sequence[Result]) -> list[
 def check_gain(comparisons: Sequence[Comparison]) -> Claim:
     """Check what shuffling gains at the paper's own settings (figures 6 and 7)."""
     gains = [
-        each.gain
-        for each in comparisons
-        if each.population_size == ADULT_POPULATION and each.epsilon in EPSILONS
+        comparison.gain
+        for comparison in comparisons
+        if comparison.population_size == ADULT_POPULATION and comparison.epsilon in EPSILONS
     ]
     return Claim(
         6,

@@ -1,4 +1,4 @@
-"""An experiment: many simulated releases at one setting, and what theory says of them.
+"""An experiment: many simulated releases at one setting, and what theory says about them.
 
 The data are the Adult table or one of the paper's three synthetic shapes.  Two engines give the
 counts that a researcher would see: one draws counts from their law, one runs the real protocol.
@@ -17,7 +17,7 @@ from veiltab.core.parameters import check_domain_size, check_population_size, ch
 from veiltab.core.plan import Plan, plan
 from veiltab.core.resampling import MAX_COUNTED_POPULATION, apportion, draw_releases
 from veiltab.core.schema import MAX_CATEGORIES, Attribute, CountTable, Schema
-from veiltab.core.uncertainty import Design
+from veiltab.core.uncertainty import ReleaseDesign
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.data.counts import adult_table
 from veiltab.data.ids import row_messages
@@ -30,9 +30,21 @@ ADULT_POPULATION = 45_222
 PEAK = 0.9
 """The share of the most frequent cell in the paper's "peaky" data."""
 
+MAX_RECORDS = 10**7
+"""The record engine holds the whole population in memory."""
+
+BATCH_NUMBERS = 1 << 22
+"""How many released counts are held at once: 32 MiB."""
+
+Release = NDArray[np.int64]
+"""Released counts: one row per run, one column per cell."""
+
+Engine = Callable[[CountTable, Plan, int, int, str], Release]
+"""Table, plan, number of runs, seed, and a label that sets this experiment's randomness apart."""
+
 
 def distribution_table(name: str, cells: int, population_size: int | None = None) -> CountTable:
-    """Return the named data over ``cells`` cells; synthetic ones have any population."""
+    """Return the named data over ``cells`` cells; synthetic data take any population."""
     if name == "adult":
         table = adult_table(cells)
         if population_size not in (None, table.population_size):
@@ -52,9 +64,9 @@ def distribution_table(name: str, cells: int, population_size: int | None = None
 
 
 def anonymous_schema(cells: int) -> Schema:
-    """Return a schema of as few plain attributes as can have this many cells."""
+    """Return a schema with this many cells, of as few attributes as possible."""
     sizes = [cells]
-    while sizes[-1] > MAX_CATEGORIES:  # split off a factor until what is left fits in one attribute
+    while sizes[-1] > MAX_CATEGORIES:  # split off factors until the rest fits one attribute
         factor = next((f for f in range(MAX_CATEGORIES, 1, -1) if sizes[-1] % f == 0), None)
         if factor is None:
             raise ParameterError(
@@ -83,26 +95,16 @@ def _weights(name: str, cells: int) -> NDArray[np.float64]:
     )
 
 
-Release = NDArray[np.int64]
-"""Released counts: one row per run, one column per cell."""
-
-Engine = Callable[[CountTable, Plan, int, int, str], Release]
-"""Table, plan, number of runs, seed, and a label that sets this experiment's randomness apart."""
-
-MAX_RECORDS = 10**7
-"""The record engine holds the whole population in memory."""
-
-
 def simulate_counts(table: CountTable, plan: Plan, runs: int, seed: int, label: str) -> Release:
     """Draw released tables from their exact law, without touching a record."""
     _check_population(table, MAX_COUNTED_POPULATION, "counts")
     generator = np.random.default_rng([seed, *label.encode()])
-    design = Design(plan.channel, table.population_size, plan.sample_size)
+    design = ReleaseDesign(plan.channel, table.population_size, plan.sample_size)
     return draw_releases(table.counts, design, runs, generator)
 
 
 def simulate_records(table: CountTable, plan: Plan, runs: int, seed: int, label: str) -> Release:
-    """Go through a whole study once per run: the real roles sample, pad, perturb and decrypt.
+    """Run a whole study for each release: the real roles sample, pad, perturb and decrypt.
 
     The attributes are divided between two curators, unless there is only one.
     """
@@ -130,20 +132,16 @@ def _check_population(table: CountTable, limit: int, engine: str) -> None:
     if table.population_size > limit:
         raise ParameterError(
             f"the engine {engine!r} takes at most {limit} respondents, not {table.population_size}",
-            hint="simulate a smaller population; beyond it the exact formulas say the same",
+            hint="simulate a smaller population; the exact formulas hold for any size",
         )
 
 
 ENGINES: dict[str, Engine] = {"counts": simulate_counts, "records": simulate_records}
 
 
-BATCH_NUMBERS = 1 << 22
-"""How many released counts are held at once: 32 MiB."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Where an experiment is run: known data, and a plan for releasing them."""
+    """What an experiment is about: known data, and a plan for releasing them."""
 
     distribution: str
     table: CountTable
@@ -151,7 +149,7 @@ class Setting:
 
     @property
     def label(self) -> str:
-        """A name for the setting alone, so that its randomness does not depend on others."""
+        """A name that seeds this setting's randomness, whatever other settings there are."""
         where = f"{self.distribution}/{self.plan.domain_size}/{self.plan.population_size}"
         return f"{where}/{self.plan.epsilon!r}/{self.plan.sample_size}"
 
@@ -229,7 +227,7 @@ def run_experiment(setting: Setting, runs: int, seed: int, engine: str = "counts
 
 
 def _standard_error(errors: NDArray[np.float64], rmse: float) -> float | None:
-    """Return the Monte Carlo error of the RMSE (delta method); one run has none to show."""
+    """Return the Monte Carlo error of the RMSE (delta method); one run does not show any."""
     if errors.size == 1 or rmse == 0:
         return None
     return float(errors.std(ddof=1) / math.sqrt(errors.size) / (2 * rmse))

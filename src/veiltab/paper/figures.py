@@ -1,4 +1,8 @@
-"""The paper's five result figures, and two more for what a small δ buys."""
+"""The paper's five result figures, and two more for what a small δ buys.
+
+Figures 1 to 5 show simulated releases.  Figures 6 and 7 need none: they compare the paper's way,
+shuffling and a trusted party by their exact errors for the hardest data.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +34,17 @@ PAPER_SIZES = {e: utility.paper_sample_size(ADULT_POPULATION, CELLS, e) for e in
 
 SIDE_BY_SIDE = dict(zip(DISTRIBUTIONS, (0.94, 0.98, 1.02, 1.06), strict=True))
 """Factors that set the four points at one number of cells apart."""
+
+DELTA = 1e-6
+COMPARED_EPSILONS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.5, 2.0)
+"""The ε of figure 6, more than the paper's three."""
+
+COMPARED_EPSILON = 0.5
+COMPARED_SIZES = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 10_000_000)
+"""The populations of figure 7, all at one ε."""
+
+PAPER, SHUFFLED, TRUSTED = "the paper's way (δ = 0)", "shuffled (δ = 1e-6)", "a trusted party"
+SERIES = "exact RMSE, worst case"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +179,6 @@ def _group(epsilon: float) -> str:
     return f"ε = {epsilon:g}"
 
 
-CELLS = 24
-DELTA = 1e-6
-POPULATION = 45_222
-EPSILON = 0.5
-COMPARED_EPSILONS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.5, 2.0)
-POPULATIONS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 10_000_000)
-
-PAPER, SHUFFLED, TRUSTED = "the paper's way (δ = 0)", "shuffled (δ = 1e-6)", "a trusted party"
-SERIES = "exact RMSE, worst case"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """The worst-case RMSE of three ways to publish the same table."""
@@ -194,7 +198,7 @@ class Comparison:
 
 
 def compare(population_size: int, epsilon: float) -> Comparison:
-    """Plan all three ways for one setting."""
+    """Return the errors of all three ways at one setting."""
     pure = plan(population_size=population_size, domain_size=CELLS, epsilon=epsilon)
     shuffled = plan(
         population_size=population_size, domain_size=CELLS, epsilon=epsilon, delta=DELTA
@@ -214,10 +218,12 @@ def epsilon_chart(comparisons: Sequence[Comparison]) -> ErrorChart:
     """Show the three errors against ε."""
     return ErrorChart(
         title="Figure 6. What a δ of one in a million buys, against ε",
-        subtitle=[f"n = {POPULATION:,} respondents, N = {CELLS} cells; exact worst-case RMSE"],
+        subtitle=[
+            f"n = {ADULT_POPULATION:,} respondents, N = {CELLS} cells; exact worst-case RMSE"
+        ],
         x_title="privacy ε",
         group_title="",
-        curves=[mark for each in comparisons for mark in _marks(each, each.epsilon)],
+        curves=[mark for c in comparisons for mark in _comparison_marks(c, c.epsilon)],
         x_ticks=[0.05, 0.1, 0.2, 0.5, 1, 2],
         x_format="~g",
     )
@@ -227,17 +233,17 @@ def population_chart(comparisons: Sequence[Comparison]) -> ErrorChart:
     """Show the three errors against the number of respondents."""
     return ErrorChart(
         title="Figure 7. What a δ of one in a million buys, against the population",
-        subtitle=[f"ε = {EPSILON:g}, N = {CELLS} cells; exact worst-case RMSE"],
+        subtitle=[f"ε = {COMPARED_EPSILON:g}, N = {CELLS} cells; exact worst-case RMSE"],
         x_title="respondents n",
         group_title="",
-        curves=[mark for each in comparisons for mark in _marks(each, each.population_size)],
+        curves=[mark for c in comparisons for mark in _comparison_marks(c, c.population_size)],
         x_ticks=[1_000, 10_000, 100_000, 1_000_000, 10_000_000],
     )
 
 
-def _marks(each: Comparison, x: float) -> list[Mark]:
+def _comparison_marks(comparison: Comparison, x: float) -> list[Mark]:
     return [
-        Mark(x, each.pure_rmse, PAPER, SERIES),
-        Mark(x, each.shuffle_rmse, SHUFFLED, SERIES),
-        Mark(x, each.trusted_party_rmse, TRUSTED, SERIES),
+        Mark(x, comparison.pure_rmse, PAPER, SERIES),
+        Mark(x, comparison.shuffle_rmse, SHUFFLED, SERIES),
+        Mark(x, comparison.trusted_party_rmse, TRUSTED, SERIES),
     ]

@@ -1,4 +1,4 @@
-"""The whole of the paper's experiments: run, drawn, written down, and judged."""
+"""Run every experiment of the paper, draw its figures, write all points, and check its claims."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,7 +9,7 @@ from veiltab.core.parameters import check_runs, check_seed
 from veiltab.files.plain import csv_bytes, make_folder, write_whole
 from veiltab.paper import figures
 from veiltab.paper.claims import Claim, check_claims, check_gain
-from veiltab.paper.experiment import Result, run_experiment
+from veiltab.paper.experiment import ADULT_POPULATION, Result, run_experiment
 from veiltab.paper.figures import Comparison, compare
 from veiltab.report.charts import ErrorChart, save_chart
 
@@ -23,10 +23,10 @@ Item = TypeVar("Item")
 
 
 class Track(Protocol):
-    """Wraps a sequence that is worked off, to show how far the work is."""
+    """Passes on the items of a sequence, and shows how far the work is."""
 
     def __call__(self, items: Sequence[Item], description: str, /) -> Iterable[Item]:
-        """Hand out the items one by one."""
+        """Yield the items one by one."""
 
 
 def _silently(items: Sequence[Item], _description: str) -> Iterable[Item]:
@@ -35,7 +35,7 @@ def _silently(items: Sequence[Item], _description: str) -> Iterable[Item]:
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """What came out: the files written, and the paper's claims with their verdicts."""
+    """The files that were written, and the paper's claims with their verdicts."""
 
     files: list[Path]
     claims: list[Claim]
@@ -46,7 +46,7 @@ def reproduce(
 ) -> Reproduction:
     """Run every experiment of the paper and write its figures and all points to ``folder``.
 
-    ``track`` is wrapped around each part of the work, to show progress.
+    ``track`` shows progress, once for each part of the work.
     """
     check_runs(runs, fewest=FEWEST_RUNS)
     check_seed(seed)
@@ -58,7 +58,7 @@ def reproduce(
     compared = _compare(track)
     tables = {
         "results.csv": _point_rows(size_results, cell_results),
-        "comparison.csv": [asdict(each) for each in compared],
+        "comparison.csv": [asdict(comparison) for comparison in compared],
     }
     for name, rows in tables.items():
         write_whole(folder / name, csv_bytes(rows))
@@ -69,8 +69,8 @@ def reproduce(
 
 def _compare(track: Track) -> list[Comparison]:
     """Plan the settings of figures 6 and 7."""
-    by_epsilon = [(figures.POPULATION, epsilon) for epsilon in figures.EPSILONS]
-    by_population = [(size, figures.EPSILON) for size in figures.POPULATIONS]
+    by_epsilon = [(ADULT_POPULATION, epsilon) for epsilon in figures.COMPARED_EPSILONS]
+    by_population = [(size, figures.COMPARED_EPSILON) for size in figures.COMPARED_SIZES]
     settings = track([*by_epsilon, *by_population], "Planning with shuffling")
     return [compare(population, epsilon) for population, epsilon in settings]
 
@@ -83,7 +83,7 @@ def _charts(
         for figure in figures.SAMPLE_SIZE_FIGURES
     }
     charts[figures.CARDINALITY_FIGURE.stem] = figures.cardinality_chart(by_cells)
-    split = len(figures.EPSILONS)
+    split = len(figures.COMPARED_EPSILONS)
     charts["figure-6-shuffling-epsilon"] = figures.epsilon_chart(compared[:split])
     charts["figure-7-shuffling-population"] = figures.population_chart(compared[split:])
     return charts

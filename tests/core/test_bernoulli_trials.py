@@ -1,7 +1,7 @@
-"""Rare events: exactly binomial in each group, uniform inside it, and independent of each other.
+"""Bernoulli trials: exactly binomial in each group, uniform inside it, and independent.
 
 A set of k records of a group has the chance P(k hits)/C(4096, k), which is that of independent
-events: so an exact number and a uniform set are all there is to check.
+trials: so an exact number and a uniform set are all there is to check.
 """
 
 from fractions import Fraction
@@ -13,7 +13,7 @@ import pytest
 from tests.support.scripted import ScriptedEntropy
 from tests.support.statistics import assert_fits
 from veiltab.core import noise
-from veiltab.core.noise import RareEvents
+from veiltab.core.noise import BernoulliTrials
 from veiltab.crypto.entropy import CipherEntropy
 
 GROUP = 4096
@@ -49,42 +49,42 @@ def inside(places: list[int]) -> bytes:
 @pytest.mark.parametrize("chance", CHANCES[1:])
 def test_the_number_of_hits_is_exactly_binomial(chance: Fraction) -> None:
     """On both sides of the first sums; where 64 bits do not decide, as many as it takes."""
-    events = RareEvents(chance)
+    trials = BernoulliTrials(chance)
     for hits in range(6):
         total = chance_of_at_most(hits, chance)
         edge, more = first_bits(total), first_bits(total, 192)
-        assert events._hits(1, scripted([edge - 1])).tolist() == [hits]
-        assert events._hits(1, scripted([edge + 1])).tolist() == [hits + 1]
+        assert trials._successes(1, scripted([edge - 1])).tolist() == [hits]
+        assert trials._successes(1, scripted([edge + 1])).tolist() == [hits + 1]
         below = (more >> 64) - 1 & (1 << 64) - 1
         above = (more >> 64) + 1 & (1 << 64) - 1
         for draw, found in ((below, hits), (above, hits + 1)):
-            assert events._hits(1, scripted([edge, draw])).tolist() == [found]
+            assert trials._successes(1, scripted([edge, draw])).tolist() == [found]
         for last, found in ((more - 1, hits), (more + 1, hits + 1)):
             draws = [edge, more >> 64 & (1 << 64) - 1, last & (1 << 64) - 1]
             entropy = scripted(draws)
-            assert events._hits(1, entropy).tolist() == [found]
+            assert trials._successes(1, entropy).tolist() == [found]
             assert entropy.used == 3 * 8
 
 
 def test_a_draw_that_equals_a_sum_is_above_it() -> None:
     """A sum with 4096 bits is met exactly by as many bits, and missed by one less."""
-    events = RareEvents(Fraction(1, 2))
+    trials = BernoulliTrials(Fraction(1, 2))
     total = chance_of_at_most(2048, Fraction(1, 2)) * 2**GROUP
     assert total.denominator == 1
     for draw, found in ((int(total) - 1, 2048), (int(total), 2049)):
         words = [draw >> GROUP - 64 * (i + 1) & (1 << 64) - 1 for i in range(GROUP // 64)]
         entropy = scripted(words, bytes(8))  # that all were drawn shows only with the next word
-        assert events._hits(1, entropy).tolist() == [found]
+        assert trials._successes(1, entropy).tolist() == [found]
         assert entropy.used == GROUP // 8
 
 
 @pytest.mark.parametrize("chance", CHANCES)
 def test_the_largest_and_the_smallest_draws(chance: Fraction) -> None:
     """The lowest draws are nobody; the highest 64 bits are decided by the next ones."""
-    events = RareEvents(chance)
-    assert events._hits(1, scripted([0] * 65)).tolist() == [0]
+    trials = BernoulliTrials(chance)
+    assert trials._successes(1, scripted([0] * 65)).tolist() == [0]
     entropy = scripted([2**64 - 1, 0])
-    [most] = events._hits(1, entropy).tolist()
+    [most] = trials._successes(1, entropy).tolist()
     assert entropy.used == 2 * 8
     draw = 1 - Fraction(1, 2**64)
     assert chance_of_at_most(most - 1, chance) <= draw < chance_of_at_most(most, chance)
@@ -119,7 +119,7 @@ def test_records_that_were_hit_already_are_drawn_again() -> None:
     entropy = scripted(
         draws_for([3, 1, 4, 0], RARE), inside([*first, *second, *third, *again, *once_more])
     )
-    places = RareEvents(RARE).places(4 * GROUP, entropy)
+    places = BernoulliTrials(RARE).places(4 * GROUP, entropy)
     assert places.tolist() == [5, 6, 9, GROUP + 7, *(2 * GROUP + each for each in (3, 7, 8, 9))]
     assert entropy.used == 4 * 8 + 2 * 13
 
@@ -129,7 +129,7 @@ def test_the_last_group_may_be_cut_short(count: int) -> None:
     """Hits beyond the last record are dropped, which changes nothing for the others."""
     groups = -(-count // GROUP)
     entropy = scripted(draws_for([2] * groups, RARE), inside([0, 99] * groups))
-    places = RareEvents(RARE).places(count, entropy)
+    places = BernoulliTrials(RARE).places(count, entropy)
     whole = [group * GROUP + place for group in range(groups) for place in (0, 99)]
     assert places.tolist() == [place for place in whole if place < count]
     assert places.dtype == np.intp
@@ -139,7 +139,7 @@ def test_the_last_group_may_be_cut_short(count: int) -> None:
 def test_hits_are_spread_as_independent_events(chance: Fraction) -> None:
     """Chi-square of how many hits fall into blocks that cut across groups; 1e-9 false alarms."""
     block, blocks = min(int(2 / chance), 1000), 4000
-    places = RareEvents(chance).places(
+    places = BernoulliTrials(chance).places(
         block * blocks, CipherEntropy.from_seed(chance.denominator, "rare events")
     )
     assert (np.diff(places) > 0).all()
@@ -155,7 +155,7 @@ def test_hits_are_spread_as_independent_events(chance: Fraction) -> None:
 
 def test_hits_are_uniform_over_the_records() -> None:
     """Chi-square of where in a group the hits are, and of how far they lie apart; 1e-9 each."""
-    places = RareEvents(Fraction(1, 128)).places(1 << 24, CipherEntropy.from_seed(3, "where"))
+    places = BernoulliTrials(Fraction(1, 128)).places(1 << 24, CipherEntropy.from_seed(3, "where"))
     assert_fits(np.bincount(places % GROUP // 16, minlength=256), np.full(256, 1 / 256))
     gaps = np.minimum(np.diff(places), 600) - 1
     law = (127 / 128) ** np.arange(599) / 128
