@@ -10,7 +10,7 @@ import pytest
 
 from veiltab.core.uncertainty import critical_value
 from veiltab.estimates import Estimate
-from veiltab.estimates.quantities import DOUBT
+from veiltab.inference.quantities import DOUBT
 from veiltab.paper.coverage import (
     GROUP,
     OUTCOME,

@@ -8,7 +8,6 @@ import click
 from veiltab.cli.identity import read_identity, spell
 from veiltab.cli.options import LONG_PATIENCE, Party, party_options
 from veiltab.cli.output import (
-    check_new,
     console,
     json_option,
     moment,
@@ -17,6 +16,7 @@ from veiltab.cli.output import (
     tell,
 )
 from veiltab.errors import InputError, ParameterError
+from veiltab.files.plain import check_new
 
 if TYPE_CHECKING:
     from veiltab.wire.contract import Contract, PublicIdentity

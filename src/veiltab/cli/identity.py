@@ -12,7 +12,6 @@ from veiltab.cli.options import PATIENCE, Party, party_options
 from veiltab.cli.output import (
     LONGEST_SECRET,
     ask_secret,
-    check_new,
     confirm,
     console,
     json_option,
@@ -24,6 +23,7 @@ from veiltab.cli.output import (
     tell,
 )
 from veiltab.errors import InputError, MalformedError, MismatchError, ParameterError
+from veiltab.files.plain import check_new
 
 if TYPE_CHECKING:
     from veiltab.party.home import Home

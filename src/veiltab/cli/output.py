@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from veiltab.errors import InputError, OutputError, ParameterError
+from veiltab.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -146,17 +146,6 @@ def print_rows(
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     screen.print(table)
-
-
-def check_new(path: Path) -> None:
-    """Refuse a place for a new file that is taken, or in no folder."""
-    if path.exists() or path.is_symlink():
-        raise OutputError(f"{path} exists already", hint="name a new file; nothing is overwritten")
-    if not path.parent.is_dir():
-        raise OutputError(
-            f"cannot write {path}: there is no such folder",
-            hint="choose a place that you may write to",
-        )
 
 
 def track(items: Sequence[Item], description: str) -> Iterable[Item]:

@@ -8,7 +8,6 @@ import click
 from veiltab.cli.main import LazyCommands, OrderedGroup
 from veiltab.cli.options import Party, open_source, party_options, table_options
 from veiltab.cli.output import (
-    check_new,
     confirm,
     console,
     json_option,
@@ -20,6 +19,7 @@ from veiltab.cli.output import (
 )
 from veiltab.cli.terms import STATES, print_status, print_terms, terms_json, wait_for_state
 from veiltab.errors import ParameterError
+from veiltab.files.plain import check_new
 
 if TYPE_CHECKING:
     from veiltab.party.draft import Draft

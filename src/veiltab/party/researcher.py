@@ -7,7 +7,7 @@ from veiltab.estimates import Estimate, Provenance
 from veiltab.party.remote import ReleasedChunks, reading_order, released_sizes
 from veiltab.party.session import Session
 from veiltab.protocol.researcher.access import Access, open_access
-from veiltab.protocol.researcher.decrypt import estimate, granted_attributes
+from veiltab.protocol.researcher.decrypt import count_records, granted_attributes
 from veiltab.wire.messages import SignedGrant
 
 
@@ -37,17 +37,30 @@ def estimate_study(
 ) -> Estimate:
     """Estimate the joint distribution of attributes that were granted, all of them by default.
 
-    The study's name and the verified plan travel with it; the promises follow from the plan.
+    The verified plan, the study's title and who took part travel with the estimate; the promises
+    follow from the plan.
     """
     access = open_study(session, study, files)
     wanted = granted_attributes(access, attributes)
     order = reading_order(access.contract, access.release, wanted)
     sizes = released_sizes(access.contract, access.release)
     with ReleasedChunks(session.server, study, order, sizes) as chunks:
-        found = estimate(access, chunks, wanted)
+        released = count_records(access, chunks, wanted)
     terms = access.contract
-    origin = Provenance(study.hex(), terms.title, perturbed_by=terms.server.name)
-    return Estimate(found.schema, found.counts, found.plan, provenance=origin)
+    origin = Provenance(
+        study.hex(),
+        terms.title,
+        perturbed_by=terms.server.name,
+        researcher=session.home.public.name,
+        holders={
+            attribute.name: curator.identity.name
+            for curator in terms.curators
+            for attribute in curator.attributes
+        },
+        sampled_by=terms.sampling.by,
+        pads=terms.pads,
+    )
+    return Estimate.from_counts(released, provenance=origin)
 
 
 def _largest(grants: Iterable[SignedGrant], me: bytes, now: int) -> list[SignedGrant]:

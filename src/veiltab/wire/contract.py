@@ -249,6 +249,7 @@ __all__ = [
     "PADS",
     "POPULATION",
     "ROWS",
+    "SAMPLER",
     "Accounting",
     "Contract",
     "CuratorTerms",
@@ -273,14 +274,14 @@ EPSILON = number(check_epsilon)
 DELTA = number(check_delta)
 ACCOUNTING: Codec[Accounting] = choice("pure-1", "shuffle-1")
 """How a promise is computed, with its version: Theorem 1, or also the privacy blanket."""
-_SAMPLER: Codec[Sampler] = choice("curators", "server")
+SAMPLER: Codec[Sampler] = choice("curators", "server")
 
 
 @part
 class Sampling(Part):
     """Who samples, and how many; no size stands for the best one (spec 4)."""
 
-    by: Sampler = wired(_SAMPLER)
+    by: Sampler = wired(SAMPLER)
     size: int | None = wired(optional(ROWS))
 
 
