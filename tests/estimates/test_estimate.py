@@ -220,6 +220,6 @@ def test_warnings_say_where_approximations_fail() -> None:
     assert "only" in words
     assert "records were released" in words
     assert "released records, noise included" in words
-    assert "cells are estimated to be empty" in words
+    assert "cells the estimated share is zero" in words
     rich = released_estimate(shaped_table((2, 2), np.ones(4), 45_222), 1.0)
     assert rich.warnings == ()

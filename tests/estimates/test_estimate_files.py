@@ -12,6 +12,7 @@ from tests.support.estimates import ORIGIN, adult_estimate
 from tests.support.pages import read_page
 from veiltab.errors import OutputError
 from veiltab.estimates import Estimate
+from veiltab.inference.independence import independence_test
 from veiltab.report import view
 
 ESTIMATE = adult_estimate().marginal(["gender", "salary"])
@@ -54,11 +55,10 @@ def test_a_report_and_its_pictures_are_computed_once(
 ) -> None:
     """Conditions make no difference to the pictures."""
     calls = []
-    test = view.independence_test
 
     def counted(*arguments: object, **options: object) -> object:
         calls.append(arguments)
-        return test(*arguments, **options)  # type: ignore[arg-type]
+        return independence_test(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(view, "independence_test", counted)
     estimate = Estimate.from_counts(ESTIMATE)

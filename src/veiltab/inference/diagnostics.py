@@ -35,15 +35,15 @@ def table_warnings(released: ReleasedCounts) -> tuple[str, ...]:
     empty = int(np.count_nonzero(shares == 0))
     if empty:
         warnings.append(
-            f"{empty:,} of {shares.size:,} cells are estimated to be empty: their true shares"
-            " cannot be distinguished from zero, and their intervals start at zero"
+            f"in {empty:,} of {shares.size:,} cells the estimated share is zero: the data cannot"
+            " distinguish it from zero, and its interval starts at zero"
         )
     moved = _moved(released)
     if moved:
         warnings.append(
-            f"projecting the estimate on the proper distributions moved {moved:,} shares by more"
-            " than three standard errors: such a share can lie outside its interval; rely on the"
-            " interval"
+            f"in {moved:,} of {shares.size:,} cells the projection on the proper distributions"
+            " moved the share by more than three standard errors: it can lie outside its interval;"
+            " rely on the interval"
         )
     return tuple(warnings)
 
