@@ -38,7 +38,7 @@ from veiltab.protocol.curator.upload import (
     prepare_table,
 )
 from veiltab.protocol.researcher.access import open_access
-from veiltab.protocol.researcher.decrypt import estimate
+from veiltab.protocol.researcher.decrypt import count_records
 from veiltab.protocol.server.accept import check_upload
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
@@ -217,7 +217,7 @@ def analyse(study: Study) -> Took:
     with timed() as took:
         message = Release.loads((study.folder / "release").read_bytes())
         access = open_access(study.researcher, study.contract, message, study.grants(), now=0)
-        found = estimate(access, study.released)
+        found = count_records(access, study.released)
     truth = Batches(study.rows).cell_counts()
     check_counts(found.counts, truth, keep=found.plan.keep_probability)
     took.counted = int(found.counts.sum())

@@ -14,12 +14,13 @@ import polars as pl
 
 from benchmarks.timing import Ratio, compared, median_of
 from veiltab.core.plan import plan
+from veiltab.core.released import ReleasedCounts
 from veiltab.core.schema import Attribute
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import IdMessages
 from veiltab.data.tables import feed, open_table
 from veiltab.protocol.curator.table import Intake
-from veiltab.protocol.researcher.decrypt import UnbiasedEstimate, estimate
+from veiltab.protocol.researcher.decrypt import count_records
 from veiltab.protocol.sorting import PARTITIONS
 from veiltab.rehearsal import Holding, Rehearsal, Terms
 from veiltab.wire.contract import Linkage
@@ -72,12 +73,12 @@ class FileHolding(Holding):
         feed(intake, open_table(str(self.path)), Linkage.by_ids(), ["id"])
 
 
-def private(paths: Sequence[Path], sample_size: int) -> UnbiasedEstimate:
+def private(paths: Sequence[Path], sample_size: int) -> ReleasedCounts:
     """Estimate the joint table without anybody's seeing a record."""
     holdings = [FileHolding(names, path) for names, path in zip(SIDES, paths, strict=True)]
     rehearsal = Rehearsal(holdings, CipherEntropy.from_system())
     outcome = rehearsal.run(Terms(epsilon=EPSILON, sample_size=sample_size))
-    return estimate(rehearsal.access(outcome), outcome.released)
+    return count_records(rehearsal.access(outcome), outcome.released)
 
 
 def plain(paths: Sequence[Path]) -> pl.DataFrame:

@@ -15,7 +15,7 @@ from veiltab.core.entropy import Entropy
 from veiltab.core.plan import plan
 from veiltab.core.resampling import draw_releases
 from veiltab.core.schema import Attribute, Codes, CountTable, Schema
-from veiltab.core.uncertainty import Design
+from veiltab.core.uncertainty import ReleaseDesign
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.linkage import IdMessages
@@ -55,7 +55,7 @@ from veiltab.protocol.curator.upload import (
 )
 from veiltab.protocol.parallel import ordered_map
 from veiltab.protocol.researcher.access import Access, open_access
-from veiltab.protocol.researcher.decrypt import estimate
+from veiltab.protocol.researcher.decrypt import count_records
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
@@ -346,9 +346,9 @@ def rehearse(
     parties = Rehearsal(holdings, entropy, linkage=Linkage.by_ids(len(ids)))
     terms = Terms(epsilon=epsilon, delta=delta, sample_size=sample_size, sampler=sampler, pads=pads)
     outcome = parties.run(terms)
-    counted = estimate(parties.access(outcome), outcome.released)
+    released = count_records(parties.access(outcome), outcome.released)
     origin = Provenance(outcome.contract.body.study_id.hex(), "Rehearsal", "a server in rehearsal")
-    return Estimate(counted.schema, counted.counts, counted.plan, provenance=origin)
+    return Estimate.from_counts(released, provenance=origin)
 
 
 def simulate(
@@ -370,7 +370,7 @@ def simulate(
         delta=delta,
         sample_size=sample_size,
     )
-    design = Design(chosen.channel, table.population_size, chosen.sample_size)
+    design = ReleaseDesign(chosen.channel, table.population_size, chosen.sample_size)
     counts = draw_releases(table.counts, design, 1, np.random.default_rng(seed))[0]
     return Estimate(table.schema, counts, chosen, provenance=Provenance(title="Simulation"))
 

@@ -13,8 +13,8 @@ from veiltab.cli.estimate_output import estimate_json, print_estimate
 from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
 from veiltab.estimates import Estimate
-from veiltab.report.view import Asked
-from veiltab.report.words import between, percent, points
+from veiltab.report.formatting import between, percent, points
+from veiltab.report.view import ReportOptions
 
 SIZES = {"share": 10, "standard_error": 4, "age [bold]": 2}
 
@@ -29,11 +29,11 @@ def estimate() -> Estimate:
     return Estimate(Schema(attributes), counts, chosen)
 
 
-def printed(estimate: Estimate, asked: Asked | None = None, width: int = 100) -> str:
+def printed(estimate: Estimate, options: ReportOptions | None = None, width: int = 100) -> str:
     """Return what people see."""
     out = io.StringIO()
     screen = Console(file=out, width=width, highlight=False)
-    print_estimate(screen, estimate, asked or Asked(), {})
+    print_estimate(screen, estimate, options or ReportOptions(), {})
     return out.getvalue()
 
 
@@ -72,7 +72,7 @@ def test_no_name_is_cut(estimate: Estimate, width: int) -> None:
 
 def test_shares_below_zero(estimate: Estimate) -> None:
     """Only the unbiased estimate has them, and they are explained."""
-    assert "Shares below zero are noise" in printed(estimate, Asked(estimator="unbiased"))
+    assert "Shares below zero are noise" in printed(estimate, ReportOptions(estimator="unbiased"))
     text = printed(estimate)
     assert "below zero" not in text
     assert not re.search(r"-\d", text)
@@ -81,16 +81,19 @@ def test_shares_below_zero(estimate: Estimate) -> None:
 def test_never_a_missing_number() -> None:
     """Not even where next to nothing is known."""
     for each in (adult_estimate(0.01), adult_estimate(8.0), adult_estimate(1.0, 1e-6)):
-        for asked in (Asked(), Asked(simultaneous=True, population="super", level=0.999)):
-            text = printed(each, asked)
+        for options in (
+            ReportOptions(),
+            ReportOptions(simultaneous=True, population="super", level=0.999),
+        ):
+            text = printed(each, options)
             assert "nan" not in text.split()
             assert "inf" not in text.split()
-            json.dumps(estimate_json(each, asked, {}), allow_nan=False)
+            json.dumps(estimate_json(each, options, {}), allow_nan=False)
 
 
 def test_a_band_is_called_so() -> None:
     """In the heading and in words."""
-    text = printed(adult_estimate(), Asked(simultaneous=True, level=0.9))
+    text = printed(adult_estimate(), ReportOptions(simultaneous=True, level=0.9))
     assert "90% band" in text
     assert "hold together with 90 % confidence" in text
 
@@ -99,7 +102,7 @@ def test_answers_for_people() -> None:
     """A condition, its share, and an interval that holds by itself, also beside a band."""
     estimate = adult_estimate()
     condition = "salary = '>50K'"
-    text = printed(estimate, Asked(conditions=(condition,), simultaneous=True))
+    text = printed(estimate, ReportOptions(conditions=(condition,), simultaneous=True))
     answer = estimate.probability(condition)
     assert answer.value is not None
     [line] = [line for line in text.splitlines() if line.startswith(condition)]
@@ -116,7 +119,7 @@ def test_a_million_cells_for_people() -> None:
 
 def test_names_like_those_of_numbers(estimate: Estimate) -> None:
     """An attribute called share does not hide the share."""
-    cells = estimate_json(estimate, Asked(), {})["cells"]
+    cells = estimate_json(estimate, ReportOptions(), {})["cells"]
     assert len(cells) == 80
     assert list(cells[70])[:4] == [
         *("share (attribute)", "standard_error (attribute)", "age [bold]"),

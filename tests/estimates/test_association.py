@@ -79,7 +79,7 @@ def test_independence_is_not_sold_as_association() -> None:
     estimate = released_estimate(shaped_table((3, 3), weights, 45_222), 0.2, seed=2)
     found = estimate.cramers_v("a", "b")
     assert found.low == 0
-    assert "cannot be told from zero" in found.warnings[-1]
+    assert "cannot be distinguished from zero" in found.warnings[-1]
     assert estimate.mutual_information("a", "b").low == 0
 
 

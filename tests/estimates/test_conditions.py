@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from veiltab.core.schema import Attribute, Schema
 from veiltab.errors import ConditionError, VeiltabError
-from veiltab.estimates.conditions import MAX_DEPTH, quote, quote_name, read_condition
+from veiltab.inference.conditions import MAX_DEPTH, quote, quote_name, read_condition
 
 SCHEMA = Schema(
     [
@@ -101,7 +101,12 @@ MISTAKES: list[tuple[Any, str, str, int | None]] = [
     ({"sallary": "a"}, "there is no attribute 'sallary'", "'salary'", None),
     ({"salary": "a"}, "no category 'a'", "its categories are", None),
     ({"salary": []}, "nobody can meet", "'or'", None),
-    ({"salary": 5}, "'salary' wants a text or a list of texts, not 5", "'>50K'", None),
+    (
+        {"salary": 5},
+        "the categories of 'salary' must be a text or a list of texts, not 5",
+        "'>50K'",
+        None,
+    ),
     (7, "text or a mapping, not int", "write it as", None),
     ("__import__('os').system('x')", "'.' has no meaning, at character 17", "write it as", 16),
 ]

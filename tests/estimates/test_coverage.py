@@ -20,7 +20,7 @@ from tests.support.coverage import (
 )
 from veiltab.core.uncertainty import critical_value
 from veiltab.estimates import Estimate
-from veiltab.estimates.quantities import DOUBT
+from veiltab.inference.quantities import DOUBT
 from veiltab.paper.experiment import Setting
 
 ALMOST_ALWAYS = 0.95
@@ -112,7 +112,7 @@ def test_the_study_measures_the_intervals_that_users_get() -> None:
                 assert quantity.high == pytest.approx(found[name].high[run], abs=1e-9)
 
 
-def test_a_band_is_wider_than_single_intervals() -> None:
+def test_a_band_is_wider_than_singleintervals() -> None:
     """Sold as single intervals' it would cover far too often, and the other way round."""
     rows = interval_coverage(200, SEED, settings=[adult_setting()])
     alone = next(row.coverage for row in rows if row.quantity == "cells")

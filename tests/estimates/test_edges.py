@@ -107,4 +107,4 @@ def test_a_share_outside_its_own_interval_comes_with_a_warning() -> None:
     table = found.table()
     outside = (table["share"] < table["low"]) | (table["share"] > table["high"])
     assert outside.any()
-    assert any("outside their own intervals" in warning for warning in found.warnings)
+    assert any("can lie outside its interval" in warning for warning in found.warnings)

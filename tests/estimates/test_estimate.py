@@ -14,7 +14,7 @@ from veiltab.core.schema import Attribute, Schema
 from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents
 from veiltab.errors import InputError, ParameterError, SchemaError
 from veiltab.estimates import Estimate, Promise, Provenance
-from veiltab.estimates.tables import NUMBERS
+from veiltab.inference.tables import NUMBERS
 
 ESTIMATE = adult_estimate()
 
@@ -120,7 +120,7 @@ def test_a_group_of_next_to_nobody_is_not_estimable() -> None:
     assert not hopeless["estimable"].any()
     for name in NUMBERS:
         assert hopeless[name].null_count() == 2
-    assert "cannot be told from zero" in hopeless["reason"][0]
+    assert "cannot be distinguished from zero" in hopeless["reason"][0]
     assert table.filter(pl.col("a") != "a1")["estimable"].all()
     floats = table.select(NUMBERS)
     assert not any(floats[name].is_nan().any() for name in NUMBERS)
@@ -225,7 +225,7 @@ def test_warnings_say_where_approximations_fail() -> None:
     words = " ".join(poor.warnings)
     assert "only" in words
     assert "records were released" in words
-    assert "released records on average" in words
-    assert "cells come out empty" in words
+    assert "released records, noise included" in words
+    assert "cells the estimated share is zero" in words
     rich = released_estimate(shaped_table((2, 2), np.ones(4), 45_222), 1.0)
     assert rich.warnings == ()

@@ -9,7 +9,8 @@ from veiltab.core.plan import plan
 from veiltab.core.resampling import apportion, draw_releases
 from veiltab.core.uncertainty import Population, ReleaseDesign
 from veiltab.errors import ParameterError
-from veiltab.estimates.independence import Null, resample
+from veiltab.inference.bootstrap import resample
+from veiltab.inference.independence import Null
 
 REPLICATES = 199
 

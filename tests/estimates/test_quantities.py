@@ -10,8 +10,8 @@ from tests.support.made_releases import adult_estimate, released_estimate, shape
 from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents
 from veiltab.errors import ConditionError, ParameterError
 from veiltab.estimates import Estimate, Quantity
-from veiltab.estimates.conditions import read_condition
-from veiltab.estimates.quantities import DOUBT
+from veiltab.inference.conditions import read_condition
+from veiltab.inference.quantities import DOUBT
 
 ESTIMATE = adult_estimate()
 RICH, MALE, FEMALE = "salary = '>50K'", "gender = 'male'", "gender = 'female'"
@@ -143,7 +143,7 @@ def test_dividing_by_next_to_nothing_is_not_estimable(hollow: Estimate) -> None:
     ):
         assert not found.estimable
         assert found.value is found.low is found.high is found.standard_error is None
-        assert "cannot be told from zero" in found.warnings[0]
+        assert "cannot be distinguished from zero" in found.warnings[0]
         assert "not estimable" in str(found)
         assert "not estimable" in found._repr_html_()
         assert not any(isinstance(v, float) and math.isnan(v) for v in found.as_dict().values())
@@ -164,7 +164,7 @@ def test_an_estimate_below_zero_is_shown_as_zero_and_said(hollow: Estimate) -> N
     found = hollow.probability({"a": "a1", "b": f"b{cell}"})
     assert found.value == 0
     assert found.low == 0
-    assert "beyond zero" in found.warnings[0]
+    assert "below zero because of the noise" in found.warnings[0]
 
 
 def test_contradictions_are_refused() -> None:

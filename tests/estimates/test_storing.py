@@ -4,13 +4,14 @@ import base64
 import json
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.support.made_releases import adult_estimate
+from tests.support.made_releases import PROVENANCE, adult_estimate
 from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
 from veiltab.errors import InputError, MalformedError, OutputError, VeiltabError, VersionError
@@ -28,7 +29,16 @@ def test_everything_comes_back(tmp_path: Path) -> None:
         ESTIMATE.plan,
         provenance=Provenance("ab" * 32, "Title", "A & B", (Promise("anybody", 0.5, 1e-6),)),
     )
-    for name, each in {"plain": ESTIMATE, "told": told, "part": told.marginal("gender")}.items():
+    parties = {
+        "researcher": replace(PROVENANCE, researcher="Dr. Rivera"),
+        "holders": replace(PROVENANCE, holders={"salary": "Tax office", "gender": "Registry"}),
+        "terms": replace(PROVENANCE, sampled_by="server", pads="one-time"),
+    }
+    estimates = {
+        name: Estimate.from_counts(ESTIMATE, provenance=origin) for name, origin in parties.items()
+    }
+    estimates |= {"plain": ESTIMATE, "told": told, "part": told.marginal("gender")}
+    for name, each in estimates.items():
         each.save(tmp_path / name)
         again = Estimate.load(str(tmp_path / name))
         assert again.schema == each.schema
@@ -36,7 +46,14 @@ def test_everything_comes_back(tmp_path: Path) -> None:
         assert again.provenance == each.provenance
         assert (again.counts == each.counts).all()
         assert again.table().equals(each.table())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["part", "plain", "told"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(estimates)
+
+
+def test_files_without_parties_are_as_before(tmp_path: Path) -> None:
+    """The field is there only if something is known; files without it are read."""
+    ESTIMATE.save(tmp_path / "plain")
+    assert "parties" not in json.loads((tmp_path / "plain").read_bytes())
+    assert Estimate.load(tmp_path / "plain").provenance.holders == {}
 
 
 def test_plans_with_a_delta_come_back(tmp_path: Path) -> None:
@@ -98,6 +115,13 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda v: v.update(counts=packed(b"\xff" * 8 * 24, 8)),
         "2^53",
     ),
+    "parties of another form": (lambda v: v.update(parties={"pads": "stream"}), "is missing"),
+    "an unknown sampler": (
+        lambda v: v.update(
+            parties={"holders": [], "pads": None, "researcher": None, "sampled_by": "nobody"}
+        ),
+        "sampled_by",
+    ),
     "a negative promise": (
         lambda v: v.update(promises=[{"against": "me", "epsilon": -1, "delta": 0}]),
         "not negative",
@@ -142,8 +166,8 @@ def test_missing_places_are_typed_errors(tmp_path: Path) -> None:
     """A file that is not there, and a folder that is not."""
     with pytest.raises(InputError, match="cannot read"):
         Estimate.load(tmp_path / "nowhere")
-    for place in (tmp_path / "nowhere" / "file", tmp_path):
-        with pytest.raises(OutputError, match="cannot write"):
+    for place, message in ((tmp_path / "nowhere" / "file", "cannot write"), (tmp_path, "exists")):
+        with pytest.raises(OutputError, match=message):
             ESTIMATE.save(place)
     assert list(tmp_path.iterdir()) == []
 

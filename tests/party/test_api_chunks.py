@@ -18,7 +18,7 @@ from veiltab.party import transfer
 from veiltab.party.remote import RemoteServer
 from veiltab.party.transfer import WORKERS, ReleasedChunks, reading_order, released_sizes, send_all
 from veiltab.protocol.researcher.access import Access
-from veiltab.protocol.researcher.decrypt import estimate
+from veiltab.protocol.researcher.decrypt import count_records
 from veiltab.protocol.stores import ChunkStore, MemoryChunks
 from veiltab.rehearsal import Outcome, Terms
 from veiltab.server.limits import Settings
@@ -189,7 +189,7 @@ NAMES = ("region", "smoker", "age")
 def test_a_release_is_estimated_from_the_server(study: tuple[Outcome, Access]) -> None:
     """The same table as from the chunks themselves, over HTTP; advice makes no difference."""
     outcome, access = study
-    expected = estimate(access, outcome.released, NAMES).counts
+    expected = count_records(access, outcome.released, NAMES).counts
 
     def handler(request: httpx.Request) -> httpx.Response:
         digests = map(bytes.fromhex, json.loads(request.content)["chunks"])
@@ -201,7 +201,7 @@ def test_a_release_is_estimated_from_the_server(study: tuple[Outcome, Access]) -
     sizes = released_sizes(access.contract, access.release)
     for upcoming in ((), order, [filler("never read")] * 3):
         with ReleasedChunks(server, STUDY, upcoming, sizes) as store:
-            np.testing.assert_array_equal(estimate(access, store, NAMES).counts, expected)
+            np.testing.assert_array_equal(count_records(access, store, NAMES).counts, expected)
 
 
 @pytest.mark.parametrize("names", [NAMES, ("age",), ("smoker", "age", "income", "region")])
@@ -211,12 +211,12 @@ def test_the_reading_order_is_the_estimates_own(
     """Every chunk that is read, in that order; and with it, nothing is fetched that is not read."""
     outcome, access = study
     direct = Recorder(outcome.released)
-    estimate(access, direct, names)
+    count_records(access, direct, names)
     order = list(reading_order(access.contract, access.release, names))
     assert order == direct.read
     ahead = Recorder(outcome.released)
     with ReleasedChunks(ahead, STUDY, order) as store:
-        estimate(access, store, names)
+        count_records(access, store, names)
     assert sorted(ahead.read) == sorted(order)
 
 

@@ -17,7 +17,7 @@ from veiltab.files import bundles
 from veiltab.files.chunks import FolderChunks
 from veiltab.files.spool import FolderSpool
 from veiltab.protocol import sorting
-from veiltab.protocol.researcher.decrypt import estimate
+from veiltab.protocol.researcher.decrypt import count_records
 from veiltab.protocol.server import match
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
@@ -102,7 +102,7 @@ def estimate_peak(rows: int, folder: Path) -> int:
     access, released = rehearsal.access(outcome), on_disk(folder / "released")
     for chunk in outcome.released._chunks.values():
         released.put(chunk)
-    return peak(lambda: estimate(access, released))
+    return peak(lambda: count_records(access, released))
 
 
 @pytest.mark.parametrize("step", [release_peak, repad_peak, estimate_peak])

@@ -21,7 +21,7 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import token_order
 from veiltab.errors import ParameterError
 from veiltab.protocol.researcher.access import Access
-from veiltab.protocol.researcher.decrypt import estimate
+from veiltab.protocol.researcher.decrypt import count_records
 from veiltab.rehearsal import Outcome, Terms
 from veiltab.wire.contract import Pads
 from veiltab.wire.messages import Upload
@@ -258,20 +258,20 @@ def test_partial_estimates_are_marginals_of_the_joint_counts(mode: Pads, way: Wa
     rehearsal = parties(({"a": 2, "b": 3}, {"c": 1, "d": 7}), way, 300)
     outcome = run(rehearsal, way, mode, 200)
     access = rehearsal.access(outcome)
-    joint = estimate(access, outcome.released)
+    joint = count_records(access, outcome.released)
     assert joint.counts.sum() == 200
     table = CountTable(joint.schema, joint.counts)
     for length in (1, 2, 3, 4):
         for names in combinations(("d", "b", "c", "a"), length):
-            part = estimate(access, outcome.released, names)
+            part = count_records(access, outcome.released, names)
             marginal = table.marginal(names)
             assert part.schema == marginal.schema
             assert part.counts.tolist() == marginal.counts.tolist()
             keep = access.plan.keep_probability
             shares = marginal.counts / 200
             formula = (shares - (1 - keep) / part.schema.domain_size) / keep
-            np.testing.assert_allclose(part.distribution, formula, rtol=1e-9, atol=1e-12)
-            assert part.covariance.variances().shape == part.counts.shape
+            np.testing.assert_allclose(part.unbiased, formula, rtol=1e-9, atol=1e-12)
+            assert part.uncertainty().cells().total.shape == part.counts.shape
 
 
 def test_a_table_that_is_too_large_is_estimated_in_parts() -> None:
@@ -280,7 +280,7 @@ def test_a_table_that_is_too_large_is_estimated_in_parts() -> None:
     outcome = run(rehearsal, "curators", "stream", 60)
     access = rehearsal.access(outcome)
     with pytest.raises(ParameterError, match="10,752,000 joint cells"):
-        estimate(access, outcome.released)
-    part = estimate(access, outcome.released, ["two", "wide", "seven"])
+        count_records(access, outcome.released)
+    part = count_records(access, outcome.released, ["two", "wide", "seven"])
     assert part.counts.size == 14_000
     assert part.counts.sum() == 60

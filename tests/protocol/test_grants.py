@@ -23,7 +23,7 @@ from veiltab.errors import (
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.grant import grant
 from veiltab.protocol.researcher.access import Access, open_access
-from veiltab.protocol.researcher.decrypt import decrypt, estimate
+from veiltab.protocol.researcher.decrypt import count_records, decrypt
 from veiltab.protocol.verify import seal_context
 from veiltab.rehearsal import Outcome, Terms
 from veiltab.wire.contract import Pads
@@ -63,9 +63,9 @@ def test_one_curators_grant_gives_its_marginal(
 ) -> None:
     """The table of that curator alone, which is the sum of the joint one over all others."""
     rehearsal, outcome = study(mode)
-    joint = estimate(rehearsal.access(outcome), outcome.released)
+    joint = count_records(rehearsal.access(outcome), outcome.released)
     access = opened(rehearsal, outcome, granted(rehearsal, outcome, curator))
-    own = estimate(access, outcome.released)
+    own = count_records(access, outcome.released)
     assert own.schema.names == names
     marginal = CountTable(joint.schema, joint.counts).marginal(names)
     assert own.counts.tolist() == marginal.counts.tolist()
@@ -77,7 +77,7 @@ def test_asking_for_more_names_what_is_missing_and_whom_to_ask(mode: Pads) -> No
     rehearsal, outcome = study(mode)
     access = opened(rehearsal, outcome, granted(rehearsal, outcome, 0, ["age"]))
     every = ["smoker", "age", "income", "region"]
-    for ask in (estimate, lambda *a: list(decrypt(*a))):
+    for ask in (count_records, lambda *a: list(decrypt(*a))):
         with pytest.raises(NotGrantedError) as caught:
             ask(access, outcome.released, every)
         message = caught.value.message
@@ -95,13 +95,13 @@ def test_without_a_grant_nothing_decrypts(mode: Pads) -> None:
     access = opened(rehearsal, outcome)
     for names in (None, ["age"], []):
         with pytest.raises(NotGrantedError):
-            estimate(access, outcome.released, names)
+            count_records(access, outcome.released, names)
         with pytest.raises(NotGrantedError):
             next(decrypt(access, outcome.released, names))
     with pytest.raises(NotGrantedError, match="age"):
-        estimate(access, outcome.released)
+        count_records(access, outcome.released)
     with pytest.raises(SchemaError, match="'shoe size'"):
-        estimate(access, outcome.released, ["shoe size"])
+        count_records(access, outcome.released, ["shoe size"])
 
 
 @modes
@@ -263,7 +263,7 @@ def test_pads_of_fewer_rows_than_the_upload_are_noticed() -> None:
         sealed = seal(material, rehearsal.researcher.sealing.public, "grant", context)
         access = opened(rehearsal, outcome, reseal(whole, rehearsal.curators[0], sealed))
         with pytest.raises(MismatchError, match="no pads for"):
-            estimate(access, outcome.released)
+            count_records(access, outcome.released)
 
 
 def test_a_grant_must_fit_the_contract() -> None:

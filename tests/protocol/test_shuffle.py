@@ -12,7 +12,7 @@ from veiltab.errors import BudgetError, MalformedError, PromiseError
 from veiltab.protocol.curator.agreement import sign_contract, unsigned
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.researcher.access import open_access
-from veiltab.protocol.researcher.decrypt import estimate
+from veiltab.protocol.researcher.decrypt import count_records
 from veiltab.protocol.verify import sign
 from veiltab.rehearsal import Holding, Outcome, Rehearsal, Terms
 
@@ -50,10 +50,10 @@ def test_a_study_with_delta_samples_everybody_and_errs_little(parties: Rehearsal
     found = parties.run_stored(terms, parties.deposit()) if way == "stored" else parties.run(terms)
     release = found.study.release().body
     assert (release.accounting, release.delta, release.sample_size) == ("shuffle-1", 1e-6, PEOPLE)
-    result = estimate(parties.access(found), found.released)
+    result = count_records(parties.access(found), found.released)
     assert result.plan.accounting == "shuffle"
     assert 0 < result.plan.delta_achieved <= 1e-6
-    error = float(np.linalg.norm(result.distribution - 1 / 6))
+    error = float(np.linalg.norm(result.unbiased - 1 / 6))
     # The error's square is at most χ² with 5 degrees of freedom: 4 times the RMSE is far out.
     assert error < 4 * result.plan.rmse < 0.1
 

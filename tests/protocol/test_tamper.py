@@ -13,7 +13,7 @@ from veiltab.protocol.curator.agreement import receive_secret, share_secret, sig
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.curator.upload import align, check_alignment
 from veiltab.protocol.researcher.access import open_access
-from veiltab.protocol.researcher.decrypt import estimate
+from veiltab.protocol.researcher.decrypt import count_records
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.rehearsal import Outcome, Terms
 from veiltab.wire.contract import Contract, Sampler
@@ -214,7 +214,7 @@ def test_chunks_of_a_release(sampler: Sampler) -> None:
     rehearsal = pair(population=400)
     outcome = rehearsal.run(Terms(epsilon=1.0, sample_size=400, sampler=sampler))
     access = rehearsal.access(outcome)
-    assert_chunks_guarded(outcome.released, lambda: estimate(access, outcome.released))
+    assert_chunks_guarded(outcome.released, lambda: count_records(access, outcome.released))
 
 
 def test_chunks_of_a_repad() -> None:

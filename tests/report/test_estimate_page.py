@@ -3,6 +3,7 @@
 import re
 import time
 from collections import Counter
+from dataclasses import replace
 from importlib.resources import files
 from itertools import pairwise
 
@@ -17,28 +18,29 @@ from tests.support.estimates import (
     odd_estimate,
 )
 from tests.support.pages import Element, read_page
-from veiltab.estimates import Estimate
+from veiltab.estimates import Estimate, Provenance
+from veiltab.report.formatting import between, percent
 from veiltab.report.html import SHADES, Scale, heat_map
 from veiltab.report.page import estimate_page
-from veiltab.report.view import Asked, Background, Part, Row, view_estimate
-from veiltab.report.words import between, percent
+from veiltab.report.view import Part, ReportOptions, Row, view_release
 
-BACKGROUND = Background(
-    made="16 November 2026",
+MADE = "16 November 2026"
+TOLD = replace(
+    ORIGIN,
     researcher="Dr. Rivera",
     holders={"education": "Registry", "marital": "Registry", "gender": "Tax", "salary": "Tax"},
-    sampled_by="the curators",
-    pads="a stream cipher",
+    sampled_by="curators",
+    pads="stream",
 )
 RICH_WOMEN = "salary = '>50K' and gender = 'female'"
-FULL = Asked(conditions=(RICH_WOMEN,))
+FULL = ReportOptions(conditions=(RICH_WOMEN,))
 
 
 def page_of(
-    estimate: Estimate, asked: Asked | None = None, background: Background = BACKGROUND
+    estimate: Estimate, options: ReportOptions | None = None, origin: Provenance = TOLD
 ) -> str:
     """Return the page of an estimate."""
-    return estimate_page(view_estimate(estimate, asked or Asked()), background)
+    return estimate_page(view_release(estimate, origin, options or ReportOptions()), MADE)
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +66,12 @@ def any_page(request: pytest.FixtureRequest) -> Element:
     """Return pages of many kinds, read."""
     kind = request.param
     asked = {
-        "adult": Asked(simultaneous=True, population="super"),
-        "unbiased": Asked(estimator="unbiased", level=0.9),
-        "odd": Asked(conditions=(f"share = '{ODD[3]}'",)),
+        "adult": ReportOptions(simultaneous=True, population="super"),
+        "unbiased": ReportOptions(estimator="unbiased", level=0.9),
+        "odd": ReportOptions(conditions=(f"share = '{ODD[3]}'",)),
         "bare": FULL,
-        "one": Asked(estimator="most_likely"),
-    }.get(kind, Asked())
+        "one": ReportOptions(estimator="most_likely"),
+    }.get(kind, ReportOptions())
     if kind == "odd":
         found = odd_estimate()
     else:
@@ -78,8 +80,8 @@ def any_page(request: pytest.FixtureRequest) -> Element:
         found = Estimate(found.schema, found.counts, found.plan)
     elif kind == "one":
         found = found.marginal("salary")
-    background = BACKGROUND if kind == "adult" else Background(made="today")
-    return read_page(page_of(found, asked, background))
+    origin = TOLD if kind == "adult" else found.provenance
+    return read_page(page_of(found, asked, origin))
 
 
 def test_the_page_is_sound(any_page: Element) -> None:
@@ -176,7 +178,14 @@ def test_the_answer(estimate: Estimate, page: Element) -> None:
 def test_the_promise_and_the_people(estimate: Estimate, page: Element) -> None:
     """Who, when, how much, against whom; and what is left if the order leaks."""
     text = page.text
-    for known in ("ε = 1", "Statistics bureau", "Dr. Rivera", "16 November 2026", "held by Tax"):
+    for known in (
+        "ε = 1",
+        "Statistics bureau",
+        "Dr. Rivera",
+        MADE,
+        "held by Tax",
+        "a stream cipher",
+    ):
         assert known in text
     assert f"{estimate.plan.epsilon_if_order_known:.4g}" in text
     for promise in estimate.promises:
@@ -189,10 +198,10 @@ def test_intervals_say_what_they_promise(estimate: Estimate, text: str) -> None:
     """One by one or together: never the one sold as the other."""
     assert "They are not simultaneous" in text
     assert "hold together" not in text
-    together = page_of(estimate, Asked(simultaneous=True))
+    together = page_of(estimate, ReportOptions(simultaneous=True))
     assert "All intervals of one table hold together with 95 % confidence" in together
     assert "They are not simultaneous" not in together
-    assert "salary within each group of gender: share of the group and 95 % interval (each by" in (
+    assert "salary within each group of gender: share of the group and pointwise 95 % interval" in (
         read_page(together).text
     )
 
@@ -200,7 +209,7 @@ def test_intervals_say_what_they_promise(estimate: Estimate, text: str) -> None:
 def test_the_parts_of_the_error(page: Element) -> None:
     """Both are explained, and their shares of the variance add up."""
     [section] = [s for s in page.every("section") if s.attributes["aria-labelledby"] == "errors"]
-    assert "Sampling error is there because" in section.text
+    assert "Sampling error arises because" in section.text
     parts = re.findall(r"(\d+\.\d) %", section.text)
     assert float(parts[0]) + float(parts[1]) == pytest.approx(100, abs=0.11)
 
@@ -216,7 +225,7 @@ def test_warnings_stand_at_the_top(estimate: Estimate, page: Element) -> None:
 def test_odd_names_stay_text() -> None:
     """They are shown as they are, and never become elements or attributes."""
     estimate = odd_estimate()
-    page = read_page(page_of(estimate, background=Background(made="today", researcher=ODD[0])))
+    page = read_page(page_of(estimate, origin=replace(estimate.provenance, researcher=ODD[0])))
     headings = [e.text for e in page.every("h1") + page.every("h3")]
     assert headings == [f"{ODD[0]} & {ODD[3]}", f"{ODD[0]} × share"]
     assert not page.every("script")

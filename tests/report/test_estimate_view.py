@@ -13,10 +13,15 @@ from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
 from veiltab.errors import ParameterError
 from veiltab.estimates import Estimate
-from veiltab.report import words
+from veiltab.report import formatting
 from veiltab.report.figures import figures, plain, save_figures
-from veiltab.report.view import Asked, Background, adjusted, error_shares, view_estimate
+from veiltab.report.view import ReportOptions, View, error_shares, holm, view_release
 from veiltab.report.words import citation, interval_words
+
+
+def view_of(estimate: Estimate) -> View:
+    """Return what a report of an estimate shows, with the usual options."""
+    return view_release(estimate, estimate.provenance, ReportOptions())
 
 
 @pytest.mark.parametrize(
@@ -31,14 +36,14 @@ from veiltab.report.words import citation, interval_words
 )
 def test_points(share: float, digits: int, text: str) -> None:
     """Per cent with fixed decimals, and no minus before nothing."""
-    assert words.points(share, digits) == text
+    assert formatting.points(share, digits) == text
 
 
 @pytest.mark.parametrize("nothing", [float("nan"), float("inf")])
 def test_no_number_is_never_printed(nothing: float) -> None:
     """It would be a mistake, so it is an error."""
     with pytest.raises(ParameterError):
-        words.percent(nothing)
+        formatting.percent(nothing)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +52,7 @@ def test_no_number_is_never_printed(nothing: float) -> None:
 )
 def test_decimals(errors: list[float | None], digits: int) -> None:
     """Two digits of a typical error; two decimals at least, and where there is no error."""
-    assert words.decimals(errors) == digits
+    assert formatting.decimals(errors) == digits
 
 
 @pytest.mark.parametrize(
@@ -55,7 +60,7 @@ def test_decimals(errors: list[float | None], digits: int) -> None:
 )
 def test_p_values(p_value: float, text: str) -> None:
     """The smallest that 1,999 draws can show is a bound."""
-    assert words.significance(p_value, 1999) == text
+    assert formatting.significance(p_value, 1999) == text
 
 
 @pytest.mark.parametrize(
@@ -63,19 +68,19 @@ def test_p_values(p_value: float, text: str) -> None:
 )
 def test_small_numbers(number: float, text: str) -> None:
     """Powers of ten as people write them."""
-    assert words.small(number) == text
+    assert formatting.small(number) == text
 
 
 def test_holm() -> None:
     """As in every textbook: sorted, times how many are left, and never falling."""
-    assert adjusted([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert adjusted([]) == []
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([]) == []
 
 
 @given(st.lists(st.floats(0, 1)))
 def test_holm_keeps_the_order(p_values: list[float]) -> None:
     """Adjusted p-values are no smaller, at most one, and ordered as before."""
-    found = adjusted(p_values)
+    found = holm(p_values)
     assert all(p <= q <= 1 for p, q in zip(p_values, found, strict=True))
     order = np.argsort(p_values, kind="stable")
     assert (np.diff(np.array(found)[order]) >= 0).all()
@@ -84,7 +89,7 @@ def test_holm_keeps_the_order(p_values: list[float]) -> None:
 def test_the_view_of_a_small_table() -> None:
     """Every cell, every attribute, every pair, in the schema's order."""
     estimate = adult_estimate()
-    view = view_estimate(estimate, Asked())
+    view = view_of(estimate)
     assert [part.names[0] for part in view.marginals] == list(estimate.schema.names)
     assert len(view.joint.rows) == 24
     assert view.joint.whole
@@ -97,7 +102,7 @@ def test_the_view_of_a_small_table() -> None:
 
 def test_the_view_of_a_million_cells() -> None:
     """The largest cells come first, and pairs of 10⁴ cells are neither tested nor drawn."""
-    view = view_estimate(million_cells(), Asked())
+    view = view_of(million_cells())
     shares = [row.share or 0 for row in view.joint.rows]
     assert shares == sorted(shares, reverse=True)
     assert (len(shares), view.joint.total) == (60, 10**6)
@@ -107,10 +112,10 @@ def test_the_view_of_a_million_cells() -> None:
 def test_one_attribute_has_no_pairs() -> None:
     """And one with a single category goes together with nothing."""
     estimate = adult_estimate().marginal("salary")
-    assert view_estimate(estimate, Asked()).pairs_in_all == 0
+    assert view_of(estimate).pairs_in_all == 0
     schema = Schema([Attribute("one", ["only"]), Attribute("two", ["a", "b"])])
     chosen = plan(population_size=1000, domain_size=2, epsilon=1.0, sample_size=100)
-    lonely = view_estimate(Estimate(schema, np.array([60, 40]), chosen), Asked())
+    lonely = view_of(Estimate(schema, np.array([60, 40]), chosen))
     assert (lonely.pairs, lonely.tests, lonely.pairs_in_all) == ((), (), 1)
 
 
@@ -123,23 +128,23 @@ def test_the_parts_of_the_error_of_a_whole_population() -> None:
 
 def test_words_about_other_levels() -> None:
     """How many of a hundred miss follows from the level."""
-    assert "about 10 miss" in interval_words(Asked(level=0.9))
-    assert "about 0.5 miss" in interval_words(Asked(level=0.995))
+    assert "about 10 miss" in interval_words(ReportOptions(level=0.9))
+    assert "about 0.5 miss" in interval_words(ReportOptions(level=0.995))
 
 
 def test_a_citation_without_any_origin() -> None:
     """Says what it can."""
     estimate = adult_estimate().marginal("salary")
     bare = Estimate(estimate.schema, estimate.counts, estimate.plan)
-    said = citation(bare, Background(made="1 May 2026"))
+    said = citation(bare, bare.provenance, "1 May 2026")
     assert said.startswith("A joint table. Shares of salary, estimated on 1 May 2026 with veiltab")
-    assert "ε = 1 of differential privacy" in said
+    assert "under differential privacy with ε = 1." in said
 
 
 def test_figures_are_files(tmp_path: Path) -> None:
     """Each picture as PNG and as an SVG that names its categories."""
     estimate = adult_estimate().marginal(["gender", "salary"])
-    made = save_figures(view_estimate(estimate, Asked()), tmp_path / "new" / "folder")
+    made = save_figures(view_of(estimate), tmp_path / "new" / "folder")
     assert sorted(path.name for path in made if path.suffix == ".svg") == [
         "attribute-1-gender.svg",
         "attribute-2-salary.svg",
@@ -151,14 +156,14 @@ def test_figures_are_files(tmp_path: Path) -> None:
             assert path.read_bytes().startswith(b"\x89PNG")
         else:
             words = "".join(ET.fromstring(path.read_text("utf-8")).itertext())  # noqa: S314 - ours
-            assert "95 % interval (each by itself)" in words
+            assert "pointwise 95 % interval" in words
             assert "female" in words or "attribute-2" in path.name
 
 
 def test_figures_show_the_numbers() -> None:
     """The rows of a heat map are the shares of its cells, in per cent."""
     estimate = adult_estimate().marginal(["gender", "salary"])
-    charts = dict(figures(view_estimate(estimate, Asked())))
+    charts = dict(figures(view_of(estimate)))
     spec = charts["pair-1-gender-salary"].to_dict()
     [rows] = spec["datasets"].values()
     shares = estimate.table()["share"].to_list()
@@ -167,7 +172,7 @@ def test_figures_show_the_numbers() -> None:
 
 def test_figures_of_odd_names(tmp_path: Path) -> None:
     """File names are plain, and different; the pictures can be drawn."""
-    made = save_figures(view_estimate(odd_estimate(), Asked()), tmp_path)
+    made = save_figures(view_of(odd_estimate()), tmp_path)
     assert len({path.name for path in made}) == len(made)
     assert all(path.name.isascii() for path in made)
 

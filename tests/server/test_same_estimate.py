@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from tests.support.http_studies import EXPIRES, HttpStudy, Stage, Terms, run_study
 from tests.support.service import make_context, running
 from veiltab.core.entropy import Entropy
+from veiltab.core.released import ReleasedCounts
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.party.researcher import estimate_study, open_study
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.grant import grant
 from veiltab.protocol.curator.upload import CuratorContext, align, prepare_sample, prepare_table
 from veiltab.protocol.researcher.access import open_access
-from veiltab.protocol.researcher.decrypt import UnbiasedEstimate, estimate
+from veiltab.protocol.researcher.decrypt import count_records
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
@@ -44,7 +45,7 @@ class Remembering:
             self.keys.append(out.tobytes())
 
 
-def in_process(study: HttpStudy, context: ServiceContext, noise_key: bytes) -> UnbiasedEstimate:
+def in_process(study: HttpStudy, context: ServiceContext, noise_key: bytes) -> ReleasedCounts:
     """Go through the same contract, secret, tables and noise without a network or a disk."""
     signed, entropy = study.contract, CipherEntropy.from_seed(4, "other pads")
     secret = study.curators[0].home.study(study.study).secret()
@@ -71,7 +72,7 @@ def in_process(study: HttpStudy, context: ServiceContext, noise_key: bytes) -> U
         grant(desk, signed.body, each, to, expires=EXPIRES)
         for desk, each in zip(desks, prepared, strict=True)
     ]
-    return estimate(open_access(reader, signed, release, grants, now=0), released)
+    return count_records(open_access(reader, signed, release, grants, now=0), released)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from veiltab.core.intervals import (
 from veiltab.core.schema import CountTable
 from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents, critical_value
 from veiltab.data.counts import adult_table
-from veiltab.estimates.conditions import Mask, read_condition
-from veiltab.estimates.quantities import Events, estimate_events
+from veiltab.inference.conditions import Mask, read_condition
+from veiltab.inference.quantities import Events, estimate_events
 from veiltab.paper.experiment import (
     DISTRIBUTIONS,
     Release,

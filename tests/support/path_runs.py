@@ -19,7 +19,7 @@ from veiltab.crypto.linkage import IdMessages
 from veiltab.protocol.curator.table import Intake, Rows
 from veiltab.protocol.curator.upload import StreamPads, _encrypt
 from veiltab.protocol.researcher.access import Access, StreamReader
-from veiltab.protocol.researcher.decrypt import estimate
+from veiltab.protocol.researcher.decrypt import count_records
 from veiltab.protocol.server.release import perturb_and_sign
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import ChunkStore, Digests, MemoryChunks
@@ -114,13 +114,13 @@ def scattered(rows: int) -> tuple[Access, ChunkStore]:
 def count_released(rows: int) -> None:
     """Decrypt and count a release of consecutive rows."""
     access, store = released(rows)
-    estimate(opened(access), store, SCHEMA.names[:3])
+    count_records(opened(access), store, SCHEMA.names[:3])
 
 
 def count_scattered(rows: int) -> None:
     """Decrypt and count a release of rows anywhere."""
     access, store = scattered(rows)
-    estimate(opened(access), store, SCHEMA.names[1:2])
+    count_records(opened(access), store, SCHEMA.names[1:2])
 
 
 def opened(access: Access) -> Access:

@@ -25,7 +25,7 @@ from veiltab.protocol.curator.stored import StoredTable
 from veiltab.protocol.curator.table import Intake, Tokens
 from veiltab.protocol.curator.upload import CuratorContext, Prepared, StreamPads, check_alignment
 from veiltab.protocol.researcher.access import open_access
-from veiltab.protocol.researcher.decrypt import decrypt, estimate
+from veiltab.protocol.researcher.decrypt import count_records, decrypt
 from veiltab.protocol.server.accept import check_repad, check_upload
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
@@ -102,13 +102,13 @@ def research(study: StudyFile, case: Mapping[str, Any], **instead: Any) -> dict[
         now=given["now"],
     )
     chunks, wanted = store(given["chunks"]), given["attributes"]
-    found = estimate(access, chunks, wanted)
+    found = count_records(access, chunks, wanted)
     columns = [
         np.concatenate(parts) for parts in zip(*decrypt(access, chunks, wanted), strict=True)
     ]
     rows = len(columns[0])
     exact = found.channel.invert(np.array([Fraction(int(count), rows) for count in found.counts]))
-    assert found.distribution == pytest.approx([float(share) for share in exact], abs=1e-12)
+    assert found.unbiased == pytest.approx([float(share) for share in exact], abs=1e-12)
     return {
         **_codes(found.schema.names, columns, long=document["tables"] is None),
         "counts": found.counts.tolist(),

@@ -16,7 +16,7 @@ from veiltab.core.schema import Attribute, Codes
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.protocol.curator.upload import Prepared
 from veiltab.protocol.researcher.access import open_access
-from veiltab.protocol.researcher.decrypt import decrypt, estimate
+from veiltab.protocol.researcher.decrypt import count_records, decrypt
 from veiltab.protocol.stores import ChunkStore, read_chunk, read_position_chunk
 from veiltab.protocol.verify import sign
 from veiltab.wire.messages import ColumnChunks, Grant, Repad, SignedGrant, Upload
@@ -96,7 +96,7 @@ def _case(play: Play, attributes: list[str], long: bool) -> Case:  # noqa: FBT00
             grants.append(make_grant(play, curator, made, own))
     access = open_access(play.researcher, play.contract, play.release, grants, now=NOW)
     columns = [np.concatenate(parts) for parts in zip(*decrypt(access, play.released), strict=True)]
-    found = estimate(access, play.released)
+    found = count_records(access, play.released)
     keep = found.channel.keep_probability
     spread = (1 - keep) / len(found.counts)
     exact = [(Fraction(int(c), len(columns[0])) - spread) / keep for c in found.counts]

@@ -1,8 +1,6 @@
 """``veiltab estimate``: the joint distribution behind a release, and how far off it may be."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,23 +8,18 @@ import click
 
 from veiltab.cli.options import LONG_PATIENCE, PartyOptions, party_options
 from veiltab.cli.output import console, json_option, print_json, track
-from veiltab.errors import OutputError, ParameterError
-from veiltab.files.plain import check_new
+from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from veiltab.estimates import Estimate
-    from veiltab.report.view import Asked, Background
+    from veiltab.report.view import ReportOptions
 
-
-NOTE = "veiltab"
-"""The key under which a Parquet file says where its numbers come from."""
+FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputFiles:
-    """Where to write what; None is not written."""
+    """Where to write what; what is None is not written."""
 
     report: Path | None = None
     csv: Path | None = None
@@ -34,74 +27,38 @@ class OutputFiles:
     figures: Path | None = None
     save: Path | None = None
 
-    def check(self) -> None:
-        """Refuse places that are taken, before any work is done."""
-        wanted = [path for each in fields(self) if (path := getattr(self, each.name)) is not None]
-        if len({path.absolute() for path in wanted}) < len(wanted):
-            raise ParameterError("two files have the same name", hint="name each file once")
-        for path in wanted:
-            if path != self.figures:
-                check_new(path)
-        if self.figures is not None and self.figures.exists() and any(self.figures.iterdir()):
-            raise OutputError(
-                f"{self.figures} is not empty", hint="name a new folder; nothing is overwritten"
-            )
+    @property
+    def paths(self) -> dict[str, Path]:
+        """The files and the folder to write, by what they hold."""
+        paths = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: path for name, path in paths.items() if path is not None}
 
-    def write(
-        self, estimate: "Estimate", asked: "Asked", background: "Background"
-    ) -> dict[str, str]:
+    def check(self) -> None:
+        """Refuse names that are taken, before any work is done."""
+        from veiltab.files.plain import check_empty, check_new
+
+        paths = self.paths
+        if len({path.absolute() for path in paths.values()}) < len(paths):
+            raise ParameterError("two files have the same name", hint="name each file once")
+        for name, path in paths.items():
+            if name == "figures":
+                check_empty(path)
+            else:
+                check_new(path)
+
+    def write(self, estimate: "Estimate", options: "ReportOptions") -> dict[str, str]:
         """Write everything that was asked for, and return which file is what."""
-        if self.csv is not None or self.parquet is not None:
-            self._write_tables(estimate, asked)
+        if self.csv is not None:
+            estimate.write_csv(self.csv, **options.table)
+        if self.parquet is not None:
+            estimate.write_parquet(self.parquet, **options.table)
         if self.save is not None:
             estimate.save(self.save)
-        if self.report is not None or self.figures is not None:
-            self._write_report(estimate, asked, background)
-        return dict(self._written())
-
-    def _written(self) -> Iterator[tuple[str, str]]:
-        for each in fields(self):
-            path = getattr(self, each.name)
-            if path is not None:
-                yield each.name, str(path)
-
-    def _write_tables(self, estimate: "Estimate", asked: "Asked") -> None:
-        from veiltab.files.plain import write_whole
-
-        frame = estimate.table(**asked.options)
-        if self.csv is not None:
-            write_whole(self.csv, frame.write_csv().encode())
-        if self.parquet is not None:
-            write_whole(self.parquet, _parquet(frame, estimate))
-
-    def _write_report(self, estimate: "Estimate", asked: "Asked", background: "Background") -> None:
-        from veiltab.files.plain import write_whole
-        from veiltab.report.view import view_estimate
-
-        view = view_estimate(estimate, asked)
         if self.report is not None:
-            from veiltab.report.page import estimate_page
-
-            write_whole(self.report, estimate_page(view, background).encode())
+            estimate.report(self.report, conditions=options.conditions, **options.table)
         if self.figures is not None:
-            from veiltab.report.figures import save_figures
-
-            save_figures(view, self.figures, track)
-
-
-def _parquet(frame: "pl.DataFrame", estimate: "Estimate") -> bytes:
-    """Return the table as a Parquet file that says what was promised."""
-    import json
-
-    from veiltab.cli.estimate_output import origin_json
-
-    file = BytesIO()
-    note = json.dumps(origin_json(estimate), ensure_ascii=False, allow_nan=False)
-    frame.write_parquet(file, metadata={NOTE: note})
-    return file.getvalue()
-
-
-FILE = click.Path(dir_okay=False, path_type=Path)
+            estimate.figures(self.figures, track=track, **options.table)
+        return {name: str(path) for name, path in self.paths.items()}
 
 
 @click.command("estimate")
@@ -187,66 +144,44 @@ def estimate_command(
     """  # noqa: D301 - \b tells click to leave the lines alone
     from veiltab.cli.estimate_output import estimate_json, print_estimate
     from veiltab.core.uncertainty import critical_value
-    from veiltab.report.view import Asked, answer_all
+    from veiltab.report.view import ReportOptions, answer_conditions
 
     files = OutputFiles(report=report, csv=csv_file, parquet=parquet, figures=figures, save=save)
     files.check()
     shown["estimator"] = shown["estimator"].replace("-", "_")
-    asked = Asked(**shown)
-    critical_value(asked.level)  # refuses what is no confidence, before anything is fetched
+    options = ReportOptions(**shown)
+    critical_value(options.level)  # refuses what is no confidence level before anything is fetched
     if (study is None) == (load is None):
         raise ParameterError(
             "name either a study or a file to --load",
             hint="veiltab study list shows your studies; --save writes a file for --load",
         )
     if load is not None:
-        estimate, background = _load(load, attributes, grants)
+        estimate = _load(load, attributes, grants)
     else:
-        estimate, background = _fetch(study or "", attributes, grants, party)
-    answer_all(estimate, asked)  # a condition that cannot be read is refused before files are made
-    written = files.write(estimate, asked, background)
+        estimate = _fetch(study or "", attributes, grants, party)
+    answer_conditions(estimate, options)  # refuses a condition before any file is written
+    written = files.write(estimate, options)
     if as_json:
-        print_json(estimate_json(estimate, asked, written))
+        print_json(estimate_json(estimate, options, written))
     else:
-        print_estimate(console(), estimate, asked, written)
+        print_estimate(console(), estimate, options, written)
 
 
-def _load(
-    path: Path, attributes: tuple[str, ...], grants: tuple[Path, ...]
-) -> "tuple[Estimate, Background]":
+def _load(path: Path, attributes: tuple[str, ...], grants: tuple[Path, ...]) -> "Estimate":
     from veiltab.estimates import Estimate
-    from veiltab.report.view import Background
 
     if grants:
         raise ParameterError(
-            "--grant goes with a study, not with --load", hint="a saved estimate is decrypted"
+            "--grant goes with a study, not with --load",
+            hint="a saved estimate is decrypted already",
         )
     estimate = Estimate.load(path)
-    if attributes:
-        estimate = estimate.marginal(attributes)
-    return estimate, Background(made=_today())
+    return estimate.marginal(attributes) if attributes else estimate
 
 
 def _fetch(
     study: str, attributes: tuple[str, ...], grants: tuple[Path, ...], party: PartyOptions
-) -> "tuple[Estimate, Background]":
-    from veiltab.report.view import Background
-
+) -> "Estimate":
     with party.session(LONG_PATIENCE) as session:
-        found = session.study(study)
-        estimate = found.estimate(list(attributes) or None, grants=grants)
-        terms, name = found.terms, session.identity.name
-    return estimate, Background(
-        made=_today(),
-        researcher=name,
-        holders={a.name: each.identity.name for each in terms.curators for a in each.attributes},
-        sampled_by="the curators" if terms.sampling.by == "curators" else "the server",
-        pads="one-time pads" if terms.pads == "one-time" else "a stream cipher",
-    )
-
-
-def _today() -> str:
-    from datetime import UTC, datetime
-
-    now = datetime.now(UTC)
-    return f"{now.day} {now:%B %Y}"
+        return session.study(study).estimate(list(attributes) or None, grants=grants)

@@ -1,71 +1,57 @@
-"""What ``veiltab estimate`` prints: for people a table and words, for scripts one object."""
+"""What ``veiltab estimate`` prints: a table with notes for people, one object for scripts."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from veiltab.cli.output import print_facts, print_rows
 from veiltab.estimates import Estimate, Quantity
-from veiltab.report import view as views
 from veiltab.report import words
-from veiltab.report.view import Asked, Part, Row
-from veiltab.report.words import between, decimals, percent, points, small
+from veiltab.report.formatting import between, decimals, percent, points, small
+from veiltab.report.view import (
+    Part,
+    ReportOptions,
+    Row,
+    all_warnings,
+    answer_conditions,
+    joint_part,
+    marginal_parts,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_CELLS = 60
-"""Cells of a table that people read; of larger ones they see each attribute by itself."""
+"""A table with more cells is not printed whole: each attribute is shown by itself instead."""
 
 LARGEST_CELLS = 10
 NUMBERS = 5
 
 
-def estimate_json(estimate: Estimate, asked: Asked, files: Mapping[str, str]) -> dict[str, Any]:
+def estimate_json(
+    estimate: Estimate, options: ReportOptions, files: Mapping[str, str]
+) -> dict[str, Any]:
     """Return everything as JSON values; cells have the columns of the table."""
-    answers = views.answer_all(estimate, asked)
+    answers = answer_conditions(estimate, options)
     return {
-        **origin_json(estimate),
-        "estimator": asked.estimator,
-        "level": asked.level,
-        "simultaneous": asked.simultaneous,
-        "population": asked.population,
-        "warnings": list(views.all_warnings(estimate, answers)),
+        **estimate.summary(),
+        "estimator": options.estimator,
+        "level": options.level,
+        "simultaneous": options.simultaneous,
+        "population": options.population,
+        "warnings": list(all_warnings(estimate, answers)),
         "answers": [
             {"condition": condition, **answer.as_dict()}
-            for condition, answer in zip(asked.conditions, answers, strict=True)
+            for condition, answer in zip(options.conditions, answers, strict=True)
         ],
         "files": dict(files),
-        "cells": estimate.table(**asked.options).rows(named=True),
-    }
-
-
-def origin_json(estimate: Estimate) -> dict[str, Any]:
-    """Return where the numbers come from, and what was promised."""
-    plan, origin = estimate.plan, estimate.provenance
-    return {
-        "study": origin.study,
-        "title": origin.title,
-        "perturbed_by": origin.perturbed_by,
-        "attributes": [
-            {"name": each.name, "categories": list(each.categories)}
-            for each in estimate.schema.attributes
-        ],
-        "population_size": plan.population_size,
-        "sample_size": plan.sample_size,
-        "epsilon": plan.epsilon,
-        "delta": plan.delta,
-        "epsilon_if_order_known": plan.epsilon_if_order_known,
-        "promises": [
-            {"against": each.against, "epsilon": each.epsilon, "delta": each.delta}
-            for each in estimate.promises
-        ],
+        "cells": estimate.table(**options.table).rows(named=True),
     }
 
 
 def print_estimate(
-    screen: "Console", estimate: Estimate, asked: Asked, files: Mapping[str, str]
+    screen: "Console", estimate: Estimate, options: ReportOptions, files: Mapping[str, str]
 ) -> None:
-    """Print the promise, the table or the attributes by themselves, and what to know."""
+    """Print the promise, the table or its attributes by themselves, and what to know about it."""
     plan, title = estimate.plan, estimate.provenance.title
     delta = f", δ = {small(plan.delta)}" if plan.delta else ""
     facts = {
@@ -73,25 +59,25 @@ def print_estimate(
         "sample": words.sample_words(estimate),
         "promise": f"ε = {plan.epsilon:g}{delta}; if the order leaks,"
         f" ε = {plan.epsilon_if_order_known:.4g}",
-        "describes": words.population_words(estimate, asked),
+        "describes": words.population_words(estimate, options),
     }
     print_facts(screen, {name: text for name, text in facts.items() if text})
     screen.print()
-    _print_table(screen, estimate, asked)
-    answers = views.answer_all(estimate, asked)
+    _print_table(screen, estimate, options)
+    answers = answer_conditions(estimate, options)
     if answers:
-        _print_answers(screen, asked, answers)
-    _print_notes(screen, estimate, asked, answers)
+        _print_answers(screen, options, answers)
+    _print_notes(screen, estimate, options, answers)
     if files:
         screen.print()
         print_facts(screen, files)
 
 
-def _print_table(screen: "Console", estimate: Estimate, asked: Asked) -> None:
-    headings = _headings(asked.level, simultaneous=asked.simultaneous)
-    joint = views.cells(estimate, asked, MOST_CELLS, LARGEST_CELLS)
+def _print_table(screen: "Console", estimate: Estimate, options: ReportOptions) -> None:
+    headings = _headings(options.level, simultaneous=options.simultaneous)
+    joint = joint_part(estimate, options, MOST_CELLS, LARGEST_CELLS)
     if not joint.whole:
-        rows = [row for part in views.marginals(estimate, asked) for row in _named(part)]
+        rows = [row for part in marginal_parts(estimate, options) for row in _named(part)]
         print_rows(screen, ("attribute", "category", *headings), rows, numbers=NUMBERS)
         screen.print(
             f"\nThe joint table has {joint.total:,} cells: --csv and --parquet write them all."
@@ -101,7 +87,7 @@ def _print_table(screen: "Console", estimate: Estimate, asked: Asked) -> None:
 
 
 def _named(part: Part) -> Iterator[tuple[str, ...]]:
-    """Yield each category behind its attribute, and a word about those that are left out."""
+    """Yield each category after its attribute, and how many categories are left out."""
     for line in _lines(part):
         yield part.names[0], *line
     if not part.whole:
@@ -118,8 +104,8 @@ def _numbers(row: Row | Quantity, digits: int) -> tuple[str, ...]:
     errors = (row.standard_error, row.sampling_error, row.privacy_error)
     if share is None or row.low is None or row.high is None:
         return ("not estimable", *[""] * (NUMBERS - 1))
-    shown = (points(error or 0.0, digits) for error in errors)
-    return percent(share, digits), between(row.low, row.high, digits), *shown
+    texts = (points(error or 0.0, digits) for error in errors)
+    return percent(share, digits), between(row.low, row.high, digits), *texts
 
 
 def _headings(level: float, *, simultaneous: bool) -> tuple[str, ...]:
@@ -127,27 +113,29 @@ def _headings(level: float, *, simultaneous: bool) -> tuple[str, ...]:
     return "share", name, "± error", "sampling", "privacy"
 
 
-def _print_answers(screen: "Console", asked: Asked, answers: tuple[Quantity, ...]) -> None:
+def _print_answers(
+    screen: "Console", options: ReportOptions, answers: tuple[Quantity, ...]
+) -> None:
     digits = decimals(answer.standard_error for answer in answers)
     rows = [
         (condition, *_numbers(answer, digits))
-        for condition, answer in zip(asked.conditions, answers, strict=True)
+        for condition, answer in zip(options.conditions, answers, strict=True)
     ]
-    headings = _headings(asked.level, simultaneous=False)
+    headings = _headings(options.level, simultaneous=False)
     screen.print()
     print_rows(screen, ("condition", *headings), rows, numbers=NUMBERS)
 
 
 def _print_notes(
-    screen: "Console", estimate: Estimate, asked: Asked, answers: tuple[Quantity, ...]
+    screen: "Console", estimate: Estimate, options: ReportOptions, answers: tuple[Quantity, ...]
 ) -> None:
-    """Say what the numbers mean, and what to beware of; none of it is markup."""
+    """Say what the numbers mean and what to beware of, as plain text without markup."""
     from rich.text import Text
 
     screen.print()
-    screen.print(Text(words.interval_words(asked)))
-    screen.print(Text("The ± error is the standard error: sampling and privacy together."))
-    if asked.estimator == "unbiased" and (estimate.unbiased < 0).any():
-        screen.print(Text("Shares below zero are noise around next to nobody, left as they are."))
-    for warning in views.all_warnings(estimate, answers):
+    screen.print(Text(words.interval_words(options)))
+    screen.print(Text("The ± error is the standard error, in two parts: sampling and privacy."))
+    if options.estimator == "unbiased" and (estimate.unbiased < 0).any():
+        screen.print(Text("Shares below zero are noise: these cells hold next to nobody."))
+    for warning in all_warnings(estimate, answers):
         screen.print(Text(f"Warning: {warning}."))

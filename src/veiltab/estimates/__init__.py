@@ -1,8 +1,8 @@
-"""What a researcher gets: estimates, how far off they may be, and tests that the noise allows."""
+"""What a researcher works with: an :class:`Estimate`, and the quantities and tests it returns."""
 
 from veiltab.estimates.estimate import Estimate
-from veiltab.estimates.independence import IndependenceTest
-from veiltab.estimates.quantities import Quantity
-from veiltab.estimates.released import Promise, Provenance
+from veiltab.inference.independence import IndependenceTest
+from veiltab.inference.provenance import Promise, Provenance
+from veiltab.inference.quantities import Quantity
 
 __all__ = ["Estimate", "IndependenceTest", "Promise", "Provenance", "Quantity"]

@@ -1,7 +1,11 @@
-"""The object that a researcher works with."""
+"""The estimate of a study: the object that a researcher works with."""
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -9,35 +13,84 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from veiltab.core.released import Estimator, ReleasedCounts
 from veiltab.core.uncertainty import Population
 from veiltab.errors import InputError
-from veiltab.estimates import association, quantities, storing, tables
-from veiltab.estimates.conditions import Categories, Condition, negate, read_condition
-from veiltab.estimates.independence import IndependenceTest, independence_test
-from veiltab.estimates.quantities import Quantity, Question
-from veiltab.estimates.released import Estimator, Released, table_warnings
-from veiltab.estimates.tables import estimate_html
+from veiltab.estimates import storing
+from veiltab.estimates.notebook import notebook_html
+from veiltab.files.plain import check_empty, check_new, write_whole
+from veiltab.inference import association, quantities, tables
+from veiltab.inference.conditions import Categories, Condition, negate, read_condition
+from veiltab.inference.diagnostics import table_warnings
+from veiltab.inference.independence import IndependenceTest, independence_test
+from veiltab.inference.provenance import Promise, Provenance
+from veiltab.inference.quantities import Quantity, Question
+from veiltab.report.page import estimate_page
+from veiltab.report.view import ReportOptions, View, view_release, with_answers
 
 Names = str | Sequence[str]
 Event = str | Mapping[str, Categories]
 """A condition: text such as ``salary = '>50K' and gender != 'male'``, or a mapping."""
 
+PARQUET_KEY = "veiltab"
+"""The metadata key under which a Parquet file holds :meth:`Estimate.summary`."""
 
-class Estimate(Released):
-    """An estimated table: shares, intervals, ratios and tests that are right under this noise.
 
-    Points come from the estimator of your choice ("best" is the unbiased estimate projected on
-    the proper distributions); intervals and standard errors always from the unbiased one.  What
-    is resampled is drawn with a seed that follows from the counts, so results are reproducible.
+@dataclass(frozen=True, eq=False)
+class Estimate(ReleasedCounts):
+    """Released counts, and the shares, intervals, ratios and tests that follow from them.
+
+    Point estimates come from the estimator of your choice ("best" is the unbiased estimate
+    projected on the proper distributions); intervals and standard errors always come from the
+    unbiased one.  Resampling is seeded by the counts, so results are reproducible.
 
     ``population`` says whom the numbers describe: "finite", the respondents themselves, or
     "super", the larger population that they were drawn from.
+
+    Methods that write files refuse a name that is taken: nothing is overwritten.
     """
+
+    provenance: Provenance = field(default=Provenance(), kw_only=True)
+
+    @classmethod
+    def from_counts(
+        cls, released: ReleasedCounts, *, provenance: Provenance | None = None
+    ) -> "Estimate":
+        """Make an estimate of what a researcher has decrypted and counted."""
+        origin = provenance or Provenance()
+        return cls(released.schema, released.counts, released.plan, provenance=origin)
+
+    @property
+    def promises(self) -> tuple[Promise, ...]:
+        """What the respondents were promised, and against whom."""
+        return self.provenance.promises_under(self.plan)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader of the whole table has to know: where approximations are poor."""
+        """Where the approximations are poor, for a reader of the whole table."""
         return table_warnings(self)
+
+    def summary(self) -> dict[str, Any]:
+        """Return where the numbers come from and what was promised, as JSON values."""
+        plan, origin = self.plan, self.provenance
+        return {
+            "study": origin.study,
+            "title": origin.title,
+            "perturbed_by": origin.perturbed_by,
+            "attributes": [
+                {"name": attribute.name, "categories": list(attribute.categories)}
+                for attribute in self.schema.attributes
+            ],
+            "population_size": plan.population_size,
+            "sample_size": plan.sample_size,
+            "epsilon": plan.epsilon,
+            "delta": plan.delta,
+            "epsilon_if_order_known": plan.epsilon_if_order_known,
+            "promises": [
+                {"against": promise.against, "epsilon": promise.epsilon, "delta": promise.delta}
+                for promise in self.promises
+            ],
+        }
 
     def table(
         self,
@@ -49,8 +102,8 @@ class Estimate(Released):
     ) -> pl.DataFrame:
         """Return the joint table: a row per cell, with its share, errors and interval.
 
-        Each interval holds by itself with the confidence ``level``; ``simultaneous`` ones hold
-        all together with it.  The last column says which.
+        Each interval covers its share with the confidence ``level``; ``simultaneous`` ones cover
+        all shares at once with it.  The last column says which.
         """
         return tables.joint_table(
             self,
@@ -88,8 +141,8 @@ class Estimate(Released):
     ) -> pl.DataFrame:
         """Return the shares of ``of`` within each group of ``given``, with Fieller's intervals.
 
-        Where a group's own share cannot be told from zero, ``estimable`` is false and ``reason``
-        says so; the numbers are then null.
+        Where the share of a group cannot be distinguished from zero, ``estimable`` is false,
+        ``reason`` says so, and the numbers are null.
         """
         return tables.conditional_table(
             self,
@@ -108,7 +161,7 @@ class Estimate(Released):
         level: float = 0.95,
         population: Population = "finite",
     ) -> Quantity:
-        """Estimate the share of those who meet a condition, among all or among some."""
+        """Estimate the share of those who meet a condition, among all or among ``given``."""
         question = self._question(level, population)
         if given is None:
             return quantities.probability(question, self._condition(event))
@@ -141,7 +194,7 @@ class Estimate(Released):
         level: float = 0.95,
         population: Population = "finite",
     ) -> Quantity:
-        """Estimate P(outcome | group) − P(outcome | versus); versus everybody else by default."""
+        """Estimate P(outcome | group) − P(outcome | versus), by default versus everybody else."""
         question = self._question(level, population)
         return quantities.risk_difference(question, *self._groups(outcome, group, versus))
 
@@ -154,7 +207,7 @@ class Estimate(Released):
         level: float = 0.95,
         population: Population = "finite",
     ) -> Quantity:
-        """Estimate P(outcome | group) / P(outcome | versus); versus everybody else by default."""
+        """Estimate P(outcome | group) / P(outcome | versus), by default versus everybody else."""
         question = self._question(level, population)
         return quantities.risk_ratio(question, *self._groups(outcome, group, versus))
 
@@ -167,9 +220,9 @@ class Estimate(Released):
         level: float = 0.95,
         population: Population = "finite",
     ) -> Quantity:
-        """Estimate the odds of the outcome in a group, divided by those of everybody else.
+        """Estimate the odds of the outcome in a group, divided by those in another group.
 
-        ``versus`` names another group to compare with.
+        The other group is ``versus``, by default everybody else.
         """
         question = self._question(level, population)
         return quantities.odds_ratio(question, *self._groups(outcome, group, versus))
@@ -189,34 +242,111 @@ class Estimate(Released):
     def cramers_v(
         self, x: str, y: str, *, level: float = 0.95, population: Population = "finite"
     ) -> Quantity:
-        """Estimate Cramér's V, from 0 (independent) to 1 (one attribute tells the other)."""
+        """Estimate Cramér's V, from 0 (independence) to 1 (one attribute determines the other)."""
         return association.cramers_v(self._question(level, population), x, y)
 
     def mutual_information(
         self, x: str, y: str, *, level: float = 0.95, population: Population = "finite"
     ) -> Quantity:
-        """Estimate how many bits one attribute tells about the other."""
+        """Estimate the mutual information of two attributes, in bits."""
         return association.mutual_information(self._question(level, population), x, y)
 
     def independence_test(
         self, x: str, y: str, given: Names | None = None, *, population: Population = "super"
     ) -> IndependenceTest:
-        """Test whether two attributes are independent, or are so within groups of others."""
+        """Test whether two attributes are independent, or independent within groups of others."""
         return independence_test(self, x, y, _names(given or ()), population)
 
+    def report(
+        self,
+        path: str | Path,
+        *,
+        conditions: Sequence[str] = (),
+        level: float = 0.95,
+        simultaneous: bool = False,
+        population: Population = "finite",
+        estimator: Estimator = "best",
+    ) -> None:
+        """Write an HTML report to a new file: one page, without scripts, that needs no network.
+
+        ``conditions`` are shares to estimate besides, such as ``"salary = '>50K'"``.
+        """
+        check_new(Path(path))
+        options = ReportOptions(
+            level=level,
+            simultaneous=simultaneous,
+            population=population,
+            estimator=estimator,
+            conditions=tuple(conditions),
+        )
+        write_whole(Path(path), estimate_page(self._view(options)).encode())
+
+    def figures(
+        self,
+        folder: str | Path,
+        *,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        population: Population = "finite",
+        estimator: Estimator = "best",
+        track: Callable[[Sequence[Any], str], Iterable[Any]] | None = None,
+    ) -> list[Path]:
+        """Draw the pictures of the report as SVG and PNG into a new or empty folder.
+
+        ``track`` wraps the list of pictures to show progress; the second argument says what is
+        being done.
+        """
+        from veiltab.report.figures import save_figures  # noqa: PLC0415 - altair is slow to load
+
+        check_empty(Path(folder))
+        options = ReportOptions(
+            level=level, simultaneous=simultaneous, population=population, estimator=estimator
+        )
+        return save_figures(self._view(options), Path(folder), track)
+
+    def write_csv(self, path: str | Path, estimator: Estimator = "best", **options: Any) -> None:
+        """Write :meth:`table`, with its options, to a new CSV file."""
+        check_new(Path(path))
+        write_whole(Path(path), self.table(estimator, **options).write_csv().encode())
+
+    def write_parquet(
+        self, path: str | Path, estimator: Estimator = "best", **options: Any
+    ) -> None:
+        """Write :meth:`table`, with its options, to a new Parquet file.
+
+        Its metadata hold :meth:`summary` under the key ``veiltab``, as JSON.
+        """
+        check_new(Path(path))
+        file = BytesIO()
+        note = json.dumps(self.summary(), ensure_ascii=False, allow_nan=False)
+        self.table(estimator, **options).write_parquet(file, metadata={PARQUET_KEY: note})
+        write_whole(Path(path), file.getvalue())
+
     def save(self, path: str | Path) -> None:
-        """Write everything to a file that :meth:`load` reads: canonical JSON, counts packed."""
-        storing.save(self, Path(path))
+        """Write everything to a new file that :meth:`load` reads: canonical JSON, counts packed."""
+        storing.save(self, self.provenance, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> "Estimate":
-        """Read a file that :meth:`save` wrote; whatever else it is, is refused."""
-        schema, counts, plan, provenance = storing.load(Path(path))
-        return cls(schema, counts, plan, provenance=provenance)
+        """Read a file that :meth:`save` wrote; anything else is refused."""
+        released, provenance = storing.load(Path(path))
+        return cls.from_counts(released, provenance=provenance)
 
     def _repr_html_(self) -> str:
         """Return the table for notebooks: no scripts, no styles from elsewhere."""
-        return estimate_html(self, self.warnings)
+        return notebook_html(self, self.provenance)
+
+    @cached_property
+    def _views(self) -> dict[ReportOptions, View]:
+        """What reports show, by their options; it is slow to compute."""
+        return {}
+
+    def _view(self, options: ReportOptions) -> View:
+        """Return what a report shows, computed once for reports and figures together."""
+        unconditional = replace(options, conditions=())
+        if unconditional not in self._views:
+            self._views[unconditional] = view_release(self, self.provenance, unconditional)
+        return with_answers(self._views[unconditional], options)
 
     def _question(self, level: float, population: Population) -> Question:
         return Question(released=self, level=level, population=population)
@@ -227,9 +357,9 @@ class Estimate(Released):
     def _groups(
         self, outcome: Event, group: Event, versus: Event | None
     ) -> tuple[Condition, Condition, Condition]:
-        found = self._condition(group)
-        other = negate(found) if versus is None else self._condition(versus)
-        return self._condition(outcome), found, other
+        members = self._condition(group)
+        others = negate(members) if versus is None else self._condition(versus)
+        return self._condition(outcome), members, others
 
 
 def _names(names: str | Iterable[str]) -> list[str]:

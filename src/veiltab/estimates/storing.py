@@ -1,8 +1,6 @@
-"""An estimate as a file: canonical JSON with a version, and the counts packed in it."""
+"""An estimate as a file: canonical JSON with a format version, and the counts packed."""
 
-import os
 import re
-import tempfile
 import zlib
 from pathlib import Path
 
@@ -12,9 +10,12 @@ from numpy.typing import NDArray
 from veiltab.core.channel import MAX_ESTIMATED_CELLS
 from veiltab.core.parameters import MAX_DOMAIN_SIZE, MAX_POPULATION_SIZE
 from veiltab.core.plan import Plan
+from veiltab.core.released import ReleasedCounts
 from veiltab.core.schema import MAX_CATEGORIES, Attribute, Schema
-from veiltab.errors import InputError, MalformedError, OutputError, VersionError
-from veiltab.estimates.released import Promise, Provenance, Released
+from veiltab.errors import InputError, MalformedError, VersionError
+from veiltab.files.disk import write_private
+from veiltab.files.plain import cannot_write, check_new
+from veiltab.inference.provenance import Promise, Provenance
 from veiltab.wire import codec
 from veiltab.wire.codec import (
     BASE64,
@@ -35,26 +36,32 @@ from veiltab.wire.contract import (
     ACCOUNTING,
     DELTA,
     EPSILON,
+    PADS,
+    SAMPLER,
     Accounting,
+    Pads,
+    Sampler,
     accounting_id,
     accounting_name,
 )
 
 FORMAT, VERSION = "veiltab estimate", 1
 WIDTHS = (1, 2, 4, 8)
-"""Bytes of a count: the fewest that hold the largest one, little-endian, then deflated."""
+"""Bytes per count: the fewest that hold the largest count, little-endian, then deflated."""
 
-Contents = tuple[Schema, NDArray[np.int64], Plan, Provenance]
+OPTIONAL = "parties"
+"""The one field that a file may lack: files without it were written before it was added."""
 
 _DIGITS = re.compile("[1-9][0-9]{0,19}")
-"""A whole number of 64 bits."""
+"""A whole number below 10²⁰, which holds any keep threshold."""
 
 _HINT = "give a file that Estimate.save wrote"
 
 
-def save(released: Released, path: Path) -> None:
-    """Write everything to a file, as a whole or not at all."""
-    plan, origin = released.plan, released.provenance
+def save(released: ReleasedCounts, origin: Provenance, path: Path) -> None:
+    """Write counts, plan and provenance to a new file, as a whole or not at all."""
+    check_new(path)
+    plan = released.plan
     stored = _Stored(
         accounting=accounting_id(plan.accounting, plan.accounting_version),
         attributes=tuple(
@@ -66,6 +73,7 @@ def save(released: Released, path: Path) -> None:
         epsilon=plan.epsilon,
         format=FORMAT,
         keep_threshold=str(plan.keep_threshold),
+        parties=_parties(origin),
         perturbed_by=origin.perturbed_by,
         population_size=plan.population_size,
         promises=tuple(
@@ -76,10 +84,16 @@ def save(released: Released, path: Path) -> None:
         title=origin.title,
         version=VERSION,
     )
-    _write(path, codec.dump(stored.to_json()))
+    fields = stored.to_json()
+    if stored.parties is None:
+        del fields[OPTIONAL]
+    try:
+        write_private(path, codec.dump(fields), durable=False)
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
-def load(path: Path) -> Contents:
+def load(path: Path) -> tuple[ReleasedCounts, Provenance]:
     """Read a file that :func:`save` wrote, and refuse everything else."""
     try:
         with path.open("rb") as file:
@@ -87,29 +101,40 @@ def load(path: Path) -> Contents:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", hint="check the path") from error
     try:
-        value = codec.load(data)
-        _check_kind(value, path)
-        stored = _Stored.from_json(value)
-        return _contents(stored)
+        fields = codec.load(data)
+        _check_kind(fields, path)
+        stored = _Stored.from_json({OPTIONAL: None} | fields)
+        return _released(stored), _provenance(stored)
     except MalformedError as error:
         raise MalformedError(
             f"{path} is not a saved estimate: {error.message}", hint=_HINT
         ) from error
 
 
-def _check_kind(value: dict[str, object], path: Path) -> None:
-    if value.get("format") != FORMAT:
+def _check_kind(fields: dict[str, object], path: Path) -> None:
+    if fields.get("format") != FORMAT:
         raise MalformedError("it does not say that it is one", hint=_HINT)
-    if value.get("version") != VERSION:
+    if fields.get("version") != VERSION:
         raise VersionError(
-            f"{path} is of version {value.get('version')!r} of the format, not {VERSION}",
+            f"{path} has version {fields.get('version')!r} of the format, not {VERSION}",
             hint="read it with the version of veiltab that wrote it, or a newer one",
         )
 
 
-def _contents(stored: "_Stored") -> Contents:
+def _parties(origin: Provenance) -> "_Parties | None":
+    """Return who took part, or None if nothing is known."""
+    parties = _Parties(
+        holders=tuple(_Holder(attribute=a, curator=c) for a, c in sorted(origin.holders.items())),
+        pads=origin.pads,
+        researcher=origin.researcher,
+        sampled_by=origin.sampled_by,
+    )
+    return None if parties == _NOBODY else parties
+
+
+def _released(stored: "_Stored") -> ReleasedCounts:
     with input_errors_at("attributes"):
-        schema = Schema(Attribute(each.name, each.categories) for each in stored.attributes)
+        schema = Schema(Attribute(a.name, a.categories) for a in stored.attributes)
     if schema.domain_size > MAX_ESTIMATED_CELLS:
         raise malformed("attributes", f"have more than {MAX_ESTIMATED_CELLS:,} joint cells")
     with input_errors_at("the plan"):
@@ -122,12 +147,24 @@ def _contents(stored: "_Stored") -> Contents:
             keep_threshold=int(stored.keep_threshold),
             accounting=accounting_name(stored.accounting),
         )
-    promises = tuple(Promise(p.against, float(p.epsilon), float(p.delta)) for p in stored.promises)
-    origin = Provenance(stored.study, stored.title, stored.perturbed_by, promises)
     counts = _unpack(stored.counts, schema.domain_size)
     with input_errors_at("counts"):
-        Released(schema, counts, plan)
-    return schema, counts, plan, origin
+        return ReleasedCounts(schema, counts, plan)
+
+
+def _provenance(stored: "_Stored") -> Provenance:
+    parties = stored.parties or _NOBODY
+    promises = (Promise(p.against, float(p.epsilon), float(p.delta)) for p in stored.promises)
+    return Provenance(
+        study=stored.study,
+        title=stored.title,
+        perturbed_by=stored.perturbed_by,
+        promises=tuple(promises),
+        researcher=parties.researcher,
+        holders={holder.attribute: holder.curator for holder in parties.holders},
+        sampled_by=parties.sampled_by,
+        pads=parties.pads,
+    )
 
 
 def _pack(counts: NDArray[np.int64]) -> "_Packed":
@@ -139,7 +176,7 @@ def _pack(counts: NDArray[np.int64]) -> "_Packed":
 def _unpack(packed: "_Packed", cells: int) -> NDArray[np.int64]:
     expected = cells * packed.width
     inflater = zlib.decompressobj()
-    try:  # never more than expected: a few bytes could inflate to gigabytes
+    try:  # bounded, because a few bytes could inflate to gigabytes
         raw = inflater.decompress(packed.data, expected + 1)
     except zlib.error as error:
         raise malformed("counts.data", "is not deflated data") from error
@@ -151,31 +188,9 @@ def _unpack(packed: "_Packed", cells: int) -> NDArray[np.int64]:
     return counts.astype(np.int64)
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Write beside the place and move it there."""
-    try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        Path(temporary).replace(path)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    finally:  # after the move there is nothing left
-        Path(temporary).unlink(missing_ok=True)
-
-
-def _cannot_write(path: Path, error: OSError) -> OutputError:
-    return OutputError(
-        f"cannot write {path}: {error.strerror}", hint="choose a place that you may write to"
-    )
-
-
 def _check_loss(value: float) -> None:
     if not value >= 0:
-        raise InputError(f"a privacy loss is not negative, as {value} is", hint=_HINT)
+        raise InputError(f"a privacy loss is not negative, but this one is {value}", hint=_HINT)
 
 
 def _digits(value: object, path: str) -> str:
@@ -215,6 +230,23 @@ class _Promise(Part):
 
 
 @message
+class _Holder(Part):
+    attribute: str = wired(TEXT)
+    curator: str = wired(TEXT)
+
+
+@message
+class _Parties(Part):
+    holders: tuple[_Holder, ...] = wired(items(nested(_Holder)))
+    pads: Pads | None = wired(optional(PADS))
+    researcher: str | None = wired(optional(TEXT))
+    sampled_by: Sampler | None = wired(optional(SAMPLER))
+
+
+_NOBODY = _Parties(holders=(), pads=None, researcher=None, sampled_by=None)
+
+
+@message
 class _Stored(Part):
     accounting: Accounting = wired(ACCOUNTING)
     attributes: tuple[_Attribute, ...] = wired(items(nested(_Attribute), least=1))
@@ -224,6 +256,7 @@ class _Stored(Part):
     epsilon: float = wired(EPSILON)
     format: str = wired(TEXT)
     keep_threshold: str = wired(_THRESHOLD)
+    parties: _Parties | None = wired(optional(nested(_Parties)))
     perturbed_by: str | None = wired(optional(TEXT))
     population_size: int = wired(integer(1, MAX_POPULATION_SIZE))
     promises: tuple[_Promise, ...] = wired(items(nested(_Promise)))

@@ -22,7 +22,7 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.data.counts import adult_table
 from veiltab.data.ids import row_messages
 from veiltab.errors import ParameterError
-from veiltab.protocol.researcher.decrypt import estimate
+from veiltab.protocol.researcher.decrypt import count_records
 from veiltab.rehearsal import Holding, Rehearsal, Terms
 
 DISTRIBUTIONS = ("adult", "uniform", "linear", "peaky")
@@ -115,7 +115,7 @@ def simulate_records(table: CountTable, plan: Plan, runs: int, seed: int, label:
     for run in range(runs):
         outcome = rehearsal.run(terms)
         access = rehearsal.access(outcome)
-        released[run] = estimate(access, outcome.released).counts
+        released[run] = count_records(access, outcome.released).counts
     return released
 
 

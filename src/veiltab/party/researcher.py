@@ -9,7 +9,7 @@ from veiltab.estimates import Estimate, Provenance
 from veiltab.party.context import PartyContext
 from veiltab.party.remote import ReleasedChunks, reading_order, released_sizes
 from veiltab.protocol.researcher.access import Access, open_access
-from veiltab.protocol.researcher.decrypt import estimate, granted_attributes
+from veiltab.protocol.researcher.decrypt import count_records, granted_attributes
 from veiltab.wire.codec import MAX_MESSAGE_BYTES
 from veiltab.wire.contract import Contract
 from veiltab.wire.messages import SignedGrant
@@ -25,17 +25,30 @@ def estimate_study(
     """Estimate the joint distribution of attributes that were granted, all of them by default.
 
     ``grants`` are those that curators have handed over directly, as one-time pads must be.  The
-    study's name and the verified plan travel with the estimate; the promises follow from the plan.
+    verified plan, the study's title and who took part travel with the estimate; the promises follow
+    from the plan.
     """
     access = open_study(context, signed, [_as_grant(given) for given in grants])
     study, wanted = access.contract.study_id, granted_attributes(access, attributes)
     order = reading_order(access.contract, access.release, wanted)
     sizes = released_sizes(access.contract, access.release)
     with ReleasedChunks(context.server, study, order, sizes) as chunks:
-        found = estimate(access, chunks, wanted)
+        released = count_records(access, chunks, wanted)
     terms = access.contract
-    origin = Provenance(study.hex(), terms.title, perturbed_by=terms.server.name)
-    return Estimate(found.schema, found.counts, found.plan, provenance=origin)
+    origin = Provenance(
+        study.hex(),
+        terms.title,
+        perturbed_by=terms.server.name,
+        researcher=context.home.public.name,
+        holders={
+            attribute.name: curator.identity.name
+            for curator in terms.curators
+            for attribute in curator.attributes
+        },
+        sampled_by=terms.sampling.by,
+        pads=terms.pads,
+    )
+    return Estimate.from_counts(released, provenance=origin)
 
 
 def open_study(

@@ -1,1 +1,1 @@
-"""Reports and charts: what an estimate or a plan looks like to people."""
+"""Reports, pictures and charts: what a release or a plan looks like to readers."""

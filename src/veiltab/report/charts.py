@@ -1,6 +1,6 @@
-"""Charts of error: against the size of the sample, the number of cells, or ε.
+"""Charts of the error against the sample size, the number of cells or ε, in the house style.
 
-They are readable in print, on a screen, and without telling colours apart.
+Lines and symbols differ in more than colour, so that charts can be read in black and white.
 """
 
 import math
@@ -18,10 +18,24 @@ from veiltab.core.privacy import gamma_for
 from veiltab.errors import ParameterError
 from veiltab.files.plain import write_whole
 
-# Okabe and Ito's colours, which differ for the colour-blind, in an order that also differs in grey.
+# Okabe and Ito's colours for the colour-blind, in an order that also differs in grey.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 SUFFIXES = (".svg", ".png")
 PIXELS_PER_POINT = 2.0
+
+BOUND, DASHED, EXACT = "Theorem 2 bound", "bound ÷ √N", "exact RMSE"
+WORST, TIGHTENED = "exact RMSE, worst case", "tightened bound"
+PAPER, OURS = "the paper", "veiltab"
+STROKES: dict[str, list[int]] = {BOUND: [1, 0], DASHED: [7, 4]}
+OTHER_STROKES: tuple[list[int], ...] = ([2, 2], [9, 3, 2, 3], [13, 3], [5, 5])
+SHAPES = ("circle", "square", "triangle-up", "diamond")
+MARGIN = 1.12
+"""How far an axis reaches beyond its data, as a factor."""
+
+REACH = 100
+"""How far the curves of a plan reach on either side of its sample size, as a factor."""
+
+STEPS = 200
 
 _TEXT = "#222222"
 _MUTED = "#555555"
@@ -65,7 +79,7 @@ _CONFIG: dict[str, Any] = {
 
 
 def check_chart_path(path: Path) -> None:
-    """Refuse a file name that says no known format, before any work is done."""
+    """Refuse a file name without a known suffix, before any work is done."""
     if path.suffix.lower() not in SUFFIXES:
         raise ParameterError(
             f"a picture's name must end in {' or '.join(SUFFIXES)}, not {path.name!r}",
@@ -90,17 +104,9 @@ def save_chart(chart: alt.TopLevelMixin, *paths: Path) -> None:
             write_whole(path, vl_convert.svg_to_png(svg, scale=PIXELS_PER_POINT))
 
 
-BOUND, DASHED, EXACT = "Theorem 2 bound", "bound ÷ √N", "exact RMSE"
-STROKES: dict[str, list[int]] = {BOUND: [1, 0], DASHED: [7, 4]}
-OTHER_STROKES: tuple[list[int], ...] = ([2, 2], [9, 3, 2, 3], [13, 3], [5, 5])
-SHAPES = ("circle", "square", "triangle-up", "diamond")
-MARGIN = 1.12
-"""How far an axis reaches beyond its data, as a factor."""
-
-
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place in a chart: its group gives the colour, its series the line or the symbol."""
+    """A point in a chart: its group sets the colour, its series the line or the symbol."""
 
     x: float
     y: float
@@ -133,7 +139,7 @@ class ErrorChart:
     symbol_title: str = "Simulation"
 
     def draw(self) -> alt.LayerChart:
-        """Return the chart; :func:`veiltab.report.charts.save_chart` writes it."""
+        """Return the chart; :func:`save_chart` writes it."""
         layers = [*self._vertical_layers(), self._curve_layer()]
         if self.points:
             layers.append(self._point_layer())
@@ -206,7 +212,7 @@ class ErrorChart:
 
 
 def ticks(values: Sequence[float]) -> list[float]:
-    """Return the numbers 1, 2 and 5 times a power of ten that lie within the values."""
+    """Return the multiples by 1, 2 and 5 of powers of ten that lie within the values."""
     low, high = min(values), max(values)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = [float(f"{step}e{decade}") for decade in decades for step in (1, 2, 5)]
@@ -223,14 +229,6 @@ def _data(rows: Sequence[Mark | Vertical]) -> alt.InlineData:
 
 def _unique(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
-
-
-PAPER, OURS = "the paper", "veiltab"
-WORST, TIGHTENED = "exact RMSE, worst case", "tightened bound"
-REACH = 100
-"""How far the curve goes on either side of the chosen sample size, as a factor."""
-
-STEPS = 200
 
 
 def plan_chart(plan: Plan) -> ErrorChart:
@@ -261,11 +259,11 @@ def plan_chart(plan: Plan) -> ErrorChart:
 
 
 def _sizes(plan: Plan) -> list[int]:
-    """Return sample sizes around the chosen one and the paper's, evenly spread in logarithm."""
+    """Return sample sizes around the chosen one and the paper's, evenly spaced in logarithm."""
     both = (plan.sample_size, plan.paper.optimal_sample_size)
     low = math.log(max(1, min(both) / REACH))
     high = math.log(min(plan.population_size, max(both) * REACH))
     step = (high - low) / STEPS
     spread = (round(math.exp(low + i * step)) for i in range(STEPS + 1))
-    # Near 2^53 the exponential of a logarithm can come out above the number.
+    # Near 2^53 the exponential of a logarithm can exceed the number itself.
     return sorted({*both, *(min(size, plan.population_size) for size in spread)})

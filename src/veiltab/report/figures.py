@@ -1,4 +1,4 @@
-"""The pictures of an estimate as files, for papers and slides: SVG and PNG."""
+"""The pictures of a report as SVG and PNG files, for papers and slides."""
 
 import re
 import unicodedata
@@ -11,30 +11,31 @@ import altair as alt
 from veiltab.files.plain import make_folder
 from veiltab.report import words
 from veiltab.report.charts import SUFFIXES, save_chart
-from veiltab.report.view import Asked, Part, View
-from veiltab.report.words import points
+from veiltab.report.formatting import points
+from veiltab.report.view import Part, ReportOptions, View
 
 WIDTH, STEP = 460, 26
 INK, PALE = "#222222", "#7FB6DD"
 SHADES = ["#F2F7FC", "#084480"]
 WHITE_FROM = 0.62
-"""From this part of the largest share on, a tile is so dark that its number is white."""
+"""A tile above this fraction of the largest share is so dark that its number is white."""
 
 NARROWEST_TILE, WIDEST_TILE = 104, 190
 LONGEST_NAME = 40
 
 Figure = tuple[str, alt.TopLevelMixin]
-"""A name for files, and what is drawn in them."""
+"""A file name without its suffix, and the chart."""
 
 Track = Callable[[Sequence[Figure], str], Iterable[Figure]]
-"""Shows how far the work has come, as :func:`veiltab.cli.output.track` does."""
+"""Wraps a list of work to show its progress, as :func:`veiltab.cli.output.track` does."""
 
 
-def save_figures(view: View, folder: Path, track: Track = lambda each, _: each) -> list[Path]:
+def save_figures(view: View, folder: Path, track: Track | None = None) -> list[Path]:
     """Write every picture of a report to a folder as SVG and PNG, and return the files."""
     make_folder(folder)
+    charts = list(figures(view))
     files = []
-    for name, chart in track(list(figures(view)), "Drawing"):
+    for name, chart in track(charts, "Drawing") if track else charts:
         paths = [folder / f"{name}{suffix}" for suffix in SUFFIXES]
         save_chart(chart, *paths)
         files += paths
@@ -44,24 +45,24 @@ def save_figures(view: View, folder: Path, track: Track = lambda each, _: each) 
 def figures(view: View) -> Iterator[Figure]:
     """Yield each picture with a name for its files."""
     for number, part in enumerate(view.marginals, start=1):
-        yield f"attribute-{number}-{plain(part.names[0])}", bar_chart(part, view.asked)
+        yield f"attribute-{number}-{plain(part.names[0])}", bar_chart(part, view.options)
     for number, pair in enumerate(view.pairs, start=1):
         together = "-".join(map(plain, pair.joint.names))
-        yield f"pair-{number}-{together}", heat_chart(pair.joint, view.asked)
+        yield f"pair-{number}-{together}", heat_chart(pair.joint, view.options)
         given, of = map(plain, pair.within_first.names)
-        yield f"pair-{number}-{of}-within-{given}", within_chart(pair.within_first, view.asked)
+        yield f"pair-{number}-{of}-within-{given}", within_chart(pair.within_first, view.options)
 
 
 def plain(name: str) -> str:
-    """Return a name that every file system takes; odd letters become hyphens."""
+    """Return a name that every file system accepts, in lower case with hyphens."""
     ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    found = re.sub(r"[^a-z0-9]+", "-", ascii_only.lower()).strip("-")
-    return found[:LONGEST_NAME].strip("-") or "other"
+    hyphenated = re.sub(r"[^a-z0-9]+", "-", ascii_only.lower()).strip("-")
+    return hyphenated[:LONGEST_NAME].strip("-") or "other"
 
 
-def bar_chart(part: Part, asked: Asked) -> alt.TopLevelMixin:
+def bar_chart(part: Part, options: ReportOptions) -> alt.TopLevelMixin:
     """Show the shares of one attribute with their intervals."""
-    subtitle = f"Share and {words.interval_name(asked)}"
+    subtitle = f"Share and {words.interval_name(options)}"
     if not part.whole:
         subtitle += f"; the {len(part.rows)} largest of {part.total:,} categories"
     layers = _bars(_rows(part), [row.labels[-1] for row in part.rows])
@@ -69,7 +70,7 @@ def bar_chart(part: Part, asked: Asked) -> alt.TopLevelMixin:
     return layers.properties(title=title, width=WIDTH, height=alt.Step(STEP))
 
 
-def within_chart(part: Part, asked: Asked) -> alt.TopLevelMixin:
+def within_chart(part: Part, options: ReportOptions) -> alt.TopLevelMixin:
     """Show the shares of one attribute within the groups of another."""
     given, of = part.names
     groups = list(dict.fromkeys(f"{given}: {row.labels[0]}" for row in part.rows))
@@ -78,18 +79,18 @@ def within_chart(part: Part, asked: Asked) -> alt.TopLevelMixin:
         title=None, labelOrient="top", labelAnchor="start", labelFontSize=12,
         labelFontWeight="bold", labelPadding=2, labelColor=INK,
     )  # fmt: skip
-    name = words.interval_name(asked, simultaneous=False)
+    name = words.interval_name(options, simultaneous=False)
     title = alt.TitleParams(
         text=f"{of} within each group of {given}", subtitle=f"Share of the group and {name}"
     )
-    whole = layers.properties(width=WIDTH, height=alt.Step(STEP))
+    panel = layers.properties(width=WIDTH, height=alt.Step(STEP))
     row = alt.Row("group:N", sort=groups, header=header)
     data = alt.InlineData(values=_rows(part))
-    return whole.facet(row=row, data=data, spacing=10).properties(title=title)
+    return panel.facet(row=row, data=data, spacing=10).properties(title=title)
 
 
 def _bars(rows: list[dict[str, Any]] | None, order: list[str]) -> alt.LayerChart:
-    """Return bars with intervals; without rows, for the data of whatever they are put into."""
+    """Return bars with intervals; without rows they take the data of the enclosing chart."""
     base = alt.Chart() if rows is None else alt.Chart(alt.InlineData(values=rows))
     base = base.encode(
         y=alt.Y("category:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False))
@@ -105,7 +106,7 @@ def _bars(rows: list[dict[str, Any]] | None, order: list[str]) -> alt.LayerChart
     return alt.LayerChart(layer=layers)
 
 
-def heat_chart(part: Part, asked: Asked) -> alt.TopLevelMixin:
+def heat_chart(part: Part, options: ReportOptions) -> alt.TopLevelMixin:
     """Show the shares of two attributes as tiles with their numbers."""
     first, second = part.names
     most = max(*(row.share or 0.0 for row in part.rows), 1e-12)
@@ -122,7 +123,7 @@ def heat_chart(part: Part, asked: Asked) -> alt.TopLevelMixin:
     )
     numbers = base.encode(color=dark)
     title = alt.TitleParams(
-        text=f"{first} and {second}", subtitle=f"Share and {words.interval_name(asked)}, in %"
+        text=f"{first} and {second}", subtitle=f"Share and {words.interval_name(options)}, in %"
     )
     return alt.layer(
         tiles,
@@ -132,7 +133,7 @@ def heat_chart(part: Part, asked: Asked) -> alt.TopLevelMixin:
 
 
 def _tile_width(part: Part) -> int:
-    """Return a width into which the columns' names fit, within reason."""
+    """Return a width that fits the longest column name, within limits."""
     longest = max(map(len, _order(part, 1)))
     return min(WIDEST_TILE, max(NARROWEST_TILE, 8 * longest))
 
@@ -146,7 +147,7 @@ def _order(part: Part, place: int) -> list[str]:
 
 
 def _rows(part: Part) -> list[dict[str, Any]]:
-    """Return the estimable rows in per cent, under names that no attribute can clash with."""
+    """Return the estimable rows in per cent, under fixed names instead of the attributes' own."""
     return [
         {
             "group": f"{part.names[0]}: {row.labels[0]}",

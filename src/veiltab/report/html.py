@@ -1,6 +1,6 @@
-"""Parts of a page: everything that comes in as text goes out escaped.
+"""Elements of a page, from plain tables to bar charts and heat maps; all text is escaped.
 
-Bars with intervals and heat maps are tables at the same time.
+Bar charts and heat maps are tables with numbers, so that a screen reader can read them.
 """
 
 import math
@@ -8,8 +8,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from veiltab.report.formatting import between, percent, points
 from veiltab.report.view import Part, Row
-from veiltab.report.words import between, percent, points
+
+STEPS = (1, 2, 2.5, 5, 10)
+TICKS = 4
+"""About how many steps an axis has."""
+
+SHADES = 7
+"""Colours of a heat map; the page's style has as many."""
+
+NOT_ESTIMABLE = "not estimable"
 
 
 class Html(str):
@@ -19,7 +28,7 @@ class Html(str):
 
 
 def html(text: object) -> str:
-    """Return text as HTML; what is HTML already stays as it is."""
+    """Escape text; leave alone what is HTML already."""
     return text if isinstance(text, Html) else escape(str(text))
 
 
@@ -35,7 +44,7 @@ def element(name: str, *content: object, **attributes: str) -> Html:
 def table(
     caption: str, names: Sequence[str], rows: Iterable[Sequence[object]], numbers: int = 0
 ) -> Html:
-    """Return a table whose first column names its rows, and whose last ones are numbers.
+    """Return a table with row headings in its first column and ``numbers`` columns at its end.
 
     A row of one cell is a heading over the rows that follow.
     """
@@ -50,11 +59,19 @@ def table(
         )
         for row in rows
     ]
-    # In a span, so that a style can keep it in view while the table is moved.
-    named = element("caption", element("span", caption))
-    whole = element("table", named, element("thead", head), element("tbody", *body))
-    # Whoever uses the keyboard must be able to move a table that is wider than the screen.
-    return element("div", whole, class_="scroll", role="region", aria_label=caption, tabindex="0")
+    # In a span, so that the style can keep it in view while the table is scrolled.
+    title = element("caption", element("span", caption))
+    return scroll(element("table", title, element("thead", head), element("tbody", *body)), caption)
+
+
+def scroll(table: Html, caption: str) -> Html:
+    """Make a table that is wider than the screen scrollable, also from the keyboard."""
+    return element("div", table, class_="scroll", role="region", aria_label=caption, tabindex="0")
+
+
+def label(text: str) -> Html:
+    """Return a name that keeps its writing direction to itself and may break after a slash."""
+    return element("bdi", Html(html(text).replace("/", "/<wbr>")))
 
 
 def _cells(
@@ -63,16 +80,6 @@ def _cells(
     for position, content in enumerate(contents):
         number = {"class_": "number"} if position >= first_number else {}
         yield element(name, content, **attributes, **number)
-
-
-STEPS = (1, 2, 2.5, 5, 10)
-TICKS = 4
-"""About how many steps an axis has."""
-
-SHADES = 7
-"""Colours of a heat map; the page's style has as many."""
-
-NOT_ESTIMABLE = "not estimable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +92,11 @@ class Scale:
 
     @classmethod
     def over(cls, rows: Iterable[Row]) -> "Scale":
-        """Return an axis that holds all shares and intervals."""
-        every = [0.0]
+        """Return an axis that covers all shares and intervals."""
+        values = [0.0]
         for row in rows:
-            every += [x for x in (row.share, row.low, row.high) if x is not None]
-        low, high = min(every), max(every)
+            values += [x for x in (row.share, row.low, row.high) if x is not None]
+        low, high = min(values), max(values)
         rough = (high - low) / TICKS or 0.25
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(s * power for s in STEPS if s * power >= rough * (1 - 1e-9))
@@ -97,22 +104,22 @@ class Scale:
 
     @property
     def ticks(self) -> list[float]:
-        """The shares that the axis names."""
+        """The shares at which the axis has labels."""
         return [self.step * number for number in range(self.first, self.last + 1)]
 
     def place(self, share: float) -> str:
-        """Return how far along the axis a share is."""
+        """Return the position of a share on the axis."""
         return f"{100 * (share / self.step - self.first) / (self.last - self.first):.2f}%"
 
     def length(self, share: float) -> str:
-        """Return how long a bar of this share is."""
+        """Return the length of a bar of this share."""
         return f"{100 * share / self.step / (self.last - self.first):.2f}%"
 
 
 def bar_table(caption: str, part: Part, scale: Scale, heading: str) -> Html:
-    """Return a table of one share a row, with bars; groups of the first label have headings.
+    """Return a table with one share and its bar per row, under a heading for each group.
 
-    A narrow screen has room for the ends of the axis alone: the ticks between are ``inner``.
+    A narrow screen has room only for the ends of the axis: the ticks between them are ``inner``.
     """
     name = part.names[-1]
     head = element(
@@ -127,7 +134,7 @@ def bar_table(caption: str, part: Part, scale: Scale, heading: str) -> Html:
         if row.labels[:-1] != group:
             group = row.labels[:-1]
             text = ", ".join(f"{n}: {c}" for n, c in zip(part.names, group, strict=False))
-            body.append(element("tr", element("th", own(text), scope="rowgroup", colspan="3")))
+            body.append(element("tr", element("th", label(text), scope="rowgroup", colspan="3")))
         body.append(_bar_row(row, scale, part.digits))
     return element(
         "table",
@@ -139,15 +146,15 @@ def bar_table(caption: str, part: Part, scale: Scale, heading: str) -> Html:
 
 
 def _bar_row(row: Row, scale: Scale, digits: int) -> Html:
-    label = element("th", own(row.labels[-1]), scope="row")
+    heading = element("th", label(row.labels[-1]), scope="row")
     if row.share is None or row.low is None or row.high is None:
-        return element("tr", label, element("td", NOT_ESTIMABLE, colspan="2", class_="none"))
+        return element("tr", heading, element("td", NOT_ESTIMABLE, colspan="2", class_="none"))
     number = element("td", share_cell(row, digits), class_="number")
-    return element("tr", label, element("td", _bar(row, scale, digits), class_="picture"), number)
+    return element("tr", heading, element("td", _bar(row, scale, digits), class_="picture"), number)
 
 
 def share_cell(row: Row, digits: int) -> Html:
-    """Return a share with its interval, as they stand in a cell."""
+    """Return the content of a cell: a share with its interval."""
     if row.share is None or row.low is None or row.high is None:
         return element("span", NOT_ESTIMABLE, class_="none")
     share = element("b", minus(percent(row.share, digits)))
@@ -155,7 +162,7 @@ def share_cell(row: Row, digits: int) -> Html:
 
 
 def minus(text: str) -> str:
-    """Write a minus as a minus."""
+    """Replace hyphens by minus signs."""
     return text.replace("-", "−")
 
 
@@ -163,10 +170,9 @@ def _bar(row: Row, scale: Scale, digits: int) -> Html:
     share, low, high = row.share or 0.0, row.low or 0.0, row.high or 0.0
     left, right = scale.place(low), scale.place(high)
     value, ends = minus(percent(share, digits)), between(low, high, digits)
-    said = f"{row.labels[-1]}: {value}, interval {ends} %"
     return element(
         "svg",
-        element("title", said),
+        element("title", f"{row.labels[-1]}: {value}, interval {ends} %"),
         _shape("rect", "b", x=scale.place(min(share, 0)), y="20%", width=scale.length(abs(share)),
                height="60%"),
         _shape("line", "w", x1=left, x2=right, y1="50%", y2="50%"),
@@ -188,10 +194,10 @@ def _axis(scale: Scale) -> Html:
         texts.append(
             element("text", text, x=scale.place(tick), y="75%", text_anchor=anchor, **inner)
         )
-    named = element("title", "scale of the bars, in per cent")
+    title = element("title", "scale of the bars, in per cent")
     return Html(
         element("span", "picture", class_="unseen")
-        + element("svg", named, *texts, class_="axis", aria_hidden="true")
+        + element("svg", title, *texts, class_="axis", aria_hidden="true")
     )
 
 
@@ -200,24 +206,24 @@ def _shape(name: str, kind: str, **places: str) -> Html:
 
 
 def heat_map(caption: str, part: Part) -> Html:
-    """Return a table of two attributes whose cells are the darker, the larger their share."""
+    """Return a table of two attributes in which a larger share has a stronger colour."""
     first, second = part.names
     columns = list(dict.fromkeys(row.labels[1] for row in part.rows))
     most = max(*(row.share or 0.0 for row in part.rows), 1e-12)
     corner = element("td", element("span", f"{first} ↓ {second} →", class_="corner"))
-    head = element("tr", corner, *(element("th", own(c), scope="col") for c in columns))
+    head = element("tr", corner, *(element("th", label(c), scope="col") for c in columns))
     body = []
     for start in range(0, len(part.rows), len(columns)):
         rows = part.rows[start : start + len(columns)]
         tiles = [
             element("td", share_cell(row, part.digits), class_=_shade(row, most)) for row in rows
         ]
-        body.append(element("tr", element("th", own(rows[0].labels[0]), scope="row"), *tiles))
-    table = element(
+        body.append(element("tr", element("th", label(rows[0].labels[0]), scope="row"), *tiles))
+    tiled = element(
         "table", element("caption", caption), element("thead", head), element("tbody", *body),
         class_="heat", style=f"--columns:{len(columns)}",
     )  # fmt: skip
-    return Html(scroll(table, caption) + _legend(most))
+    return Html(scroll(tiled, caption) + _legend(most))
 
 
 def _shade(row: Row, most: float) -> str:
@@ -227,7 +233,7 @@ def _shade(row: Row, most: float) -> str:
 
 def _legend(most: float) -> Html:
     swatches = (element("span", class_=f"swatch shade-{n}") for n in range(SHADES))
-    words = f"Colours run from 0 % (like the page) to {percent(most)} (strongest)."
+    words = f"Colours run from 0 % (palest) to {percent(most)} (strongest)."
     return element(
         "div",
         element("span", "0", class_="end"),
@@ -238,13 +244,13 @@ def _legend(most: float) -> Html:
 
 
 def error_bar(privacy: float) -> Html:
-    """Return a bar that shows which part of the variance is whose."""
-    said = f"privacy noise {100 * privacy:.0f} %, sampling {100 * (1 - privacy):.0f} %"
+    """Return a bar that shows how much of the variance is due to privacy, and to sampling."""
+    parts = f"privacy noise {100 * privacy:.0f} %, sampling {100 * (1 - privacy):.0f} %"
     width = f"{100 * privacy:.2f}%"
     return element(
         "svg",
-        element("title", f"Parts of the variance: {said}"),
-        element("desc", "A bar in two parts; the numbers stand in the table beside it."),
+        element("title", f"Parts of the variance: {parts}"),
+        element("desc", "A bar in two parts; the table below gives the numbers."),
         element("rect", class_="privacy", x="0", y="0", width=width, height="100%"),
         element("rect", class_="sampling", x=width, y="0", width=f"{100 * (1 - privacy):.2f}%",
                 height="100%"),
@@ -252,16 +258,6 @@ def error_bar(privacy: float) -> Html:
     )  # fmt: skip
 
 
-def scroll(table: Html, caption: str) -> Html:
-    """Let a table be moved by the keyboard where it is wider than the screen."""
-    return element("div", table, class_="scroll", role="region", aria_label=caption, tabindex="0")
-
-
-def own(text: str) -> Html:
-    """Keep a name's writing direction to itself, and let a long one break behind a slash."""
-    return element("bdi", Html(html(text).replace("/", "/<wbr>")))
-
-
 def point_list(numbers: Sequence[float | None], digits: int) -> list[str]:
-    """Return numbers in percentage points, as the cells of a table."""
+    """Return the cells of a table for numbers in percentage points."""
     return [NOT_ESTIMABLE if x is None else minus(points(x, digits)) for x in numbers]

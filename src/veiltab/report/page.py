@@ -1,24 +1,24 @@
-"""The report of an estimate: one file, without scripts, that needs no network."""
+"""The report of an estimate: one HTML file, without scripts, that needs no network."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib.resources import files
 
-from veiltab.estimates import Estimate
 from veiltab.report import words
+from veiltab.report.formatting import between, decimals, percent, points, small
 from veiltab.report.html import (
     Html,
     Scale,
     bar_table,
     element,
     error_bar,
-    own,
+    label,
     point_list,
     share_cell,
     table,
 )
 from veiltab.report.sections import answer_section, errors_of, marginal_section, pair_section
-from veiltab.report.view import Background, Part, View, error_shares
-from veiltab.report.words import between, decimals, percent, points, small
+from veiltab.report.view import Part, View, error_shares
 
 SECTIONS = {
     "answers": "Answers",
@@ -31,15 +31,16 @@ SECTIONS = {
     "cite": "Citation",
 }
 LONG = 30
-"""Rows of a table that stays closed until somebody wants to see it."""
+"""A table with more rows than this is closed until a reader opens it."""
 
 ERRORS = ("standard error", "sampling", "privacy")
 
 
-def estimate_page(view: View, background: Background) -> str:
-    """Return the whole page."""
+def estimate_page(view: View, made: str | None = None) -> str:
+    """Return the whole page; ``made`` is the date of the report, today by default."""
+    date = made or _today()
     style = (files("veiltab.report") / "page.css").read_text("utf-8")
-    title = view.estimate.provenance.title or "An estimated table"
+    title = view.provenance.title or "An estimated table"
     head = element(
         "head",
         Html('<meta charset="utf-8">'),
@@ -57,38 +58,36 @@ def estimate_page(view: View, background: Background) -> str:
         marginal_section(view),
         pair_section(view),
         _joint(view),
-        _promise(view.estimate),
+        _promise(view),
         _errors(view),
-        _asked(view, background),
-        _cite(view.estimate, background),
+        _asked(view, date),
+        _cite(view, date),
     )
-    footer = element("footer", f"Made with {words.software()}. This page is one file; it loads"
-                     " nothing.")  # fmt: skip
+    footer = element(
+        "footer", f"Made with {words.software()}. This page is a single file and loads nothing."
+    )
     page = element("html", head, element("body", main, footer), lang="en-GB")
     return f"<!doctype html>\n{page}\n"
 
 
 def _section(name: str, title: str, *content: object) -> Html:
-    return element(
-        "section", element("h2", title, id=name), *content, aria_labelledby=name
-    )  # fmt: skip
+    return element("section", element("h2", title, id=name), *content, aria_labelledby=name)
 
 
 def _opening(view: View, title: str) -> Html:
-    estimate = view.estimate
-    names = estimate.schema.names
-    what = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
-    error, _ = error_shares(estimate, view.asked.population)
-    cells = estimate.schema.domain_size
+    released, names = view.released, view.released.schema.names
+    listed = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
+    error, _ = error_shares(released, view.options.population)
+    cells = released.schema.domain_size
     cards = [
-        (words.promise_words(estimate), "promised to every respondent: differential privacy"),
+        (words.promise_words(released), "differential privacy, promised to every respondent"),
         (
-            f"{estimate.plan.sample_size:,}",
-            f"of {estimate.plan.population_size:,} respondents sampled, their records perturbed",
+            f"{released.plan.sample_size:,}",
+            f"of {released.plan.population_size:,} respondents sampled, their records perturbed",
         ),
         (
             f"± {points(error, decimals([error]))}",
-            f"percentage points: the typical standard error of one of the {cells:,} cells",
+            f"percentage points: the root mean square standard error of the {cells:,} cells",
         ),
         _largest(view),
     ]
@@ -96,16 +95,24 @@ def _opening(view: View, title: str) -> Html:
         "header",
         element("p", "Estimates from perturbed records", class_="kind"),
         element("h1", element("bdi", title)),
-        element("p", "How ", element("bdi", what), " are distributed",
-                " together" if len(names) > 1 else "", ", estimated without anybody having seen a"
-                " true record.", class_="lead"),
-        element("ul", *(element("li", element("strong", a), b) for a, b in cards), class_="cards"),
+        element(
+            "p",
+            "The joint distribution of " if len(names) > 1 else "The distribution of ",
+            element("bdi", listed),
+            ", estimated without anybody seeing a true record.",
+            class_="lead",
+        ),
+        element(
+            "ul",
+            *(element("li", element("strong", number), text) for number, text in cards),
+            class_="cards",
+        ),
         _contents(view),
-    )  # fmt: skip
+    )
 
 
 def _contents(view: View) -> Html:
-    """Return links to the sections that there are."""
+    """Return links to the sections of this page."""
     places = {
         "answers": bool(view.answers),
         "marginals": True,
@@ -118,18 +125,17 @@ def _contents(view: View) -> Html:
 
 
 def _largest(view: View) -> tuple[str, str]:
-    row = max(view.joint.rows, key=lambda each: each.share or 0.0)
+    row = max(view.joint.rows, key=lambda candidate: candidate.share or 0.0)
     share, low, high = row.share or 0.0, row.low or 0.0, row.high or 0.0
-    named = ", ".join(row.labels)
     digits = decimals([row.standard_error])
-    ends = between(low, high, digits)
-    return percent(share, digits), f"the largest cell: {named} (interval {ends})"
+    text = f"in the largest cell: {', '.join(row.labels)} (interval {between(low, high, digits)})"
+    return percent(share, digits), text
 
 
 def _warnings(view: View) -> Html:
     if not view.warnings:
         return Html("")
-    listed = (element("li", _sentence(each)) for each in view.warnings)
+    listed = (element("li", _sentence(warning)) for warning in view.warnings)
     return element(
         "section", element("h2", "Read with care", id="care"), element("ul", *listed),
         class_="care", aria_labelledby="care",
@@ -139,24 +145,24 @@ def _warnings(view: View) -> Html:
 def _joint(view: View) -> Html:
     part = view.joint
     few = "" if part.whole else f"; the {len(part.rows)} largest of {part.total:,} cells"
-    caption = f"Every cell: share and {words.interval_name(view.asked)}{few}"
+    caption = f"Every cell: share and {words.interval_name(view.options)}{few}"
     bars = bar_table(caption, _halved(part), Scale.over(part.rows), "share")
     if len(part.rows) > LONG:
         shown = element("details", element("summary", f"The {len(part.rows):,} cells"), bars)
     else:
         shown = element("div", bars, class_="card")
-    notes = [element("p", words.interval_words(view.asked))]
+    notes = [element("p", words.interval_words(view.options))]
     if not part.whole:
         more = (
             f"The joint table has {part.total:,} cells, too many for a page. The options --csv and"
-            " --parquet of the command write all of them."
+            " --parquet of veiltab estimate export all of them."
         )
         notes.append(element("p", more))
     return _section("table", "The whole table", *notes, shown, _columns(part, caption))
 
 
 def _halved(part: Part) -> Part:
-    """Put each cell's first categories into a heading; the largest cells have no such order."""
+    """Move the first categories of each cell into a heading, if the cells are in their order."""
     split = len(part.names) // 2 if part.whole else 0
 
     def halves(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -167,40 +173,39 @@ def _halved(part: Part) -> Part:
 
 
 def _columns(part: Part, caption: str) -> Html:
-    """Return the same cells with a column for each attribute, and their errors."""
+    """Return the same cells with a column for each attribute, and their standard errors."""
     digits = part.digits
     rows = [
-        (*map(own, row.labels), share_cell(row, digits), *point_list(errors_of(row), digits))
+        (*map(label, row.labels), share_cell(row, digits), *point_list(errors_of(row), digits))
         for row in part.rows
     ]
     names = [*part.names, "share and interval", *ERRORS]
-    found = table(f"{caption}; standard errors in percentage points", names, rows, numbers=4)
-    return element("details", element("summary", "In columns, with standard errors"), found)
+    columns = table(f"{caption}; standard errors in percentage points", names, rows, numbers=4)
+    return element("details", element("summary", "In columns, with standard errors"), columns)
 
 
-def _promise(estimate: Estimate) -> Html:
-    plan = estimate.plan
-    rows = [(_capital(p.against), f"{p.epsilon:.4g}", small(p.delta) if p.delta else "0")
-            for p in estimate.promises]  # fmt: skip
+def _promise(view: View) -> Html:
+    released = view.released
+    rows = [
+        (_capital(promise.against), f"{promise.epsilon:.4g}", small(promise.delta))
+        for promise in view.provenance.promises_under(released.plan)
+    ]
+    sentences = (
+        words.guarantee_words(released),
+        words.noise_words(released, view.provenance),
+        words.accounting_words(released),
+    )
     return _section(
         "promise",
         "What was promised",
-        element(
-            "p",
-            "To every single respondent: whatever was released would have come out almost as"
-            " likely had their record been another one. “Almost” is a factor of e to the ε",
-            ", and δ bounds how much may fall outside it. " if plan.delta else ". ",
-            words.noise_words(estimate),
-            " ",
-            words.accounting_words(estimate),
-        ),
-        table("The promise, by who looks at the release", ["against", "ε", "δ"], rows, numbers=2),
-        table("Where the promise ends", ["who", "what holds"], words.LIMITS),
+        element("p", " ".join(sentences)),
+        table("The promise, by what an observer knows", ["against", "ε", "δ"], rows, numbers=2),
+        table("What others can learn", ["who", "what holds"], words.LIMITS),
     )
 
 
 def _errors(view: View) -> Html:
-    error, privacy = error_shares(view.estimate, view.asked.population)
+    error, privacy = error_shares(view.released, view.options.population)
     digits = decimals([error])
     parts = (("privacy noise", privacy), ("sampling", 1 - privacy), ("both", 1.0))
     rows = [(name, f"{100 * x:.1f} %", points(error * x**0.5, digits)) for name, x in parts]
@@ -212,61 +217,66 @@ def _errors(view: View) -> Html:
     )
     return _section(
         "errors",
-        "How far off, and why",
+        "How large the errors are, and why",
         element("p", words.SPLIT),
         element("figure", key, error_bar(privacy), element(
-            "figcaption", "Which part of the variance of the joint table comes from what")),
-        table("Parts of the error: variances add up, standard errors do not (root mean square over"
+            "figcaption", "Sources of the variance of the joint table")),
+        table("Sources of error: variances add up, standard errors do not (root mean square over"
               " the cells, in percentage points)",
-              ["source", "part of the variance", "standard error"], rows, numbers=2),
+              ["source", "share of the variance", "standard error"], rows, numbers=2),
     )  # fmt: skip
 
 
-def _asked(view: View, background: Background) -> Html:
-    estimate, asked = view.estimate, view.asked
-    origin = estimate.provenance
-    holders = background.holders
-    facts: list[tuple[str, object]] = [
-        (own(each.name), f"{each.size} categories" + _held(holders.get(each.name)))
-        for each in estimate.schema.attributes
+def _asked(view: View, made: str) -> Html:
+    released, origin, options = view.released, view.provenance, view.options
+    attributes = [
+        (label(a.name), f"{a.size} categories" + _held(origin.holders.get(a.name)))
+        for a in released.schema.attributes
     ]
-    about = [
+    request = [
         ("study", origin.title),
-        ("id of the study", origin.study and element("code", origin.study)),
-        ("estimated by", background.researcher),
-        ("on", background.made),
-        ("sample", words.sample_words(estimate)),
-        ("sampled by", background.sampled_by),
-        ("pads", background.pads),
-        ("numbers describe", words.population_words(estimate, asked)),
-        ("shares", words.estimator_words(asked)),
-        ("intervals", words.method_words(asked)),
+        ("study id", origin.study and element("code", origin.study)),
+        ("estimated by", origin.researcher),
+        ("date", made),
+        ("sample", words.sample_words(released)),
+        ("sampled by", origin.sampled_by and words.SAMPLERS[origin.sampled_by]),
+        ("encrypted with", origin.pads and words.PADS[origin.pads]),
+        ("numbers describe", words.population_words(released, options)),
+        ("shares", words.estimator_words(options)),
+        ("intervals", words.method_words(options)),
         ("software", words.software()),
     ]
     sums = (
-        "Every table is estimated from its own counts. So sums over a larger table can differ a"
-        " little from a smaller one, by less than their errors; unbiased estimates add up exactly."
+        "Every table is estimated from its own counts. Shares of a larger table therefore need not"
+        " add up exactly to those of a smaller one, but the differences are smaller than the"
+        " errors. Unbiased estimates add up exactly."
     )
     return _section(
         "asked",
         "What was asked, and how it was computed",
-        table("The request", ["", ""], [(a, b) for a, b in about if b]),
-        table("The attributes", ["attribute", "what it is"], facts),
+        table("The request", ["", ""], [(name, value) for name, value in request if value]),
+        table("The attributes", ["attribute", "what it is"], attributes),
         element("p", sums),
     )
 
 
-def _held(holder: str | None) -> str:
-    return f", held by {holder}" if holder else ""
+def _held(curator: str | None) -> str:
+    return f", held by {curator}" if curator else ""
 
 
-def _cite(estimate: Estimate, background: Background) -> Html:
+def _cite(view: View, made: str) -> Html:
+    citation = words.citation(view.released, view.provenance, made)
     return _section(
         "cite",
         "How to cite",
-        element("p", element("bdi", words.citation(estimate, background)), class_="said"),
+        element("p", element("bdi", citation), class_="said"),
         element("p", f"The method: {words.METHOD}"),
     )
+
+
+def _today() -> str:
+    now = datetime.now(UTC)
+    return f"{now.day} {now:%B %Y}"
 
 
 def _capital(text: str) -> str:

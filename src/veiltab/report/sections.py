@@ -1,21 +1,28 @@
-"""The pictures of a report: each attribute by itself, and pairs of attributes."""
+"""The sections of a report that show shares: answers, single attributes, and pairs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from veiltab.estimates import IndependenceTest
+from veiltab.inference.independence import IndependenceTest
 from veiltab.report import words
-from veiltab.report.html import Html, Scale, bar_table, element, heat_map, own, point_list, table
-from veiltab.report.view import Pair, Part, Row, View, adjusted
-from veiltab.report.words import decimals, least, significance
+from veiltab.report.formatting import decimals, is_smallest, significance
+from veiltab.report.html import Html, Scale, bar_table, element, heat_map, label, point_list, table
+from veiltab.report.view import Pair, Part, Row, View, holm
 
-SURE = 0.05
-"""A p-value below it is called evidence."""
+SIGNIFICANT = 0.05
+"""An adjusted p-value below it counts as evidence of dependence."""
+
+TEST_WORDS = (
+    "Are two attributes independent in the population that the respondents come from? The test"
+    " draws releases as they would be under independence, noise included, and counts how many look"
+    " at least as dependent as this one. “No” does not show independence: it only means that"
+    " independence is not excluded."
+)
 
 
 def marginal_section(view: View) -> Html:
-    """Return every attribute by itself, with the errors of its shares below."""
-    name = words.interval_name(view.asked)
+    """Return a bar chart for each attribute by itself, and the standard errors below."""
+    name = words.interval_name(view.options)
     parts = [
         element("div", bar_table(_caption(part, name), part, Scale.over(part.rows), "share"),
                 class_="card")
@@ -26,7 +33,7 @@ def marginal_section(view: View) -> Html:
     return element(
         "section",
         element("h2", "Each attribute by itself", id="marginals"),
-        element("p", words.interval_words(view.asked)),
+        element("p", words.interval_words(view.options)),
         element("div", *parts, class_="grid"),
         _error_table(rows, ["attribute", "category"]),
         aria_labelledby="marginals",
@@ -34,7 +41,7 @@ def marginal_section(view: View) -> Html:
 
 
 def answer_section(view: View) -> Html:
-    """Return the shares that were asked for by conditions."""
+    """Return the shares of the conditions that were asked for."""
     if not view.answers:
         return Html("")
     answers = view.answers
@@ -43,12 +50,12 @@ def answer_section(view: View) -> Html:
         for a in answers
     )
     part = Part(("condition",), rows, len(rows))
-    name = words.interval_name(view.asked, simultaneous=False)
-    bars = bar_table(f"Respondents who meet a condition: share and {name}", part,
+    name = words.interval_name(view.options, simultaneous=False)
+    bars = bar_table(f"Shares of the conditions, with {name}", part,
                      Scale.over(rows), "share")  # fmt: skip
     return element(
         "section",
-        element("h2", "What was asked for", id="answers"),
+        element("h2", "Answers to the conditions", id="answers"),
         element("div", bars, class_="card"),
         _error_table(rows, ["condition"]),
         aria_labelledby="answers",
@@ -56,22 +63,22 @@ def answer_section(view: View) -> Html:
 
 
 def _error_table(rows: Sequence[Row], names: list[str]) -> Html:
-    """Return the errors of shares, behind a line to open."""
+    """Return the standard errors of shares, in a table that is closed at first."""
     digits = decimals(row.standard_error for row in rows)
-    found = table(
+    errors = table(
         "Standard errors of these shares, in percentage points",
         [*names, "share", "standard error", "sampling", "privacy"],
         [
-            (*map(own, row.labels), *point_list((row.share, *errors_of(row)), digits))
+            (*map(label, row.labels), *point_list((row.share, *errors_of(row)), digits))
             for row in rows
         ],
         numbers=4,
     )
-    return element("details", element("summary", "Standard errors of these shares"), found)
+    return element("details", element("summary", "Standard errors of these shares"), errors)
 
 
 def errors_of(row: Row) -> tuple[float | None, ...]:
-    """Return the standard error of a share, and its two parts."""
+    """Return the standard error of a share and its two parts."""
     return row.standard_error, row.sampling_error, row.privacy_error
 
 
@@ -81,7 +88,7 @@ def _caption(part: Part, name: str) -> str:
 
 
 def pair_section(view: View) -> Html:
-    """Return the tests of all pairs, and the pictures of those that fit a page."""
+    """Return the tests of independence, and pictures of the pairs that fit on a page."""
     if view.pairs_in_all == 0:
         return Html("")
     shown = [_pair(view, pair, number) for number, pair in enumerate(view.pairs, start=1)]
@@ -95,67 +102,59 @@ def pair_section(view: View) -> Html:
 
 
 def _tests(view: View) -> list[Html]:
-    """Return the tests in a table, and words about pairs that are left out."""
-    found = []
+    """Return a table of the tests, and a note on the pairs that are left out."""
+    content = []
     if view.tests:
-        holm = adjusted(test.p_value for _, test in view.tests)
+        adjusted_values = holm(test.p_value for _, test in view.tests)
         rows = [
-            (own(f"{a} × {b}"), _verdict(together),
-             significance(test.p_value, test.replicates), _bounded(together, test))
-            for ((a, b), test), together in zip(view.tests, holm, strict=True)
-        ]  # fmt: skip
-        found += [
-            element(
-                "p",
-                "Could two attributes be independent, in the population that the respondents"
-                " come from? The test draws releases as they would be if so, noise and all, and"
-                " counts how many look as dependent as this one. “No” does not show independence;"
-                " it is only not excluded.",
-            ),
-            table("Tests of independence; p of each, and “together” Holm's p for all at once",
-                  ["pair", "evidence of dependence", "p", "together"], rows, numbers=2),
-        ]  # fmt: skip
+            (
+                label(f"{a} × {b}"),
+                "yes" if adjusted < SIGNIFICANT else "no",
+                significance(test.p_value, test.replicates),
+                _bounded(adjusted, test),
+            )
+            for ((a, b), test), adjusted in zip(view.tests, adjusted_values, strict=True)
+        ]
+        caption = "Tests of independence: p-values, and p-values adjusted for all pairs (Holm)"
+        names = ["pair", "evidence of dependence", "p", "adjusted p"]
+        content += [element("p", TEST_WORDS), table(caption, names, rows, numbers=2)]
     untested = view.pairs_in_all - len(view.tests)
     if untested:
         why = (
-            f"{untested:,} of {view.pairs_in_all:,} pairs are not tested here: they have too many"
-            " cells, only one category, or there are too many pairs. Ask for fewer attributes."
+            f"{untested:,} of {view.pairs_in_all:,} pairs are not tested here: an attribute has"
+            " only one category, the pair has too many cells, or there are too many pairs."
+            " Estimate fewer attributes at a time to have them tested."
         )
-        found.append(element("p", why))
-    undrawn = len(view.tests) - len(view.pairs)
-    if undrawn:
+        content.append(element("p", why))
+    if len(view.pairs) < len(view.tests):
         which = (
             f"Below are {len(view.pairs)} of the {len(view.tests)} tested pairs: those with few"
-            " enough cells and the clearest dependence."
+            " enough cells to draw and the clearest dependence."
         )
-        found.append(element("p", which))
-    return found
+        content.append(element("p", which))
+    return content
 
 
-def _bounded(together: float, test: IndependenceTest) -> str:
+def _bounded(adjusted: float, test: IndependenceTest) -> str:
     """Return an adjusted p-value; a multiple of a bound is a bound."""
-    bound = "≤ " if least(test.p_value, test.replicates) else ""
-    return f"{bound}{together:.3f}"
-
-
-def _verdict(p_value: float) -> str:
-    return "yes" if p_value < SURE else "no"
+    bound = "≤ " if is_smallest(test.p_value, test.replicates) else ""
+    return f"{bound}{adjusted:.3f}"
 
 
 def _pair(view: View, pair: Pair, number: int) -> Html:
     first, second = pair.joint.names
     name = f"pair-{number}"
-    by_itself = words.interval_name(view.asked, simultaneous=False)
+    pointwise = words.interval_name(view.options, simultaneous=False)
     heat = heat_map(
-        f"{first} and {second} together: share and {words.interval_name(view.asked)}", pair.joint
+        f"{first} and {second} together: share and {words.interval_name(view.options)}", pair.joint
     )
     forward, backward = (
-        _within(part, by_itself) for part in (pair.within_first, pair.within_second)
+        _within(part, pointwise) for part in (pair.within_first, pair.within_second)
     )
-    other = element("details", element("summary", own(f"{first} within {second}")), backward)
+    other = element("details", element("summary", label(f"{first} within {second}")), backward)
     return element(
         "section",
-        element("h3", own(f"{first} × {second}"), id=name),
+        element("h3", label(f"{first} × {second}"), id=name),
         element("p", _association(pair)),
         element(
             "div",
@@ -175,16 +174,13 @@ def _within(part: Part, name: str) -> Html:
 
 
 def _association(pair: Pair) -> str:
-    found = pair.association
-    tested = f"Independence: p {_equal(significance(pair.test.p_value, pair.test.replicates))}."
-    if found.value is None or found.low is None or found.high is None:
-        return f"{tested} The strength of the dependence (Cramér's V) is not estimable."
-    level = f"{100 * found.level:g} %"
+    strength = pair.association
+    p_value = significance(pair.test.p_value, pair.test.replicates)
+    tested = f"Test of independence: p {p_value if p_value.startswith('<') else f'= {p_value}'}."
+    if strength.value is None or strength.low is None or strength.high is None:
+        return f"{tested} The strength of the association (Cramér's V) is not estimable."
     return (
-        f"Cramér's V is {found.value:.2f} ({level} interval {found.low:.2f} to {found.high:.2f}),"
-        f" where 0 is independence and 1 means that one tells the other. {tested}"
+        f"Cramér's V is {strength.value:.2f} ({100 * strength.level:g} % interval"
+        f" {strength.low:.2f} to {strength.high:.2f}), where 0 means independence and 1 that one"
+        f" attribute determines the other. {tested}"
     )
-
-
-def _equal(p_value: str) -> str:
-    return p_value if p_value.startswith("<") else f"= {p_value}"

@@ -1,35 +1,40 @@
-"""What is shown of an estimate: all of a small table, and of a large one what people can read."""
+"""What a report shows: all of a small table, and the readable parts of a large one."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import combinations, islice
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from veiltab.core.released import Estimator, ReleasedCounts
 from veiltab.core.uncertainty import Population
-from veiltab.estimates import Estimate, IndependenceTest, Quantity
-from veiltab.estimates.released import Estimator
-from veiltab.estimates.tables import NUMBERS
-from veiltab.report.words import decimals
+from veiltab.inference.association import cramers_v
+from veiltab.inference.conditions import read_condition
+from veiltab.inference.diagnostics import table_warnings
+from veiltab.inference.independence import IndependenceTest, independence_test
+from veiltab.inference.provenance import Provenance
+from veiltab.inference.quantities import Quantity, Question, probability
+from veiltab.inference.tables import NUMBERS, conditional_table, joint_table
+from veiltab.report.formatting import decimals
 
 MOST_CELLS, LARGEST_CELLS = 400, 60
-"""Of a joint table with more cells than the first, so many of the largest are shown."""
+"""Of a joint table with more cells than the first number, the largest ones are shown."""
 
 MOST_CATEGORIES = 40
 MOST_PAIR_CELLS = 144
 MOST_PAIRS = 10
-"""Pairs that are drawn: those that depend on each other most clearly."""
+"""Pairs that get pictures: those with the clearest dependence."""
 
 MOST_TESTS = 45
 MOST_TESTED_CELLS = 1_000
-"""A test draws thousands of tables; of larger pairs that would take long."""
+"""A test draws thousands of tables, which takes too long for larger pairs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """How an estimate is to be shown, and which shares are asked for by a condition."""
+class ReportOptions:
+    """How an estimate is shown, and for which conditions shares are estimated besides."""
 
     level: float = 0.95
     simultaneous: bool = False
@@ -38,8 +43,8 @@ class Asked:
     conditions: tuple[str, ...] = ()
 
     @property
-    def options(self) -> dict[str, Any]:
-        """The options of :meth:`Estimate.table`."""
+    def table(self) -> dict[str, Any]:
+        """The options that concern tables, as keyword arguments."""
         return {
             "estimator": self.estimator,
             "level": self.level,
@@ -48,23 +53,9 @@ class Asked:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Background:
-    """Who took part, as far as it is known, and when; the estimate itself holds the rest.
-
-    ``holders`` are the curators' names by attribute.
-    """
-
-    made: str
-    researcher: str | None = None
-    holders: Mapping[str, str] = field(default_factory=dict)
-    sampled_by: str | None = None
-    pads: str | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A share with its errors and its interval; None throughout if it is not estimable."""
+    """A share with its errors and its interval; all are None if it is not estimable."""
 
     labels: tuple[str, ...]
     share: float | None
@@ -77,7 +68,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of a table, the largest if ``total`` says that there are more."""
+    """A table, or its largest rows: ``total`` says how many rows there are in all."""
 
     names: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -85,18 +76,18 @@ class Part:
 
     @property
     def digits(self) -> int:
-        """How many decimals its numbers are written with, in per cent."""
+        """How many decimals its numbers have, in per cent."""
         return decimals(row.standard_error for row in self.rows)
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether all rows are there."""
         return len(self.rows) == self.total
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two attributes: together, the second within the first, and the other way round."""
+    """Two attributes: their joint table, each one within the other, and their association."""
 
     test: IndependenceTest
     association: Quantity
@@ -109,8 +100,9 @@ class Pair:
 class View:
     """Everything that a report shows."""
 
-    estimate: Estimate
-    asked: Asked
+    released: ReleasedCounts
+    provenance: Provenance
+    options: ReportOptions
     answers: tuple[Quantity, ...]
     marginals: tuple[Part, ...]
     pairs: tuple[Pair, ...]
@@ -120,116 +112,149 @@ class View:
     warnings: tuple[str, ...]
 
 
-def view_estimate(estimate: Estimate, asked: Asked) -> View:
-    """Compute everything that a report shows."""
-    tests = tuple((pair, estimate.independence_test(*pair)) for pair in _tested(estimate))
+def view_release(released: ReleasedCounts, origin: Provenance, options: ReportOptions) -> View:
+    """Compute everything that a report shows; pairs of attributes take most of the time."""
+    names = released.schema.names
+    tests = tuple(
+        (pair, independence_test(released, *pair, given=(), population="super"))
+        for pair in _tested_pairs(released)
+    )
     drawn = sorted(
-        (each for each in tests if _cells(estimate, each[0]) <= MOST_PAIR_CELLS),
-        key=lambda each: (each[1].p_value, -each[1].statistic),
+        ((pair, test) for pair, test in tests if _cells(released, pair) <= MOST_PAIR_CELLS),
+        key=lambda tested: (tested[1].p_value, -tested[1].statistic),
     )[:MOST_PAIRS]
-    names = estimate.schema.names
-    pairs = [_pair(estimate, asked, pair, test) for pair, test in sorted(drawn, key=tests.index)]
-    answers = answer_all(estimate, asked)
+    pairs = [_pair(released, options, pair, test) for pair, test in sorted(drawn, key=tests.index)]
+    answers = answer_conditions(released, options)
     return View(
-        estimate=estimate,
-        asked=asked,
+        released=released,
+        provenance=origin,
+        options=options,
         answers=answers,
-        marginals=marginals(estimate, asked),
+        marginals=marginal_parts(released, options),
         pairs=tuple(pairs),
         tests=tests,
         pairs_in_all=len(names) * (len(names) - 1) // 2,
-        joint=cells(estimate, asked),
-        warnings=all_warnings(estimate, answers),
+        joint=joint_part(released, options),
+        warnings=all_warnings(released, answers),
     )
 
 
-def answer_all(estimate: Estimate, asked: Asked) -> tuple[Quantity, ...]:
+def with_answers(view: View, options: ReportOptions) -> View:
+    """Return a view with the answers to other conditions, and nothing else computed again."""
+    answers = answer_conditions(view.released, options)
+    warnings = all_warnings(view.released, answers)
+    return replace(view, options=options, answers=answers, warnings=warnings)
+
+
+def answer_conditions(released: ReleasedCounts, options: ReportOptions) -> tuple[Quantity, ...]:
     """Estimate the share of every condition that was asked for."""
-    return tuple(
-        estimate.probability(condition, level=asked.level, population=asked.population)
-        for condition in asked.conditions
-    )
+    question = _question(released, options)
+    conditions = (read_condition(text, released.schema) for text in options.conditions)
+    return tuple(probability(question, condition) for condition in conditions)
 
 
-def all_warnings(estimate: Estimate, answers: Iterable[Quantity]) -> tuple[str, ...]:
-    """Return what a reader has to know, each sentence once."""
-    every = [*estimate.warnings, *(warning for answer in answers for warning in answer.warnings)]
-    return tuple(dict.fromkeys(every))
+def all_warnings(released: ReleasedCounts, answers: Iterable[Quantity]) -> tuple[str, ...]:
+    """Return the warnings of the table and of all answers, each one once."""
+    from_answers = (warning for answer in answers for warning in answer.warnings)
+    return tuple(dict.fromkeys((*table_warnings(released), *from_answers)))
 
 
-def cells(
-    estimate: Estimate, asked: Asked, most: int = MOST_CELLS, largest: int = LARGEST_CELLS
+def joint_part(
+    released: ReleasedCounts,
+    options: ReportOptions,
+    most: int = MOST_CELLS,
+    largest: int = LARGEST_CELLS,
 ) -> Part:
-    """Return the joint table, or the largest cells of one that is too large to be read."""
-    return _part(estimate.table(**asked.options), estimate.schema.names, most, largest)
+    """Return the joint table, or the largest cells of a table with more than ``most`` cells."""
+    frame = joint_table(released, **options.table)
+    return _part(frame, released.schema.names, most, largest)
 
 
-def marginals(estimate: Estimate, asked: Asked) -> tuple[Part, ...]:
-    """Return every attribute by itself."""
+def marginal_parts(released: ReleasedCounts, options: ReportOptions) -> tuple[Part, ...]:
+    """Return the table of each attribute by itself."""
     return tuple(
-        _part(
-            estimate.marginal(name).table(**asked.options),
-            (name,),
-            MOST_CATEGORIES,
-            MOST_CATEGORIES,
-        )
-        for name in estimate.schema.names
+        _part(joint_table(released.marginal(name), **options.table), (name,), MOST_CATEGORIES)
+        for name in released.schema.names
     )
 
 
-def error_shares(estimate: Estimate, population: Population) -> tuple[float, float]:
-    """Return the root mean square standard error of a cell, and the privacy error's part of it.
+def error_shares(released: ReleasedCounts, population: Population) -> tuple[float, float]:
+    """Return the root mean square standard error of a cell, and the share that is due to privacy.
 
-    The part is of the variance: only variances add up.
+    It is a share of the variance, because only variances add up.
     """
-    variances = estimate.uncertainty(population).cells()
-    total, private = float(np.sum(variances.total)), float(np.sum(variances.privacy))
-    return (total / variances.total.size) ** 0.5, private / total if total > 0 else 1.0
+    variances = released.uncertainty(population).cells()
+    total, privacy = float(np.sum(variances.total)), float(np.sum(variances.privacy))
+    return (total / variances.total.size) ** 0.5, privacy / total if total > 0 else 1.0
 
 
-def adjusted(p_values: Iterable[float]) -> list[float]:
-    """Return Holm's p-values: those below a level are wrong, any of them, no oftener than it."""
-    given = list(p_values)
-    found, worst = [0.0] * len(given), 0.0
-    for rank, place in enumerate(sorted(range(len(given)), key=given.__getitem__)):
-        worst = max(worst, min(1.0, given[place] * (len(given) - rank)))
-        found[place] = worst
-    return found
+def holm(p_values: Iterable[float]) -> list[float]:
+    """Return p-values adjusted by Holm's method for testing several hypotheses.
+
+    Rejecting those below α keeps the probability of any false rejection at α or less.
+    """
+    plain = list(p_values)
+    adjusted, largest = [0.0] * len(plain), 0.0
+    for rank, place in enumerate(sorted(range(len(plain)), key=plain.__getitem__)):
+        largest = max(largest, min(1.0, plain[place] * (len(plain) - rank)))
+        adjusted[place] = largest
+    return adjusted
 
 
-def _tested(estimate: Estimate) -> list[tuple[str, str]]:
-    names = [each.name for each in estimate.schema.attributes if each.size > 1]
-    small = (p for p in combinations(names, 2) if _cells(estimate, p) <= MOST_TESTED_CELLS)
+def _question(released: ReleasedCounts, options: ReportOptions) -> Question:
+    return Question(released=released, level=options.level, population=options.population)
+
+
+def _tested_pairs(released: ReleasedCounts) -> list[tuple[str, str]]:
+    names = [attribute.name for attribute in released.schema.attributes if attribute.size > 1]
+    small = (p for p in combinations(names, 2) if _cells(released, p) <= MOST_TESTED_CELLS)
     return list(islice(small, MOST_TESTS))
 
 
-def _cells(estimate: Estimate, pair: tuple[str, str]) -> int:
-    return estimate.schema.subset(pair).domain_size
+def _cells(released: ReleasedCounts, pair: tuple[str, str]) -> int:
+    return released.schema.subset(pair).domain_size
 
 
-def _pair(estimate: Estimate, asked: Asked, names: tuple[str, str], test: IndependenceTest) -> Pair:
+def _pair(
+    released: ReleasedCounts,
+    options: ReportOptions,
+    names: tuple[str, str],
+    test: IndependenceTest,
+) -> Pair:
     first, second = names
-    options: dict[str, Any] = {"level": asked.level, "population": asked.population}
-    table = estimate.marginal(names).table(**asked.options)
-    within = [
-        _part(
-            estimate.conditional(of, given, estimator=asked.estimator, **options),
-            (given, of),
-            MOST_PAIR_CELLS,
-            MOST_PAIR_CELLS,
+    joint = joint_table(released.marginal(names), **options.table)
+    within_first, within_second = (
+        conditional_table(
+            released,
+            [of],
+            [given],
+            estimator=options.estimator,
+            level=options.level,
+            population=options.population,
         )
         for of, given in ((second, first), (first, second))
-    ]
-    association = estimate.cramers_v(first, second, **options)
-    joint = _part(table, names, MOST_PAIR_CELLS, MOST_PAIR_CELLS)
-    return Pair(test, association, joint, *within)
+    )
+    return Pair(
+        test=test,
+        association=cramers_v(_question(released, options), first, second),
+        joint=_part(joint, (first, second), MOST_PAIR_CELLS),
+        within_first=_part(within_first, (first, second), MOST_PAIR_CELLS),
+        within_second=_part(within_second, (second, first), MOST_PAIR_CELLS),
+    )
 
 
-def _part(frame: pl.DataFrame, names: Iterable[str], most: int, largest: int) -> Part:
-    """Return the rows of a table whose first columns are these attributes."""
-    every = tuple(names)
-    shown = frame if frame.height <= most else frame.sort("share", descending=True).head(largest)
-    labels = shown[:, : len(every)].iter_rows()
+def _part(
+    frame: pl.DataFrame, names: tuple[str, ...], most: int, largest: int | None = None
+) -> Part:
+    """Return the rows of a table whose first columns are these attributes.
+
+    Of more than ``most`` rows only the ``largest`` are kept, as many as ``most`` by default.
+    """
+    if frame.height > most:
+        shown = frame.sort("share", descending=True).head(most if largest is None else largest)
+    else:
+        shown = frame
+    labels = shown[:, : len(names)].iter_rows()
     numbers = shown.select(NUMBERS).iter_rows()
     rows = tuple(Row(tuple(a), *b) for a, b in zip(labels, numbers, strict=True))
-    return Part(every, rows, frame.height)
+    return Part(names, rows, frame.height)

@@ -1,180 +1,137 @@
-"""What a report says in words and numbers: intervals, promises, errors, how to cite it."""
+"""The sentences of a report: what intervals promise, what was done to records, how to cite it."""
 
-import math
-from collections.abc import Iterable
 from importlib.metadata import version
-from statistics import median
 
 from veiltab.core.plan import PURE
-from veiltab.errors import ParameterError
-from veiltab.estimates import Estimate
-from veiltab.estimates.released import BEST, Estimator
-from veiltab.report.view import Asked, Background
-
-FEWEST, MOST = 2, 6
-"""Decimals of a number in per cent."""
-
-EXACT = 1e-8
-"""A standard error below it, in per cent, is none: a release without noise is exact."""
-
-
-def decimals(errors: Iterable[float | None]) -> int:
-    """Return how many decimals show two digits of a typical one of these standard errors."""
-    known = [100 * error for error in errors if error is not None and 100 * error > EXACT]
-    if not known:
-        return FEWEST
-    return min(MOST, max(FEWEST, 1 - math.floor(math.log10(median(known)))))
-
-
-def points(share: float, digits: int = FEWEST) -> str:
-    """Return a share in per cent without the sign, or a difference in percentage points."""
-    if not math.isfinite(share):
-        raise ParameterError(
-            f"{share} is no number to print", hint="this is a mistake in veiltab; report it"
-        )
-    return f"{round(100 * share, digits) + 0.0:.{digits}f}"  # without the sign of a zero
-
-
-def percent(share: float, digits: int = FEWEST) -> str:
-    """Return a share in per cent."""
-    return f"{points(share, digits)} %"
-
-
-def between(low: float, high: float, digits: int = FEWEST) -> str:
-    """Return an interval of shares, in per cent without the sign."""
-    return f"{points(low, digits)}–{points(high, digits)}"
-
-
-def significance(p_value: float, replicates: int) -> str:
-    """Return a p-value; the smallest that so many draws can show is given as a bound."""
-    if least(p_value, replicates):
-        return f"< {next((b for b in (0.001, 0.005, 0.01, 0.05) if p_value < b), 1):g}"
-    return f"{p_value:.3f}"
-
-
-def least(p_value: float, replicates: int) -> bool:
-    """Tell whether a p-value is the smallest that so many draws can show."""
-    return round(p_value * (1 + replicates)) == 1
-
-
-def small(number: float) -> str:
-    """Return a small number as people write it: 10⁻⁶."""
-    digits, _, power = f"{number:.3g}".partition("e")
-    if not power:
-        return digits
-    raised = str(int(power)).translate(_RAISED)
-    return f"10{raised}" if digits == "1" else f"{digits}·10{raised}"
-
-
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
+from veiltab.core.released import BEST, Estimator, ReleasedCounts
+from veiltab.inference.provenance import Provenance
+from veiltab.report.formatting import small
+from veiltab.report.view import ReportOptions
 
 METHOD = (
     "Lin, Wang and Rane: On the Benefits of Sampling in Privacy Preserving Statistical Analysis on"
     " Distributed Databases. 2013. arXiv:1304.4613."
 )
 ESTIMATORS: dict[Estimator, str] = {
-    "unbiased": "unbiased, as in the paper: right on average, and below zero where next to nobody"
-    " is",
-    "projected": "the unbiased estimate, moved to the nearest proper distribution: nothing below"
-    " zero, and less error",
-    "most_likely": "the distribution under which the released counts are the most likely",
+    "unbiased": "the unbiased estimate of the paper: correct on average, but it can fall below zero"
+    " in cells that hold next to nobody",
+    "projected": "the unbiased estimate, projected on the nearest proper distribution: no share is"
+    " negative, and the error is smaller",
+    "most_likely": "the maximum likelihood estimate: the distribution under which the released"
+    " counts are most likely",
 }
 LIMITS = (
     (
         "The server alone",
-        "learns nothing about the values: what it stores is encrypted, and what it perturbs too",
+        "learns nothing about the values: whatever it stores and perturbs is encrypted",
     ),
     ("A curator alone", "learns nothing about the other curators' values"),
     (
-        "The server with a researcher",
-        "could together read the sampled records, without noise and without names; keep them apart",
+        "The server together with a researcher",
+        "could read the sampled records without noise, though without names: they must not collude",
     ),
 )
 SPLIT = (
-    "Sampling error is there because not everybody was sampled: it shrinks as the sample grows, and"
-    " would be there without any noise. Privacy error is there because records were replaced by"
-    " random ones: it is the price of the promise, and its law is known exactly."
+    "Sampling error arises because not everybody was sampled: it shrinks as the sample grows, and"
+    " would be there without any noise. Privacy error arises because records were replaced by"
+    " random ones: it is the price of the promise, and its distribution is known exactly."
 )
+SAMPLERS = {"curators": "the curators", "server": "the server"}
+PADS = {"stream": "a stream cipher", "one-time": "one-time pads"}
 
 
-def interval_words(asked: Asked) -> str:
+def interval_words(options: ReportOptions) -> str:
     """Say what the intervals of a table promise."""
-    level = f"{100 * asked.level:g} %"
-    if asked.simultaneous:
+    level = f"{100 * options.level:g} %"
+    if options.simultaneous:
         return (
             f"All intervals of one table hold together with {level} confidence (a simultaneous"
-            " band); those of different tables do not. Shares within groups have intervals that"
-            " hold one by one."
+            " band); those of different tables do not. Intervals of shares within groups are"
+            " pointwise: each holds by itself."
         )
-    misses = f"{100 * (1 - asked.level):g}"
+    misses = f"{100 * (1 - options.level):g}"
     return (
-        f"Each interval holds by itself with {level} confidence: of a hundred such intervals about"
-        f" {misses} miss the truth. They are not simultaneous."
+        f"The intervals are pointwise: each holds by itself with {level} confidence, so that of a"
+        f" hundred such intervals about {misses} miss the true share. They are not simultaneous."
     )
 
 
-def interval_name(asked: Asked, *, simultaneous: bool | None = None) -> str:
+def interval_name(options: ReportOptions, *, simultaneous: bool | None = None) -> str:
     """Name the intervals in a heading."""
-    together = asked.simultaneous if simultaneous is None else simultaneous
-    held = "all of the table together" if together else "each by itself"
-    return f"{100 * asked.level:g} % interval ({held})"
+    together = options.simultaneous if simultaneous is None else simultaneous
+    return f"{'simultaneous' if together else 'pointwise'} {100 * options.level:g} % interval"
 
 
-def population_words(estimate: Estimate, asked: Asked) -> str:
+def population_words(released: ReleasedCounts, options: ReportOptions) -> str:
     """Say whom the numbers describe."""
-    if asked.population == "super":
+    if options.population == "super":
         return "the larger population that the respondents were drawn from"
-    return f"the {estimate.plan.population_size:,} respondents themselves"
+    return f"the {released.plan.population_size:,} respondents themselves"
 
 
-def estimator_words(asked: Asked) -> str:
+def estimator_words(options: ReportOptions) -> str:
     """Say how the shares were estimated."""
-    best: Estimator = BEST
-    return ESTIMATORS[best if asked.estimator == "best" else asked.estimator]
+    return ESTIMATORS[BEST if options.estimator == "best" else options.estimator]
 
 
-def method_words(asked: Asked) -> str:
-    """Say where the intervals come from."""
-    band = "; bands by the quantile of the largest error, drawn" if asked.simultaneous else ""
+def method_words(options: ReportOptions) -> str:
+    """Say how the intervals were computed."""
+    band = (
+        "; the simultaneous band uses the simulated quantile of the largest standardised error"
+        if options.simultaneous
+        else ""
+    )
     return (
-        "from the unbiased estimate and its exact covariance: score intervals for shares,"
-        f" Fieller's within groups, a bootstrap through the noise for Cramér's V{band}"
+        "computed from the unbiased estimate and its plug-in covariance: score intervals for"
+        " shares, Fieller's method within groups, and a parametric bootstrap through the noise for"
+        f" Cramér's V{band}"
     )
 
 
-def promise_words(estimate: Estimate) -> str:
-    """Return the promised numbers, in signs."""
-    plan = estimate.plan
+def promise_words(released: ReleasedCounts) -> str:
+    """Return the promised ε and δ."""
+    plan = released.plan
     return f"ε = {plan.epsilon:g}" + (f", δ = {small(plan.delta)}" if plan.delta else "")
 
 
-def sample_words(estimate: Estimate) -> str:
-    """Return how many were sampled."""
-    plan = estimate.plan
+def sample_words(released: ReleasedCounts) -> str:
+    """Return how many respondents were sampled."""
+    plan = released.plan
     return f"{plan.sample_size:,} of {plan.population_size:,} respondents"
 
 
-def noise_words(estimate: Estimate) -> str:
-    """Say what was done to every record."""
-    plan = estimate.plan
-    by = estimate.provenance.perturbed_by
-    who = f"The server, {by}, perturbed" if by else "A server perturbed"
+def guarantee_words(released: ReleasedCounts) -> str:
+    """Say what differential privacy guarantees to a respondent."""
+    delta = ", plus δ" if released.plan.delta else ""
     return (
-        f"{who} every sampled record once, encrypted as it was: with probability"
-        f" {100 * plan.keep_probability:.3g} % a record stayed as it is, and else a random cell of"
-        f" {plan.domain_size:,} took its place (γ = {plan.gamma:.4g})."
+        "Every respondent was promised differential privacy: replacing their record by any other"
+        " one changes the probability of any outcome of the release by at most a factor of e to"
+        f" the power of ε{delta}."
     )
 
 
-def accounting_words(estimate: Estimate) -> str:
-    """Say what the promise counts on."""
-    plan = estimate.plan
-    if plan.accounting == PURE:
-        return "It counts on the secret sample and on the noise (Theorem 1 of the paper)."
+def noise_words(released: ReleasedCounts, provenance: Provenance) -> str:
+    """Say what was done to every record."""
+    plan = released.plan
+    by = provenance.perturbed_by
+    who = f"The server, {by}, perturbed" if by else "A server perturbed"
     return (
-        "It counts on the noise, on the secret sample and on the secret order of the records"
-        " (shuffling, by the privacy blanket)."
+        f"{who} every sampled record once, while it was encrypted: with probability"
+        f" {100 * plan.keep_probability:.3g} % it kept the record, and otherwise it replaced it by"
+        f" a cell drawn uniformly from all {plan.domain_size:,} (γ = {plan.gamma:.4g})."
+    )
+
+
+def accounting_words(released: ReleasedCounts) -> str:
+    """Say what the promise relies on."""
+    if released.plan.accounting == PURE:
+        return (
+            "The promise relies on the secrecy of the sample and on the noise (Theorem 1 of the"
+            " paper)."
+        )
+    return (
+        "The promise relies on the noise, on the secrecy of the sample and on the secret order of"
+        " the records (shuffling, accounted for by the privacy blanket)."
     )
 
 
@@ -183,16 +140,15 @@ def software() -> str:
     return f"veiltab {version('veiltab')}"
 
 
-def citation(estimate: Estimate, background: Background) -> str:
+def citation(released: ReleasedCounts, provenance: Provenance, made: str) -> str:
     """Return a sentence to cite the numbers by."""
-    origin, names = estimate.provenance, estimate.schema.names
-    curators = dict.fromkeys(background.holders[n] for n in names if n in background.holders)
-    who = ", ".join(each for each in curators if each)
-    study = f", study {origin.study}" if origin.study else ""
-    server = f", perturbed by {origin.perturbed_by}" if origin.perturbed_by else ""
+    names, holders = released.schema.names, provenance.holders
+    curators = ", ".join(dict.fromkeys(holders[name] for name in names if name in holders))
+    study = f", study {provenance.study}" if provenance.study else ""
+    server = f", perturbed by {provenance.perturbed_by}" if provenance.perturbed_by else ""
     return (
-        f"{who + ': ' if who else ''}{origin.title or 'A joint table'}{study}. Shares of"
-        f" {', '.join(names)}, estimated on {background.made} with {software()} from"
-        f" {sample_words(estimate)}{server}, under {promise_words(estimate)} of differential"
-        " privacy."
+        f"{curators + ': ' if curators else ''}{provenance.title or 'A joint table'}{study}."
+        f" Shares of {', '.join(names)}, estimated on {made} with {software()} from"
+        f" {sample_words(released)}{server}, under differential privacy with"
+        f" {promise_words(released)}."
     )

@@ -250,6 +250,7 @@ __all__ = [
     "POPULATION",
     "PURE_1",
     "ROWS",
+    "SAMPLER",
     "SHUFFLE_1",
     "Accounting",
     "Contract",
@@ -284,7 +285,7 @@ EPSILON = number(check_epsilon)
 DELTA = number(check_delta)
 ACCOUNTING: Codec[Accounting] = choice(PURE_1, SHUFFLE_1)
 """How a promise is computed: the name that plans have for it, and its version."""
-_SAMPLER: Codec[Sampler] = choice("curators", "server")
+SAMPLER: Codec[Sampler] = choice("curators", "server")
 
 
 def accounting_for(delta: float) -> Accounting:
@@ -306,7 +307,7 @@ def accounting_name(accounting: Accounting) -> str:
 class Sampling(Part):
     """Who samples, and how many; no size stands for the best one (spec 4)."""
 
-    by: Sampler = wired(_SAMPLER)
+    by: Sampler = wired(SAMPLER)
     size: int | None = wired(optional(ROWS))
 
 

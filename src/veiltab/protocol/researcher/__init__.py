@@ -1,1 +1,1 @@
-"""The researcher: checks everything, decrypts what was granted, and estimates."""
+"""The researcher's side: verify contract, release and grants, then decrypt and count."""

@@ -1,4 +1,4 @@
-"""Checking everything before anything is decrypted (spec 11)."""
+"""The researcher's access: everything is verified before anything is decrypted (spec 11)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -36,14 +36,14 @@ class PadReader(Protocol):
         """Return the pads of these rows of the upload."""
 
     def at(self, positions: NDArray[np.int64]) -> Codes:
-        """Return the pads of rows anywhere in the upload."""
+        """Return the pads of rows at these positions in the upload."""
 
 
 class StreamReader:
-    """Pads from a granted key; threads may share it."""
+    """Pads computed from a granted key; threads may share a reader."""
 
     def __init__(self, size: int, key: bytes) -> None:
-        """Take the number of categories and the attribute's key."""
+        """Prepare the pads of an attribute with this many categories and this key."""
         self._pad = StreamPad(key, size)
 
     def rows(self, where: slice) -> Codes:
@@ -51,13 +51,13 @@ class StreamReader:
         return self._pad.rows(where.start, where.stop - where.start)
 
     def at(self, positions: NDArray[np.int64]) -> Codes:
-        """Compute the pads of rows anywhere."""
+        """Compute the pads of rows at these positions."""
         return self._pad.at(positions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OneTimeReader:
-    """Pads that the grant itself carries."""
+    """One-time pads, which the grant itself carries."""
 
     pads: Codes = field(repr=False)
 
@@ -67,21 +67,21 @@ class OneTimeReader:
         return self.pads[where]
 
     def at(self, positions: NDArray[np.int64]) -> Codes:
-        """Return the pads of rows anywhere."""
+        """Return the pads of rows at these positions."""
         self._check(int(positions.max()) + 1)
         return self.pads[positions]
 
     def _check(self, rows: int) -> None:
         if rows > self.pads.size:
             raise MismatchError(
-                "the release has rows that the grant has no pads for",
-                hint="ask the curator for a grant of the upload that was released",
+                "the grant has no pads for some rows of the release",
+                hint="ask the curator for a grant that covers the released upload",
             )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Access:
-    """A verified release with the pads of the attributes that were granted."""
+    """A verified release, and the pads of the attributes that were granted."""
 
     contract: Contract
     release: Release
@@ -97,7 +97,7 @@ def open_access(
     *,
     now: int,
 ) -> Access:
-    """Verify contract, release and grants, and unseal the pads; any doubt is an error."""
+    """Verify contract, release and grants, and unseal the pads; whatever fails is an error."""
     terms = verify_agreement(contract)
     check_researcher(terms, identity.party_id)
     released, plan = verify_release(terms, release)
@@ -108,7 +108,7 @@ def open_access(
         if twice:
             raise MismatchError(
                 f"{', '.join(map(repr, twice))} is granted twice",
-                hint="give each grant once, and of overlapping ones the larger",
+                hint="give each grant once; if two overlap, give only the larger one",
             )
         pads |= opened
     return Access(terms, released, plan, pads)
@@ -121,12 +121,12 @@ def _open_grant(
     body = grant.body
     if body.researcher != identity.party_id:
         raise MismatchError(
-            "the grant is for another researcher", hint="ask the curator for one of your own"
+            "the grant is for another researcher", hint="ask the curator for a grant of your own"
         )
     if grant.sealed is None:
         raise SealError(
-            f"the grant of {curator.identity.name!r} is only a header, without the pads",
-            hint="with one-time pads the curator sends you the whole grant file directly",
+            f"the grant from {curator.identity.name!r} is only a header, without the pads",
+            hint="with one-time pads, the curator sends you the whole grant file directly",
         )
     context = seal_context(body.study, body.curator, body.researcher, body.grant_id)
     material = identity.sealing.open(grant.sealed, SEAL_PURPOSE, context)
@@ -161,7 +161,7 @@ def _one_time_readers(attributes: list[Attribute], material: bytes) -> dict[str,
 
 
 def _unpack_all(attribute: Attribute, rows: int, packed: bytes) -> Codes:
-    if attribute.size == 1:  # takes no bytes, so nothing but this bounds the number of rows
+    if attribute.size == 1:  # packed in no bytes, so `material` does not bound the number of rows
         return np.broadcast_to(np.zeros(1, dtype=attribute.dtype), rows)
     pads = np.empty(rows, dtype=attribute.dtype)
     start = 0
@@ -181,6 +181,6 @@ def _packed_bytes(attribute: Attribute, rows: int) -> int:
 
 def _wrong_material() -> MalformedError:
     return MalformedError(
-        "the grant holds another amount of pads than its attributes need",
+        "the grant does not hold the right amount of pads for its attributes",
         hint="ask the curator for the grant again",
     )

@@ -1,26 +1,26 @@
-"""Whole tables, joint and conditional: as polars frames, and as HTML in a notebook."""
+"""Joint and conditional tables as polars frames: a row per cell, with its error and interval."""
 
 from collections.abc import Sequence
-from html import escape
 
 import numpy as np
 import polars as pl
 
 from veiltab.core.intervals import Interval, proportion_interval, share_band, share_interval, sup_t
+from veiltab.core.released import Estimator, ReleasedCounts, Shares
 from veiltab.core.schema import Schema
 from veiltab.core.uncertainty import Population, critical_value
 from veiltab.errors import ParameterError
-from veiltab.estimates.released import Estimator, Released, Shares
+from veiltab.inference.bootstrap import seeded_generator
 
 NUMBERS = ("share", "standard_error", "sampling_error", "privacy_error", "low", "high")
 INTERVAL = "interval"
 ESTIMABLE, REASON = "estimable", "reason"
-TAKEN = frozenset((*NUMBERS, INTERVAL, ESTIMABLE, REASON))
-"""Names of columns that an attribute of the same name has to make way for."""
+RESERVED = frozenset((*NUMBERS, INTERVAL, ESTIMABLE, REASON))
+"""Columns of the tables; an attribute with such a name gets another column name."""
 
 
 def joint_table(
-    released: Released,
+    released: ReleasedCounts,
     *,
     estimator: Estimator,
     level: float,
@@ -32,7 +32,7 @@ def joint_table(
     uncertainty = released.uncertainty(population)
     variances, design = uncertainty.cells(), uncertainty.design
     if simultaneous:
-        critical = sup_t(uncertainty, level, released.generator("sup-t"))
+        critical = sup_t(uncertainty, level, seeded_generator(released, "sup-t"))
         interval = share_band(released.unbiased, 1, design, critical)
     else:
         interval = share_interval(released.unbiased, 1, design, critical_value(level))
@@ -54,7 +54,7 @@ def joint_table(
 
 
 def conditional_table(
-    released: Released,
+    released: ReleasedCounts,
     of: Sequence[str],
     given: Sequence[str],
     *,
@@ -77,7 +77,7 @@ def conditional_table(
         pl.Series(name, np.where(estimable, column, np.nan)).fill_nan(None)
         for name, column in zip(NUMBERS, values, strict=True)
     ]
-    reason = "the share of this group cannot be told from zero"
+    reason = "the share of this group cannot be distinguished from zero"
     return pl.DataFrame(
         [
             *category_columns(joint.schema),
@@ -90,12 +90,12 @@ def conditional_table(
 
 
 def _conditional_errors(
-    joint: Released, size: int, level: float, population: Population
+    joint: ReleasedCounts, size: int, level: float, population: Population
 ) -> tuple[tuple[Shares, Shares, Shares], Interval]:
     """Return the three errors of each conditional share (delta method), and the intervals.
 
     A group of ``size`` cells and one of its cells differ by a set of cells, and the variance of
-    a set's share depends on that share alone; so the covariances cost O(N).
+    a set's share depends on that share alone; so all covariances together take O(N) time.
     """
     design = joint.design(population)
     part = joint.unbiased
@@ -105,15 +105,15 @@ def _conditional_errors(
     ratio = np.divide(likely_part, likely_whole, where=likely_whole > 0, out=np.zeros_like(part))
     matrices = []
     for variance in (
-        lambda share, cells: design.set_sampling(share),  # noqa: ARG005 - as the other
+        lambda share, cells: design.set_sampling(share),  # noqa: ARG005 - called like the other
         design.set_privacy,
     ):
-        own, group = variance(likely_part, 1), variance(likely_whole, size)
-        shared = (own + group - variance(likely_whole - likely_part, size - 1)) / 2
-        matrices.append(_pairs(own, shared, group))
+        cell, group = variance(likely_part, 1), variance(likely_whole, size)
+        shared = (cell + group - variance(likely_whole - likely_part, size - 1)) / 2
+        matrices.append(_matrices(cell, shared, group))
     sampling, privacy = matrices
     total = sampling + privacy
-    with np.errstate(divide="ignore", invalid="ignore"):  # groups of nobody are not estimable
+    with np.errstate(divide="ignore", invalid="ignore"):  # empty groups are not estimable
         errors = [
             _root(m[:, 0, 0] - 2 * ratio * m[:, 0, 1] + ratio**2 * m[:, 1, 1]) / likely_whole
             for m in (total, sampling, privacy)
@@ -122,13 +122,14 @@ def _conditional_errors(
     return (errors[0], errors[1], errors[2]), interval
 
 
-def _pairs(own: Shares, shared: Shares, group: Shares) -> Shares:
-    """Return a covariance matrix of a cell and its group for each cell."""
-    return np.stack([np.stack([own, shared], axis=-1), np.stack([shared, group], axis=-1)], axis=-2)
+def _matrices(cell: Shares, shared: Shares, group: Shares) -> Shares:
+    """Return the covariance matrix of each cell and its group."""
+    rows = np.stack([cell, shared], axis=-1), np.stack([shared, group], axis=-1)
+    return np.stack(rows, axis=-2)
 
 
 def _ratios(shares: Shares, size: int) -> Shares:
-    """Return each cell's share of its group of ``size`` cells; equal shares of a group of none."""
+    """Return each cell's share of its group of ``size`` cells; equal ones in an empty group."""
     groups = shares.reshape(-1, size)
     whole = groups.sum(axis=1, keepdims=True)
     empty = np.full_like(groups, 1 / size)
@@ -148,94 +149,23 @@ def category_columns(schema: Schema) -> list[pl.Series]:
 
 
 def column_names(schema: Schema) -> list[str]:
-    """Return a name for each attribute's column that no other column has."""
+    """Return a unique column name for each attribute."""
     names: list[str] = []
     for name in schema.names:
         column = name
-        while column in TAKEN or (column != name and column in schema.names) or column in names:
+        while column in RESERVED or (column != name and column in schema.names) or column in names:
             column += " (attribute)"
         names.append(column)
     return names
 
 
 def _interval_column(rows: int, level: float, *, simultaneous: bool) -> pl.Series:
-    """Say in every row what the intervals promise: a row must not be quoted for more."""
-    words = f"{100 * level:g}% {'simultaneous' if simultaneous else 'per cell'}"
-    return pl.Series(INTERVAL, np.zeros(rows, dtype=np.uint8)).cat.to(pl.Enum([words]))
+    """State in every row what its interval promises, so that no row is quoted for more."""
+    promise = f"{100 * level:g}% {'simultaneous' if simultaneous else 'per cell'}"
+    return pl.Series(INTERVAL, np.zeros(rows, dtype=np.uint8)).cat.to(pl.Enum([promise]))
 
 
 def _root(variances: Shares) -> Shares:
-    """Return standard errors; rounding may leave a variance of zero just below it."""
+    """Return standard errors; rounding can make a variance of zero slightly negative."""
     roots: Shares = np.sqrt(np.maximum(variances, 0))
     return roots
-
-
-MOST_ROWS = 60
-"""Of a larger table the largest cells are shown."""
-
-LEVEL = 0.95
-
-
-def estimate_html(released: Released, warnings: tuple[str, ...]) -> str:
-    """Return the largest cells with their intervals, the promises and the warnings."""
-    caption = escape(_caption(released))
-    heads = "".join(
-        f'<th scope="col">{escape(name)}</th>'
-        for name in (*released.schema.names, "share", "standard error", "95% interval per cell")
-    )
-    rows = "".join(_rows(released))
-    notes = "".join(f"<li>{escape(note)}</li>" for note in (*_facts(released), *warnings))
-    return (
-        f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead>"
-        f"<tbody>{rows}</tbody></table><ul>{notes}</ul>"
-    )
-
-
-def _caption(released: Released) -> str:
-    title = released.provenance.title or "Estimated shares"
-    cells = released.schema.domain_size
-    part = f" (the {MOST_ROWS} largest of {cells:,} cells)" if cells > MOST_ROWS else ""
-    return f"{title}: {', '.join(released.schema.names)}{part}"
-
-
-def _rows(released: Released) -> list[str]:
-    shares = released.plausible
-    shown = np.arange(shares.size)
-    if shares.size > MOST_ROWS:
-        largest = np.argpartition(-shares, MOST_ROWS)[:MOST_ROWS]
-        shown = largest[np.lexsort((largest, -shares[largest]))]
-    uncertainty = released.uncertainty()
-    errors = np.sqrt(np.maximum(uncertainty.cells().total[shown], 0))
-    unbiased = released.unbiased[shown]
-    interval = share_interval(unbiased, 1, uncertainty.design, critical_value(LEVEL))
-    rows = []
-    for position, cell in enumerate(shown.tolist()):
-        labels = "".join(
-            f'<th scope="row">{escape(label)}</th>' for label in released.schema.labels(cell)
-        )
-        ends = f"{_percent(interval.low[position])} to {_percent(interval.high[position])}"
-        numbers = (_percent(shares[cell]), _percent(errors[position]), ends)
-        rows.append(f"<tr>{labels}{''.join(f'<td>{number}</td>' for number in numbers)}</tr>")
-    return rows
-
-
-def _facts(released: Released) -> list[str]:
-    plan = released.plan
-    facts = [
-        (
-            f"{plan.sample_size:,} of {plan.population_size:,} respondents were sampled;"
-            f" each record was kept with probability {plan.keep_probability:.4g}, else a random"
-            " one took its place"
-        ),
-        (
-            "shares are the unbiased estimate, projected on the proper distributions; intervals"
-            " come from the unbiased estimate itself"
-        ),
-    ]
-    if released.provenance.perturbed_by:
-        facts.append(f"perturbed by {released.provenance.perturbed_by}")
-    return facts + [f"promised: {promise}" for promise in released.promises]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %"

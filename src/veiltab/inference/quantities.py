@@ -10,18 +10,34 @@ from numpy.typing import NDArray
 
 from veiltab.core import estimators
 from veiltab.core.intervals import fieller, product_ratio, proportion_interval, share_interval
+from veiltab.core.released import ReleasedCounts, Shares
 from veiltab.core.uncertainty import Population, ReleaseDesign, critical_value
-from veiltab.estimates.conditions import Condition, Mask, combine, negate
-from veiltab.estimates.released import Released, Shares, sample_warnings
+from veiltab.inference.conditions import Condition, Mask, combine, negate
+from veiltab.inference.diagnostics import sample_warnings
+
+SCORE = "linear, score interval within 0..1"
+LINEAR = "linear, closed form"
+FIELLER = "Fieller"
+PROPORTION = "Fieller, within 0..1"
+PRODUCTS = "Fieller, on products of shares"
+DELTA = "delta method"
+
+CLEARLY = 3.0
+"""A denominator closer to zero than this many half-widths of its interval is doubtful."""
+
+DOUBT = (
+    "the denominator is itself uncertain: the interval is wide and rough, and in such cases it is"
+    " mostly given when the denominator is large by chance"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """An estimate, its error in two parts, and its interval.
+    """An estimated number with its standard error, in two parts, and its interval.
 
-    ``sampling_error`` is there because not everybody was sampled, ``privacy_error`` because
-    records were perturbed; their squares sum to that of ``standard_error``.  If it is not
-    ``estimable``, the numbers are None and the warnings say why; it is never NaN.
+    ``sampling_error`` arises because not everybody was sampled, ``privacy_error`` because records
+    were perturbed; their squares add up to that of ``standard_error``.  If the quantity is not
+    ``estimable``, the numbers are None and the warnings say why; they are never NaN.
     """
 
     label: str
@@ -41,7 +57,7 @@ class Quantity:
     def not_estimable(
         cls, label: str, why: str, *, level: float, method: str, population: Population
     ) -> "Quantity":
-        """Return the quantity about which the release says nothing, and the reason."""
+        """Return a quantity without numbers, and the reason as its warning."""
         return cls(
             label=label,
             value=None,
@@ -62,11 +78,11 @@ class Quantity:
         return asdict(self) | {"warnings": list(self.warnings)}
 
     def __str__(self) -> str:
-        """Say it in a line; warnings follow on lines of their own."""
+        """Return the result in one line, followed by a line for each warning."""
         return "\n".join([f"{self.label}: {self._text()}", *(f"  {w}" for w in self.warnings)])
 
     def _repr_html_(self) -> str:
-        """Return it as a paragraph and a list of warnings, for notebooks."""
+        """Return a paragraph and a list of warnings for notebooks."""
         warnings = "".join(f"<li>{escape(warning)}</li>" for warning in self.warnings)
         listed = f"<ul>{warnings}</ul>" if warnings else ""
         return f"<p><b>{escape(self.label)}</b>: {escape(self._text())}</p>{listed}"
@@ -83,7 +99,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """Unbiased shares of events, with the privacy and the sampling part of their covariance."""
+    """Unbiased shares of events, and the privacy and sampling parts of their covariance."""
 
     shares: Shares
     privacy: Shares
@@ -110,9 +126,9 @@ def estimate_events(
         pattern |= mask.astype(np.uint8) << np.uint8(position)
     kinds = np.unique(pattern)
     sizes = np.array([np.count_nonzero(pattern == kind) for kind in kinds], dtype=np.float64)
-    found = np.stack([counts[..., pattern == kind].sum(axis=-1) for kind in kinds], axis=-1)
+    summed = np.stack([counts[..., pattern == kind].sum(axis=-1) for kind in kinds], axis=-1)
     noise = sizes * float(design.channel.spread)
-    released = found / found.sum(axis=-1, keepdims=True)
+    released = summed / summed.sum(axis=-1, keepdims=True)
     atoms = (released - noise) / float(design.channel.keep_probability)
     likely = estimators.project(atoms)
     events = np.array([(kinds >> position) & 1 for position in range(len(masks))], dtype=float)
@@ -123,33 +139,17 @@ def estimate_events(
     )
 
 
-SCORE = "linear, score interval within 0..1"
-LINEAR = "linear, closed form"
-FIELLER = "Fieller"
-PROPORTION = "Fieller, within 0..1"
-PRODUCTS = "Fieller, on products of shares"
-DELTA = "delta method"
-
-CLEARLY = 3.0
-"""A denominator that is less than so many times its interval's half-width from zero is doubtful."""
-
-DOUBT = (
-    "it is divided by an estimate that is itself uncertain: the interval is wide and rough, and in"
-    " such cases tends to be given only when that estimate is large by chance"
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What every quantity is asked with: of which release, how sure, about whom."""
+    """What every estimator of a quantity needs: the release, the level and the population."""
 
-    released: Released
+    released: ReleasedCounts
     level: float
     population: Population
 
     @property
     def critical(self) -> float:
-        """The critical value of the level."""
+        """The critical value of the confidence level."""
         return critical_value(self.level)
 
     def events(self, *conditions: Condition) -> Events:
@@ -159,7 +159,7 @@ class Question:
 
     @property
     def design(self) -> ReleaseDesign:
-        """What the errors depend on, apart from the data."""
+        """Everything but the data that the errors depend on."""
         return self.released.design(self.population)
 
     def answer(
@@ -171,7 +171,7 @@ class Question:
         ends: tuple[float, float],
         *warnings: str,
     ) -> Quantity:
-        """Put a quantity together."""
+        """Return a quantity with its numbers and the warnings about its release."""
         return Quantity(
             label=label,
             value=value,
@@ -187,7 +187,7 @@ class Question:
         )
 
     def refuse(self, label: str, method: str, why: str) -> Quantity:
-        """Return the quantity about which nothing can be said."""
+        """Return a quantity that is not estimable."""
         return Quantity.not_estimable(
             label, why, level=self.level, method=method, population=self.population
         )
@@ -209,14 +209,14 @@ def probability(question: Question, event: Condition) -> Quantity:
 
 
 def proportion(question: Question, event: Condition, given: Condition) -> Quantity:
-    """Estimate the share of those who meet a condition among those who meet another."""
+    """Estimate the share of a condition among those who meet another one."""
     label = f"P({event.text} | {given.text})"
     both = _and(event, given)
     events = question.events(both, given)
     part, whole = events.shares
     interval = proportion_interval(part, whole, events.total, question.critical)
     if not interval.bounded:
-        return question.refuse(label, PROPORTION, _vague(given.text))
+        return question.refuse(label, PROPORTION, _near_zero(given.text))
     value = float(np.clip(part / whole, 0, 1))
     errors = events.errors(np.array([1.0, -value]) / whole)
     doubts = () if _clear(question, events, 1, CLEARLY) else (DOUBT,)
@@ -277,7 +277,7 @@ def _difference_within(
     part, whole = pair @ events.shares
     interval = fieller(part, whole, pair @ events.total @ pair.T, question.critical)
     if not interval.bounded:
-        return question.refuse(label, FIELLER, _vague(given.text))
+        return question.refuse(label, FIELLER, _near_zero(given.text))
     value = float(part / whole)
     errors = events.errors(np.array([1.0, -1.0, -value]) / whole)
     ends = _clip(float(interval.low)), _clip(float(interval.high))
@@ -293,7 +293,7 @@ def _proportions_apart(
     a, b, c, d = (float(share) for share in events.shares)
     for position in (1, 3):
         if not _clear(question, events, position, 1.0):
-            return question.refuse(label, DELTA, _vague(groups[position].text))
+            return question.refuse(label, DELTA, _near_zero(groups[position].text))
     gradient = np.array([1 / b, -a / b**2, -1 / d, c / d**2])
     clear = all(_clear(question, events, position, CLEARLY) for position in (1, 3))
     doubts = () if clear else (DOUBT,)
@@ -309,7 +309,7 @@ def _symmetric(
     errors: tuple[float, float, float],
     *warnings: str,
 ) -> Quantity:
-    """Return a difference of two shares, with as much room on both sides, within −1..1."""
+    """Return a difference of two shares with a symmetric interval, clipped to −1..1."""
     half = question.critical * errors[0]
     ends = _clip(value - half), _clip(value + half)
     return question.answer(label, method, _clip(value), errors, ends, *warnings)
@@ -322,10 +322,10 @@ def _product_ratio(
     shares = events.shares
     interval = product_ratio(shares, events.total, question.critical)
     if not interval.bounded:
-        vague = " and ".join(
+        doubtful = " and ".join(
             factors[i].text for i in (1, 2) if not _clear(question, events, i, 1.0)
         )
-        return question.refuse(label, PRODUCTS, _vague(vague or "the denominator"))
+        return question.refuse(label, PRODUCTS, _near_zero(doubtful or "the denominator"))
     value = max(float(shares[0] * shares[3] / (shares[1] * shares[2])), 0.0)
     gradient = _product_gradient(shares)
     lower = float(shares[1] * shares[2])
@@ -347,7 +347,7 @@ def _and(first: Condition, second: Condition) -> Condition:
 
 
 def _clear(question: Question, events: Events, position: int, times: float) -> bool:
-    """Tell whether a share is clearly above zero, ``times`` its interval's half-width."""
+    """Tell whether a share exceeds ``times`` the half-width of its interval."""
     error = float(events.total[position, position]) ** 0.5
     return bool(events.shares[position] > times * question.critical * error)
 
@@ -355,17 +355,13 @@ def _clear(question: Question, events: Events, position: int, times: float) -> b
 def _boundary(share: float) -> tuple[str, ...]:
     if 0 <= share <= 1:
         return ()
-    edge = "zero" if share < 0 else "one"
-    return (
-        (
-            f"the unbiased estimate, {share:.4g}, lies beyond {edge}: noise around next to"
-            f" {'nobody' if share < 0 else 'everybody'}"
-        ),
-    )
+    side, edge = ("below", "zero") if share < 0 else ("above", "one")
+    unbiased = f"the unbiased estimate is {share:.4g}, {side} {edge} because of the noise"
+    return (f"{unbiased}; it is shown as {edge}",)
 
 
-def _vague(text: str) -> str:
-    return f"the share of {text} cannot be told from zero, and would be divided by"
+def _near_zero(text: str) -> str:
+    return f"the denominator, the share of {text}, cannot be distinguished from zero"
 
 
 def _clip(value: float) -> float:

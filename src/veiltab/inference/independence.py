@@ -1,11 +1,11 @@
 """A test of independence that is valid under the noise.
 
-The null distribution is the one that fits independence best; releases are drawn from it through the
-channel.
+The null distribution is the independent one that fits the release best; releases are drawn from it
+through the channel.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import Any
@@ -15,62 +15,26 @@ from numpy.typing import NDArray
 
 from veiltab.core import estimators
 from veiltab.core.channel import GammaDiagonal
-from veiltab.core.resampling import redraw_releases
+from veiltab.core.released import ReleasedCounts, Shares
 from veiltab.core.uncertainty import Population, ReleaseDesign
 from veiltab.errors import ParameterError
-from veiltab.estimates.released import Released, Shares, sample_warnings
+from veiltab.inference.bootstrap import check_size, resample, seeded_generator
+from veiltab.inference.diagnostics import sample_warnings
 
-Statistic = Callable[[NDArray[np.int64]], Shares]
-"""Takes releases, one per row, and returns a number for each."""
+METHOD = "Pearson's statistic of the release, parametric bootstrap under independence"
 
-MOST_CELLS = 100_000
-"""The largest table that is drawn again and again."""
+SHRINKAGE = 8.0
+"""How strongly the shares within a group are shrunk towards the shares overall.
 
-MOST_REPLICATES, FEWEST_REPLICATES = 1_999, 199
-_NUMBERS = 20_000_000
-_BATCH_NUMBERS = 1 << 20
-
-
-def resample(
-    truth: Shares,
-    design: ReleaseDesign,
-    statistic: Statistic,
-    generator: np.random.Generator,
-    most: int = MOST_REPLICATES,
-) -> Shares:
-    """Return the statistic of many releases, as they would be if ``truth`` were true."""
-    runs = min(most, max(FEWEST_REPLICATES, _NUMBERS // truth.size))
-    return np.concatenate([statistic(batch) for batch in _batches(truth, design, runs, generator)])
-
-
-def check_size(cells: int, most: int = MOST_CELLS) -> None:
-    """Refuse a table that would take too long to be drawn again and again."""
-    if cells > most:
-        raise ParameterError(
-            f"a table of {cells:,} cells is too large to be drawn again and again",
-            hint=f"use attributes with at most {most:,} joint cells",
-        )
-
-
-def _batches(
-    truth: Shares, design: ReleaseDesign, runs: int, generator: np.random.Generator
-) -> Iterator[NDArray[np.int64]]:
-    batch = max(1, _BATCH_NUMBERS // truth.size)
-    for start in range(0, runs, batch):
-        yield redraw_releases(truth, design, min(batch, runs - start), generator)
-
-
-CAUTION = 8.0
-"""A group whose squared share is this many variances of a cell counts half, all others half.
-
-Chosen by trial among 0 to 16 so that false alarms stay near 5% in small groups, then checked on
-other tables; in large samples it does not matter.
+A group whose squared share is this many times the variance of a cell gets equal weights for both.
+It was chosen by trial among 0 to 16 so that false alarms stay near 5% in small groups, then checked
+on other tables; in large samples it does not matter.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Null:
-    """Independence of two attributes, within each group of others: how to fit and measure it."""
+    """The null hypothesis: two attributes are independent within each group of others."""
 
     channel: GammaDiagonal
     rows: int
@@ -78,7 +42,7 @@ class Null:
     groups: int
 
     def fit(self, counts: NDArray[np.int64]) -> Shares:
-        """Return the distribution with the most likely margins under which both are independent.
+        """Return the independent distribution with the most likely margins.
 
         Releases run along the first axes; a cell is (row, column, group).
         """
@@ -94,38 +58,34 @@ class Null:
         return joint.reshape(counts.shape)
 
     def plausible(self, counts: NDArray[np.int64], design: ReleaseDesign) -> Shares:
-        """Return the independent distribution from which to draw other releases.
+        """Return the independent distribution from which other releases are drawn.
 
         In small groups the most likely shares lie on the boundary more often than true ones do,
-        which would make the test too cautious.  So they are drawn towards the shares overall, the
-        more so the less is known about the group.  In a single group nothing changes.
+        which would make the test too cautious.  So they are shrunk towards the shares overall, the
+        more strongly the less is known about the group.  In a single group nothing changes.
         """
         table = counts.reshape(self.rows, self.columns, self.groups)
         groups = self._margin(table.sum(axis=(0, 1)), (self.groups,))
-        rows, columns = (
-            self._drawn_together(table.sum(axis=axis), groups, design) for axis in (1, 0)
-        )
+        rows, columns = (self._shrunk(table.sum(axis=axis), groups, design) for axis in (1, 0))
         joint: Shares = rows[:, np.newaxis, :] * columns[np.newaxis, :, :] * groups
         return joint.reshape(-1)
 
-    def _drawn_together(
-        self, counts: NDArray[np.int64], groups: Shares, design: ReleaseDesign
-    ) -> Shares:
+    def _shrunk(self, counts: NDArray[np.int64], groups: Shares, design: ReleaseDesign) -> Shares:
         size = counts.shape[0]
         overall = self._margin(counts.sum(axis=1), (size,))[:, np.newaxis]
         channel = self.channel.marginal(counts.size)
         typical = np.array([1 / counts.size])
         marginal = replace(design, channel=channel)
         variance = marginal.set_privacy(typical, 1) + marginal.set_sampling(typical)
-        certainty = groups**2 / (groups**2 + CAUTION * variance)
+        certainty = groups**2 / (groups**2 + SHRINKAGE * variance)
         mixed: Shares = certainty * self._within(counts, size) + (1 - certainty) * overall
         return mixed
 
     def statistic(self, counts: NDArray[np.int64]) -> Shares:
-        """Return Pearson's distance m Σ (s/m − v)²/v between a release and the fitted one.
+        """Return Pearson's distance m Σ (s/m − v)²/v between a release and its fit.
 
-        It is that between the unbiased estimate and the product of its margins, p(T̂ − T₀), with
-        each cell weighted by what its noise makes of it.
+        It measures p(T̂ − T₀), the distance of the unbiased estimate from independence, with each
+        cell weighted by the inverse of its expected released share.
         """
         size = counts.sum(axis=-1, keepdims=True)
         expected = self.channel.transform(self.fit(counts))
@@ -147,14 +107,11 @@ class Null:
         return estimators.most_likely(flat, self.channel.marginal(cells)).reshape(counts.shape)
 
 
-METHOD = "Pearson's statistic of the release, parametric bootstrap under independence"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndependenceTest:
-    """How far the release is from what independence would give, and how unusual that is.
+    """How far a release is from independence, and how unusual that would be under independence.
 
-    The p-value is (1 + how many of the drawn statistics are at least as large)/(1 + all of them).
+    The p-value is (1 + the number of drawn statistics that are at least as large)/(1 + replicates).
     """
 
     label: str
@@ -170,11 +127,11 @@ class IndependenceTest:
         return asdict(self) | {"warnings": list(self.warnings)}
 
     def __str__(self) -> str:
-        """Say it in a line; warnings follow on lines of their own."""
+        """Return the result in one line, followed by a line for each warning."""
         return "\n".join([f"{self.label}: {self._text()}", *(f"  {w}" for w in self.warnings)])
 
     def _repr_html_(self) -> str:
-        """Return it as a paragraph and a list of warnings, for notebooks."""
+        """Return a paragraph and a list of warnings for notebooks."""
         warnings = "".join(f"<li>{escape(warning)}</li>" for warning in self.warnings)
         listed = f"<ul>{warnings}</ul>" if warnings else ""
         return f"<p><b>{escape(self.label)}</b>: {escape(self._text())}</p>{listed}"
@@ -186,26 +143,26 @@ class IndependenceTest:
         )
 
 
-def pair_table(released: Released, x: str, y: str) -> Released:
-    """Return the table of two attributes; refuse one twice, or one that cannot vary."""
+def pair_table(released: ReleasedCounts, x: str, y: str) -> ReleasedCounts:
+    """Return the table of two different attributes that both have several categories."""
     if x == y:
         raise ParameterError(f"{x!r} is named twice", hint="name two different attributes")
     pair = released.marginal([x, y])
     for attribute in pair.schema.attributes:
         if attribute.size == 1:
             raise ParameterError(
-                f"{attribute.name!r} has only one category", hint="it goes together with nothing"
+                f"{attribute.name!r} has only one category", hint="choose an attribute that varies"
             )
     return pair
 
 
 def independence_test(
-    released: Released, x: str, y: str, given: Sequence[str], population: Population
+    released: ReleasedCounts, x: str, y: str, given: Sequence[str], population: Population
 ) -> IndependenceTest:
     """Test whether two attributes are independent, or independent within groups of others."""
     if {x, y} & set(given):
         raise ParameterError(
-            "an attribute is both tested and conditioned on", hint="name each attribute once"
+            "an attribute is both tested and conditioned on", hint="name each attribute only once"
         )
     pair = pair_table(released, x, y)
     table = released.marginal([x, y, *given]) if given else pair
@@ -217,7 +174,7 @@ def independence_test(
     label = f"independence of {x} and {y}" + (f" given {', '.join(given)}" if given else "")
     design = table.design(population)
     drawn = resample(
-        null.plausible(table.counts, design), design, null.statistic, table.generator(label)
+        null.plausible(table.counts, design), design, null.statistic, seeded_generator(table, label)
     )
     # Equal statistics may come out a rounding error apart.
     larger = int(np.count_nonzero(drawn >= observed * (1 - 1e-12)))

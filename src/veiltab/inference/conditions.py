@@ -21,7 +21,7 @@ Categories = str | Sequence[str]
 
 MAX_LENGTH = 100_000
 MAX_DEPTH = 100
-"""Parentheses and negations within each other."""
+"""How deeply parentheses and negations may be nested."""
 
 WORDS = frozenset(("and", "or", "not", "in"))
 _TOKEN = re.compile(
@@ -30,11 +30,12 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _SHOWN = 40
+_HINT = "write it as in: salary = '>50K' and \"marital status\" in ('single', 'widowed')"
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition that was read and found possible: which cells of its schema meet it."""
+    """A condition that somebody can meet: its text, and which cells of the schema meet it."""
 
     text: str
     mask: Mask
@@ -43,7 +44,7 @@ class Condition:
 def read_condition(condition: str | Mapping[str, Categories], schema: Schema) -> Condition:
     """Read a condition, as text or as ``{attribute: category or categories}``.
 
-    A condition that no cell meets is refused: its share is zero whatever the data.
+    A condition that no cell meets is refused: its share would be zero whatever the data.
     """
     if isinstance(condition, str):
         text, mask = condition, _Reader(condition, schema).read()
@@ -79,8 +80,8 @@ def _from_mapping(condition: Mapping[str, Categories], schema: Schema) -> tuple[
     for name, wanted in condition.items():
         attribute = _attribute(name, schema, None)
         categories = _listed(wanted, attribute)
-        mask = mask & _chosen(attribute, [(each, None) for each in categories], schema)
-        listed = ", ".join(quote(each) for each in categories)
+        mask = mask & _chosen(attribute, [(category, None) for category in categories], schema)
+        listed = ", ".join(map(quote, categories))
         shown = quote_name(name)
         parts.append(f"{shown} = {listed}" if len(categories) == 1 else f"{shown} in ({listed})")
     return " and ".join(parts), mask
@@ -90,11 +91,11 @@ def _listed(wanted: object, attribute: Attribute) -> list[str]:
     """Return the categories that a mapping asks for, as a list."""
     listed = [wanted] if isinstance(wanted, str) else wanted
     if isinstance(listed, list | tuple | set | frozenset) and all(
-        isinstance(each, str) for each in listed
+        isinstance(category, str) for category in listed
     ):
         return list(listed)
     raise ConditionError(
-        f"{attribute.name!r} wants a text or a list of texts, not {wanted!r}",
+        f"the categories of {attribute.name!r} must be a text or a list of texts, not {wanted!r}",
         hint=f"write it as in {{{attribute.name!r}: {attribute.categories[-1]!r}}}",
     )
 
@@ -112,7 +113,7 @@ def _attribute(name: object, schema: Schema, position: int | None) -> Attribute:
 def _chosen(
     attribute: Attribute, wanted: Iterable[tuple[object, int | None]], schema: Schema
 ) -> Mask:
-    """Return which categories are wanted, along the attribute's own axis."""
+    """Return which categories are wanted, along the attribute's axis of the table."""
     codes = {category: code for code, category in enumerate(attribute.categories)}
     chosen = np.zeros(attribute.size, dtype=np.bool_)
     for category, position in wanted:
@@ -135,7 +136,7 @@ class _Token:
 
 
 class _Reader:
-    """Recursive descent: or, and, not, comparison, from the loosest to the tightest."""
+    """A recursive-descent parser: or, and, not, comparison, from loosest to tightest."""
 
     def __init__(self, text: str, schema: Schema) -> None:
         if len(text) > MAX_LENGTH:
@@ -227,31 +228,28 @@ class _Reader:
     def _list(self, attribute: Attribute) -> list[tuple[str, int]]:
         if not self._take("("):
             raise self._unexpected("an opening parenthesis")
-        found = [self._category(attribute)]
+        categories = [self._category(attribute)]
         while self._take(","):
-            found.append(self._category(attribute))
+            categories.append(self._category(attribute))
         if not self._take(")"):
             raise self._unexpected("a comma or a closing parenthesis")
-        return found
+        return categories
 
     def _unexpected(self, wanted: str) -> ConditionError:
         token = self._here
-        found = "the condition ends" if token.kind == "end" else f"{shorten(token.text)!r} stands"
-        return self._error(f"{found} where {wanted} should be", _HINT)
+        here = "the condition ends" if token.kind == "end" else f"{shorten(token.text)!r} stands"
+        return self._error(f"{here} where {wanted} should be", _HINT)
 
     def _error(self, message: str, hint: str) -> ConditionError:
         position = self._here.position
         return ConditionError(f"{message}{_at(position)}", hint=hint, position=position)
 
 
-_HINT = "write it as in: salary = '>50K' and \"marital status\" in ('single', 'widowed')"
-
-
 def _tokens(text: str) -> Iterable[_Token]:
     position = 0
     while True:
         match = _TOKEN.match(text, position)
-        assert match is not None  # noqa: S101 - the last alternative takes any character
+        assert match is not None  # noqa: S101 - the last alternative matches any character
         kind = match.lastgroup or "end"
         start = match.start(kind)
         if kind == "other":
@@ -272,8 +270,8 @@ def _at(position: int | None) -> str:
 
 
 def _suggest(wrong: str, known: Sequence[str], listing: str) -> str:
-    """Point to what was probably meant, or list what there is."""
-    folded = {each.casefold(): each for each in known}
+    """Suggest what was probably meant, or list what there is."""
+    folded = {name.casefold(): name for name in known}
     close = get_close_matches(wrong.casefold(), folded, n=1)
     if close:
         return f"did you mean {folded[close[0]]!r}?"

@@ -1,0 +1,82 @@
+"""An estimate at the end of a notebook cell: a table in HTML, without scripts or styles."""
+
+from html import escape
+
+import numpy as np
+
+from veiltab.core.intervals import share_interval
+from veiltab.core.released import ReleasedCounts
+from veiltab.core.uncertainty import critical_value
+from veiltab.inference.diagnostics import table_warnings
+from veiltab.inference.provenance import Provenance
+
+MOST_ROWS = 60
+"""Of a larger table only the largest cells are shown, this many."""
+
+LEVEL = 0.95
+
+
+def notebook_html(released: ReleasedCounts, provenance: Provenance) -> str:
+    """Return the largest cells with their intervals, the promises and the warnings."""
+    caption = escape(_caption(released, provenance))
+    heads = "".join(
+        f'<th scope="col">{escape(name)}</th>'
+        for name in (*released.schema.names, "share", "standard error", "95% interval per cell")
+    )
+    rows = "".join(_rows(released))
+    notes = (*_facts(released, provenance), *table_warnings(released))
+    listed = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return (
+        f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead>"
+        f"<tbody>{rows}</tbody></table><ul>{listed}</ul>"
+    )
+
+
+def _caption(released: ReleasedCounts, provenance: Provenance) -> str:
+    title = provenance.title or "Estimated shares"
+    cells = released.schema.domain_size
+    part = f" (the {MOST_ROWS} largest of {cells:,} cells)" if cells > MOST_ROWS else ""
+    return f"{title}: {', '.join(released.schema.names)}{part}"
+
+
+def _rows(released: ReleasedCounts) -> list[str]:
+    shares = released.plausible
+    shown = np.arange(shares.size)
+    if shares.size > MOST_ROWS:
+        largest = np.argpartition(-shares, MOST_ROWS)[:MOST_ROWS]
+        shown = largest[np.lexsort((largest, -shares[largest]))]
+    uncertainty = released.uncertainty()
+    errors = np.sqrt(np.maximum(uncertainty.cells().total[shown], 0))
+    unbiased = released.unbiased[shown]
+    interval = share_interval(unbiased, 1, uncertainty.design, critical_value(LEVEL))
+    rows = []
+    for position, cell in enumerate(shown.tolist()):
+        labels = "".join(
+            f'<th scope="row">{escape(label)}</th>' for label in released.schema.labels(cell)
+        )
+        ends = f"{_percent(interval.low[position])} to {_percent(interval.high[position])}"
+        numbers = (_percent(shares[cell]), _percent(errors[position]), ends)
+        rows.append(f"<tr>{labels}{''.join(f'<td>{number}</td>' for number in numbers)}</tr>")
+    return rows
+
+
+def _facts(released: ReleasedCounts, provenance: Provenance) -> list[str]:
+    plan = released.plan
+    facts = [
+        (
+            f"{plan.sample_size:,} of {plan.population_size:,} respondents were sampled;"
+            f" each record was kept with probability {plan.keep_probability:.4g}, and otherwise"
+            " replaced by a random one"
+        ),
+        (
+            "shares are the unbiased estimate projected on the proper distributions; intervals are"
+            " computed from the unbiased estimate itself"
+        ),
+    ]
+    if provenance.perturbed_by:
+        facts.append(f"perturbed by {provenance.perturbed_by}")
+    return facts + [f"promised: {promise}" for promise in provenance.promises_under(plan)]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
