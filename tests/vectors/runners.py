@@ -21,13 +21,13 @@ from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
 from veiltab.crypto import derivation, signing
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
-from veiltab.crypto.keyfile import load_identity
 from veiltab.crypto.linkage import alignment_digest, token_order
 from veiltab.crypto.linkage import tokens as make_tokens
 from veiltab.crypto.pads import stream_pad, stream_pad_at
 from veiltab.crypto.sealing import SealingKey
 from veiltab.crypto.signing import SigningKey
 from veiltab.data.ids import id_messages
+from veiltab.party.keyfile import load_identity
 from veiltab.wire.codec import dump, load
 from veiltab.wire.contract import Contract, Vault
 from veiltab.wire.messages import (

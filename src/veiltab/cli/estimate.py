@@ -66,23 +66,23 @@ class OutputFiles:
                 yield each.name, str(path)
 
     def _write_tables(self, estimate: "Estimate", asked: "Asked") -> None:
-        from veiltab.files.plain import write_whole
+        from veiltab.files.disk import write_output
 
         frame = estimate.table(**asked.options)
         if self.csv is not None:
-            write_whole(self.csv, frame.write_csv().encode())
+            write_output(self.csv, frame.write_csv().encode())
         if self.parquet is not None:
-            write_whole(self.parquet, _parquet(frame, estimate))
+            write_output(self.parquet, _parquet(frame, estimate))
 
     def _write_report(self, estimate: "Estimate", asked: "Asked", background: "Background") -> None:
-        from veiltab.files.plain import write_whole
+        from veiltab.files.disk import write_output
         from veiltab.report.view import view_estimate
 
         view = view_estimate(estimate, asked)
         if self.report is not None:
             from veiltab.report.page import estimate_page
 
-            write_whole(self.report, estimate_page(view, background).encode())
+            write_output(self.report, estimate_page(view, background).encode())
         if self.figures is not None:
             from veiltab.report.figures import save_figures
 

@@ -75,8 +75,8 @@ def grant_command(
       veiltab grant "Smoking and income" --to "Dr. Rivera" --attribute smoker --days 7
       veiltab grant 3fa9 --to rivera.json --out for-rivera.grant
     """  # noqa: D301 - \b tells click to leave the lines alone
+    from veiltab.files.private import write_private
     from veiltab.party.curator import grant
-    from veiltab.party.files import write_private
 
     if out is not None:
         check_new(out)

@@ -118,7 +118,7 @@ def open_server(
 
 def server_identity(folders: "DataDirectory", name: str | None) -> "tuple[PrivateIdentity, bool]":
     """Return the server's identity, and whether it was made just now; the caller has the lock."""
-    from veiltab.crypto.keyfile import load_identity
+    from veiltab.party.keyfile import load_identity
 
     if not folders.key_file.exists():
         return _new_identity(folders, name or DEFAULT_NAME), True
@@ -132,17 +132,13 @@ def server_identity(folders: "DataDirectory", name: str | None) -> "tuple[Privat
 
 
 def _new_identity(folders: "DataDirectory", name: str) -> "PrivateIdentity":
-    """Write the key beside its place and move it there: half a key would be worse than none."""
     from veiltab.crypto.entropy import SystemEntropy
     from veiltab.crypto.identity import PrivateIdentity
-    from veiltab.crypto.keyfile import save_identity
+    from veiltab.party.keyfile import save_identity
 
     entropy = SystemEntropy()
     identity = PrivateIdentity.create(name, entropy)
-    temporary = folders.key_file.with_suffix(".new")
-    temporary.unlink(missing_ok=True)
-    save_identity(identity, temporary, None, entropy)
-    temporary.replace(folders.key_file)
+    save_identity(identity, folders.key_file, None, entropy)
     return identity
 
 

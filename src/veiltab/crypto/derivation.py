@@ -1,10 +1,9 @@
 """Keys from secrets (spec, sections 1, 4.2, 5 and 6.1): HKDF-SHA256 under fixed labels."""
 
-from hashlib import sha256
-
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from veiltab.core.hashing import labelled_hash
 from veiltab.errors import ParameterError
 
 
@@ -40,7 +39,7 @@ def secret_commitment(secret: bytes) -> bytes:
     Every curator who receives the secret checks it, so that all hold the same one.
     """
     exact_bytes(secret, SECRET_BYTES, "a study secret")
-    return sha256(b"veiltab/v1/secret\x00" + secret).digest()
+    return labelled_hash("secret", secret)
 
 
 def token_key(secret: bytes, scope: bytes) -> bytes:

@@ -1,8 +1,6 @@
 """An estimate as a file: canonical JSON with a version, and the counts packed in it."""
 
-import os
 import re
-import tempfile
 import zlib
 from pathlib import Path
 
@@ -13,8 +11,9 @@ from veiltab.core.channel import MAX_ESTIMATED_CELLS
 from veiltab.core.parameters import MAX_DOMAIN_SIZE, MAX_POPULATION_SIZE
 from veiltab.core.plan import Plan
 from veiltab.core.schema import MAX_CATEGORIES, Attribute, Schema
-from veiltab.errors import InputError, MalformedError, OutputError, VersionError
+from veiltab.errors import InputError, MalformedError, VersionError
 from veiltab.estimates.released import Promise, Provenance, Released
+from veiltab.files.disk import FILE_MODE, write_output
 from veiltab.wire import codec
 from veiltab.wire.codec import (
     BASE64,
@@ -69,7 +68,7 @@ def save(released: Released, path: Path) -> None:
         title=origin.title,
         version=VERSION,
     )
-    _write(path, codec.dump(stored.to_json()))
+    write_output(path, codec.dump(stored.to_json()), FILE_MODE)
 
 
 def load(path: Path) -> Contents:
@@ -142,28 +141,6 @@ def _unpack(packed: "_Packed", cells: int) -> NDArray[np.int64]:
     if int(counts.max()) > codec.MAX_INTEGER:
         raise malformed("counts.data", "has a count of 2^53 or more")
     return counts.astype(np.int64)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write beside the place and move it there."""
-    try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        Path(temporary).replace(path)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    finally:  # after the move there is nothing left
-        Path(temporary).unlink(missing_ok=True)
-
-
-def _cannot_write(path: Path, error: OSError) -> OutputError:
-    return OutputError(
-        f"cannot write {path}: {error.strerror}", hint="choose a place that you may write to"
-    )
 
 
 def _check_loss(value: float) -> None:

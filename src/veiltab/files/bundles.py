@@ -15,7 +15,7 @@ from veiltab.files.disk import (
     remove_folder,
     sync_file,
     sync_folder,
-    write_private,
+    write_whole,
 )
 from veiltab.wire.bundles import (
     BUNDLE_BYTES,
@@ -154,7 +154,7 @@ class BundledChunks:
             make_folder(self._folder)
             new = not holds(path, *pieces)
             if new:
-                write_private(path, *pieces, durable=True)
+                write_whole(path, *pieces)
             else:  # whoever wrote it may not have waited for the disk, but our caller relies on it
                 sync_file(path)
                 sync_folder(self._folder)

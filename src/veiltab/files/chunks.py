@@ -16,7 +16,7 @@ from veiltab.files.disk import (
     remove_folder,
     sync_file,
     sync_folder,
-    write_private,
+    write_whole,
 )
 
 DIGEST_BYTES = hashlib.sha256().digest_size
@@ -80,7 +80,7 @@ class FolderChunks:
         with disk_errors("writing a chunk"):
             make_folder(self._folder)
             if not holds(path, chunk):
-                write_private(path, chunk, durable=self._durable)
+                write_whole(path, chunk, durable=self._durable)
             elif self._durable:
                 # Whoever wrote it may not have waited for the disk yet, but our caller relies on it
                 sync_file(path)

@@ -8,7 +8,7 @@ from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import HomeError, MismatchError
-from veiltab.party.files import write_private
+from veiltab.files.private import write_private
 from veiltab.party.home import Home, PinnedServer
 from veiltab.party.remote import Reach, RemoteServer, Retry
 from veiltab.protocol.audit_log import Seen, verify_log

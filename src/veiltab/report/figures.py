@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from veiltab.files.plain import make_folder
+from veiltab.files.disk import make_output_folder
 from veiltab.report import words
 from veiltab.report.charts import SUFFIXES, save_chart
 from veiltab.report.view import Asked, Part, View
@@ -32,7 +32,7 @@ Track = Callable[[Sequence[Figure], str], Iterable[Figure]]
 
 def save_figures(view: View, folder: Path, track: Track = lambda each, _: each) -> list[Path]:
     """Write every picture of a report to a folder as SVG and PNG, and return the files."""
-    make_folder(folder)
+    make_output_folder(folder)
     files = []
     for name, chart in track(list(figures(view)), "Drawing"):
         paths = [folder / f"{name}{suffix}" for suffix in SUFFIXES]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, ClassVar, Literal, Self
 
+from veiltab.core import hashing
 from veiltab.core.parameters import (
     MAX_DOMAIN_SIZE,
     check_delta,
@@ -38,7 +39,7 @@ from veiltab.wire.codec import (
     part,
     wired,
 )
-from veiltab.wire.signed import KEY_BYTES, SignedMessage, labelled_hash
+from veiltab.wire.signed import KEY_BYTES, SignedMessage
 
 PARTY_ID = hexadecimal(32)
 """The codec of a party id."""
@@ -55,7 +56,7 @@ class PublicIdentity(Part):
     @property
     def party_id(self) -> bytes:
         """The hash of both keys, by which messages refer to the party (spec 2)."""
-        return labelled_hash("identity", self.signing_key + self.sealing_key)
+        return hashing.party_id(self.signing_key, self.sealing_key)
 
 
 MAX_CURATORS = 1_000
@@ -195,7 +196,7 @@ class Agreement(SignedMessage):
     @property
     def scope(self) -> bytes:
         """The study id or the vault id, to which keys and uploads are bound (spec 1)."""
-        return labelled_hash(self.label, self.canonical())
+        return hashing.labelled_hash(self.label, self.canonical())
 
     @property
     def schema(self) -> Schema:

@@ -146,11 +146,6 @@ def digest(body: Message) -> bytes:
     return hashlib.sha256(body.canonical()).digest()
 
 
-def labelled_hash(label: str, data: bytes) -> bytes:
-    """Return H("veiltab/v1/" ‖ label ‖ 0x00 ‖ data), the form of ids (spec 2, 4, 12.1)."""
-    return hashlib.sha256(b"veiltab/v1/" + label.encode("ascii") + b"\x00" + data).digest()
-
-
 def _check_header(value: dict[str, Any], kind: str) -> None:
     """Look at version and kind first: another version may have other fields."""
     for key in _HEADER:
