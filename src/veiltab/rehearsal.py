@@ -42,7 +42,7 @@ from veiltab.wire.contract import (
     Contract,
     CuratorTerms,
     Linkage,
-    Pads,
+    PadMode,
     Sampler,
     Sampling,
     Stored,
@@ -84,7 +84,7 @@ class Terms:
     delta: float = 0.0
     sample_size: int | None = None
     sampler: Sampler = "curators"
-    pads: Pads = "stream"
+    pads: PadMode = "stream"
     population: int | None = None
 
 

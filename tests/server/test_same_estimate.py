@@ -24,7 +24,7 @@ from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.rehearsal import take_in
 from veiltab.server.context import Context
-from veiltab.wire.contract import Pads, Sampler
+from veiltab.wire.contract import PadMode, Sampler
 
 KEY_BYTES = 32
 
@@ -83,7 +83,7 @@ def in_process(study: HttpStudy, context: Context, noise_key: bytes) -> Unbiased
     ],
     indirect=["address"],
 )
-def test_the_same_estimate(tmp_path: Path, address: str, sampler: Sampler, pads: Pads) -> None:
+def test_the_same_estimate(tmp_path: Path, address: str, sampler: Sampler, pads: PadMode) -> None:
     """Other pads, other uploads, another place: the same counts and the same plan."""
     entropy = Remembering(CipherEntropy.from_seed(3, "server"))
     context = make_context(tmp_path / "data", database=address, entropy=entropy)

@@ -18,7 +18,7 @@ from veiltab.core.schema import Attribute, Schema, check_text
 from veiltab.errors import SchemaError
 from veiltab.files.toml import (
     Document,
-    Table,
+    TomlTable,
     closest,
     read_bytes,
     toml_key,
@@ -148,7 +148,7 @@ def read_recode_file(path: Path, schema: Schema) -> Recode:
 def parse_recode(data: bytes, name: str, schema: Schema) -> Recode:
     """Read a recode file; whatever the schema does not have is an error, as in a study file."""
     document = Document(data, name)
-    table = Table(document, (), document.values, RECODE_KEYS)
+    table = TomlTable(document, (), document.values, RECODE_KEYS)
     attributes = {each.name: each for each in schema.attributes}
     names = dict.fromkeys(attributes, _QUOTES)
     columns = table.table("columns", names)
@@ -159,7 +159,7 @@ def parse_recode(data: bytes, name: str, schema: Schema) -> Recode:
 
 
 def _rules(
-    table: Table, attributes: Mapping[str, Attribute], names: Mapping[str, str]
+    table: TomlTable, attributes: Mapping[str, Attribute], names: Mapping[str, str]
 ) -> dict[str, Rule]:
     values, missing = table.table("values", names), table.table("missing", names)
     bins = table.table("bins", names)
@@ -179,7 +179,7 @@ def _rules(
     return rules
 
 
-def _check_alone(bins: Table, values: Table, missing: Table, name: str) -> None:
+def _check_alone(bins: TomlTable, values: TomlTable, missing: TomlTable, name: str) -> None:
     for table, what in ((values, "values"), (missing, "missing")):
         if name in table:
             raise bins.error(
@@ -190,7 +190,7 @@ def _check_alone(bins: Table, values: Table, missing: Table, name: str) -> None:
             )
 
 
-def _bins(bins: Table, attribute: Attribute) -> Bins:
+def _bins(bins: TomlTable, attribute: Attribute) -> Bins:
     table = bins.table(attribute.name, BINS_KEYS)
 
     def read(edges: object, path: str) -> Bins:
@@ -209,7 +209,7 @@ def _bins(bins: Table, attribute: Attribute) -> Bins:
     return table.get("edges", read)
 
 
-def _value_map(values: Table, name: str, attribute: Attribute) -> dict[str | None, str]:
+def _value_map(values: TomlTable, name: str, attribute: Attribute) -> dict[str | None, str]:
     raw = values.get(name, lambda value, _: value)
     table = values.table(name, dict.fromkeys(raw, _QUOTES) if isinstance(raw, dict) else {})
     found: dict[str | None, str] = {
@@ -220,7 +220,7 @@ def _value_map(values: Table, name: str, attribute: Attribute) -> dict[str | Non
     return found
 
 
-def _category(table: Table, key: str, attribute: Attribute) -> str:
+def _category(table: TomlTable, key: str, attribute: Attribute) -> str:
     category = table.get(key, _category_text)
     if category not in attribute.categories:
         raise table.error(

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from veiltab.errors import InputError, MessageError, StudyFileError
 from veiltab.wire.codec import describe, malformed
 
-Place = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """The way to a value: keys of tables and positions in lists."""
 
 _PART = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
@@ -22,7 +22,7 @@ _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|' + r"'[^']*'")
 _TRIPLE = re.compile('"""|' + "'''")
 
 
-def find_lines(text: str) -> dict[Place, int]:
+def find_lines(text: str) -> dict[KeyPath, int]:
     """Return the line of each key, table and table in a list, counted from 1.
 
     The text must be valid TOML.  Tables within one line are found by the line of their list.
@@ -38,10 +38,10 @@ class _Scan:
     """One pass over the lines; ``depth`` is how many brackets of a value are still open."""
 
     def __init__(self) -> None:
-        self.lines: dict[Place, int] = {}
-        self._table: Place = ()
-        self._value: Place = ()
-        self._counts: dict[Place, int] = {}
+        self.lines: dict[KeyPath, int] = {}
+        self._table: KeyPath = ()
+        self._value: KeyPath = ()
+        self._counts: dict[KeyPath, int] = {}
         self._depth = 0
         self._items = 0
         self._in_text = False
@@ -82,14 +82,14 @@ class _Scan:
             self._table = self._resolve(parts)
         self._mark(self._table, number)
 
-    def _mark(self, place: Place, number: int) -> None:
+    def _mark(self, place: KeyPath, number: int) -> None:
         """Remember where a place, and what is around it, was first seen."""
         for end in range(1, len(place) + 1):
             self.lines.setdefault(place[:end], number)
 
-    def _resolve(self, parts: tuple[str, ...]) -> Place:
+    def _resolve(self, parts: tuple[str, ...]) -> KeyPath:
         """Lead through lists of tables by way of their last table, as TOML does."""
-        place: Place = ()
+        place: KeyPath = ()
         for part in parts:
             place = (*place, part)
             if place in self._counts:
@@ -150,7 +150,7 @@ class Document:
             ) from error
         self._lines = find_lines(text)
 
-    def error(self, place: Place, problem: str, hint: str) -> StudyFileError:
+    def error(self, place: KeyPath, problem: str, hint: str) -> StudyFileError:
         """Build the error about a key, or about the nearest table around it that has a line."""
         line = next(
             (
@@ -173,11 +173,11 @@ class Document:
         )
 
 
-class Table:
+class TomlTable:
     """A table of a document with a fixed set of keys; each key has a hint about what to write."""
 
     def __init__(
-        self, document: Document, place: Place, value: object, keys: Mapping[str, str]
+        self, document: Document, place: KeyPath, value: object, keys: Mapping[str, str]
     ) -> None:
         """Refuse what is no table, and every unknown key."""
         self._document = document
@@ -213,17 +213,17 @@ class Table:
         """Return the value of a key that may be left out."""
         return self.get(key, read) if key in self._values else default
 
-    def tables(self, key: str, keys: Mapping[str, str]) -> list["Table"]:
+    def tables(self, key: str, keys: Mapping[str, str]) -> list["TomlTable"]:
         """Return the tables of a list, at least one."""
         values = self.get(key, lambda value, _: value)
         if not isinstance(values, list) or not values:
             raise self.error(key, "must be a list of at least one table", self._keys[key])
         place = (*self._place, key)
-        return [Table(self._document, (*place, i), v, keys) for i, v in enumerate(values)]
+        return [TomlTable(self._document, (*place, i), v, keys) for i, v in enumerate(values)]
 
-    def table(self, key: str, keys: Mapping[str, str]) -> "Table":
+    def table(self, key: str, keys: Mapping[str, str]) -> "TomlTable":
         """Return a table in this one; one that is left out is empty."""
-        return Table(self._document, (*self._place, key), self._values.get(key, {}), keys)
+        return TomlTable(self._document, (*self._place, key), self._values.get(key, {}), keys)
 
     def items(self) -> Iterable[tuple[str, Any]]:
         """Return all keys that are given, with their values."""
@@ -249,7 +249,7 @@ def _listed(names: Iterable[str]) -> str:
     return f"{shown}, …" if len(listed) > 10 else shown or "none"  # noqa: PLR2004
 
 
-def _spell(place: Place) -> str:
+def _spell(place: KeyPath) -> str:
     """Write a place for people, who count from one: ``curators no. 2, attributes``."""
     words: list[str] = []
     for part in place:

@@ -25,7 +25,7 @@ _COUNT = struct.Struct(">I")
 _ENTRY = struct.Struct(">32sI")
 COUNT_BYTES, ENTRY_BYTES = _COUNT.size, _ENTRY.size
 
-Named = tuple[bytes, bytes]
+NamedChunk = tuple[bytes, bytes]
 """A digest, and the chunk that has it."""
 
 
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     length: int
 
 
-def bundle(chunks: Sequence[Named]) -> bytes:
+def bundle(chunks: Sequence[NamedChunk]) -> bytes:
     """Return chunks as one body."""
     index = write_index((digest, len(chunk)) for digest, chunk in chunks)
     return b"".join([index, *(chunk for _, chunk in chunks)])
@@ -97,9 +97,9 @@ def bundled_bytes(lengths: Iterable[int]) -> int:
     return COUNT_BYTES + sum(ENTRY_BYTES + length for length in lengths)
 
 
-def filled(chunks: Iterable[Named], most: int) -> Iterator[list[Named]]:
+def filled(chunks: Iterable[NamedChunk], most: int) -> Iterator[list[NamedChunk]]:
     """Divide chunks into bundles of at most so many bytes, reading no further than needed."""
-    found: list[Named] = []
+    found: list[NamedChunk] = []
     size = COUNT_BYTES
     for named in chunks:
         added = ENTRY_BYTES + len(named[1])
@@ -112,7 +112,7 @@ def filled(chunks: Iterable[Named], most: int) -> Iterator[list[Named]]:
         yield found
 
 
-def bundle_pieces(chunks: Iterable[Named]) -> Iterator[bytes]:
+def bundle_pieces(chunks: Iterable[NamedChunk]) -> Iterator[bytes]:
     """Yield a bundle in pieces that are neither small nor much larger than a chunk."""
     named = list(chunks)
     index = write_index((digest, len(chunk)) for digest, chunk in named)

@@ -254,20 +254,20 @@ __all__ = [
     "Contract",
     "CuratorTerms",
     "Linkage",
-    "Pads",
+    "PadMode",
     "Sampler",
     "Sampling",
     "Stored",
 ]
 
 Sampler = Literal["curators", "server"]
-Pads = Literal["stream", "one-time"]
+PadMode = Literal["stream", "one-time"]
 Accounting = Literal["pure-1", "shuffle-1"]
 
 MAX_ROWS = 2**48
 """Rows of an upload (spec 8)."""
 
-PADS: Codec[Pads] = choice("stream", "one-time")
+PADS: Codec[PadMode] = choice("stream", "one-time")
 ROWS = integer(1, MAX_ROWS)
 POPULATION = integer(1, MAX_INTEGER)
 EPSILON = number(check_epsilon)
@@ -306,7 +306,7 @@ class Contract(Agreement):
     accounting: Accounting = wired(ACCOUNTING)
     sampling: Sampling = wired(nested(Sampling))
     population: int | None = wired(optional(POPULATION))
-    pads: Pads = wired(PADS)
+    pads: PadMode = wired(PADS)
     stored: Stored | None = wired(optional(nested(Stored)))
 
     @property

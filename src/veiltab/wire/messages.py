@@ -43,7 +43,7 @@ from veiltab.wire.contract import (
     POPULATION,
     ROWS,
     Accounting,
-    Pads,
+    PadMode,
 )
 from veiltab.wire.packing import chunk_count
 from veiltab.wire.signed import Message, Signed, SignedMessage
@@ -253,7 +253,7 @@ class Grant(Message):
     curator: bytes = wired(PARTY_ID)
     expires: int = wired(integer(0, MAX_INTEGER))
     grant_id: bytes = wired(hexadecimal(16), key="grant")
-    pads: Pads = wired(PADS)
+    pads: PadMode = wired(PADS)
     researcher: bytes = wired(PARTY_ID)
     sealed_digest: bytes = wired(DIGEST)
     study: bytes = wired(DIGEST)

@@ -126,11 +126,11 @@ class OneTimePads:
         return self.rows.to_bytes(ROWS_BYTES, "big") + b"".join(packed)
 
 
-def fresh_pads(desk: CuratorContext, mode: str, schema: Schema, scope: bytes, rows: int) -> Pads:
+def fresh_pads(context: CuratorContext, mode: str, schema: Schema, scope: bytes, rows: int) -> Pads:
     """Draw new pads of the contract's mode for one preparation."""
     if mode == "one-time":
-        return OneTimePads.fresh(schema.attributes, rows, desk.entropy, desk.private)
-    return StreamPads.fresh(schema.attributes, scope, desk.entropy)
+        return OneTimePads.fresh(schema.attributes, rows, context.entropy, context.private)
+    return StreamPads.fresh(schema.attributes, scope, context.entropy)
 
 
 AgreementType = TypeVar("AgreementType", Contract, Vault)
@@ -188,7 +188,7 @@ def check_alignment(contract: Contract, alignments: Sequence[Signed[Alignment]])
 
 
 def prepare_sample(
-    desk: CuratorContext,
+    context: CuratorContext,
     signed: Signed[Contract],
     intake: Intake,
     alignments: Sequence[Signed[Alignment]],
@@ -209,11 +209,11 @@ def prepare_sample(
             hint="prepare the same table that was aligned",
         )
     rows = planned_sample_size(contract, population)
-    return _prepare(desk, contract, intake, intake.rows(rows), rows=rows, population=population)
+    return _prepare(context, contract, intake, intake.rows(rows), rows=rows, population=population)
 
 
 def prepare_table(
-    desk: CuratorContext, signed: Signed[AgreementType], intake: Intake, spool: Spool
+    context: CuratorContext, signed: Signed[AgreementType], intake: Intake, spool: Spool
 ) -> Prepared[Upload]:
     """Encrypt a whole table in a fresh secret random order, where the server samples.
 
@@ -225,12 +225,12 @@ def prepare_table(
         _check_sampler(agreement, "server")
     _check_scope(agreement, intake)
     rows = intake.population
-    with closing(intake.shuffled(random_bytes(KEY_BYTES, desk.entropy), spool)) as shuffled:
-        return _prepare(desk, agreement, intake, shuffled, rows=rows)
+    with closing(intake.shuffled(random_bytes(KEY_BYTES, context.entropy), spool)) as shuffled:
+        return _prepare(context, agreement, intake, shuffled, rows=rows)
 
 
 def _prepare(
-    desk: CuratorContext,
+    context: CuratorContext,
     agreement: Contract | Vault,
     intake: Intake,
     spans: Iterator[Rows],
@@ -239,7 +239,7 @@ def _prepare(
     population: int | None = None,
 ) -> Prepared[Upload]:
     """Encrypt the rows in the given order under fresh pads, and sign what was made."""
-    schema = agreement.schema_of(desk.identity.party_id)
+    schema = agreement.schema_of(context.identity.party_id)
     if intake.schema != schema:
         raise SchemaError(
             f"the table was taken in as {', '.join(map(repr, intake.schema.names))}",
@@ -247,18 +247,20 @@ def _prepare(
         )
     # A stored table serves many studies, so its pads can only come from a key.
     mode = agreement.pads if isinstance(agreement, Contract) else "stream"
-    pads = fresh_pads(desk, mode, schema, agreement.scope, rows)
-    columns, tokens = _encrypt(schema, spans, rows, pads, desk.outgoing, whole=population is None)
+    pads = fresh_pads(context, mode, schema, agreement.scope, rows)
+    columns, tokens = _encrypt(
+        schema, spans, rows, pads, context.outgoing, whole=population is None
+    )
     upload = Upload(
         columns=columns,
-        curator=desk.identity.party_id,
+        curator=context.identity.party_id,
         population=population,
         rows=rows,
         scope=agreement.scope,
         tokens=tokens,
         upload_id=pads.upload_id,
     )
-    return Prepared(sign(upload, desk.identity.signing), pads)
+    return Prepared(sign(upload, context.identity.signing), pads)
 
 
 def _encrypt(
