@@ -6,20 +6,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from veiltab.core.hashing import labelled_hash
 from veiltab.errors import ParameterError
 
-
-def exact_bytes(value: bytes, count: int, what: str) -> bytes:
-    """Return ``value`` if it has ``count`` bytes, and refuse it otherwise, without showing it.
-
-    A key derivation takes secrets of any length; an empty one would go unnoticed there.
-    """
-    if len(value) != count:
-        raise ParameterError(
-            f"{what} has {len(value)} bytes, not {count}",
-            hint="give its raw bytes, not their hexadecimal text",
-        )
-    return bytes(value)
-
-
 SECRET_BYTES = 32
 SCOPE_BYTES = 32
 UPLOAD_ID_BYTES = 16
@@ -66,3 +52,16 @@ def pad_key(upload_secret: bytes, scope: bytes, upload_id: bytes, attribute_inde
         )
     label = b"veiltab/v1/pad\x00" + upload_id + attribute_index.to_bytes(4, "big")
     return derive_key(upload_secret, scope, label)
+
+
+def exact_bytes(value: bytes, count: int, what: str) -> bytes:
+    """Return ``value`` if it has ``count`` bytes, and refuse it otherwise, without showing it.
+
+    A key derivation takes secrets of any length; an empty one would go unnoticed there.
+    """
+    if len(value) != count:
+        raise ParameterError(
+            f"{what} has {len(value)} bytes, not {count}",
+            hint="give its raw bytes, not their hexadecimal text",
+        )
+    return bytes(value)

@@ -22,8 +22,114 @@ _LISTED_LENGTH = 40
 _KEPT_VALUES = 1000
 """Different values of a column that are told apart; a column of free text has one for each row."""
 
+_FEW = 8
 
-class Finding:
+
+class Encoder:
+    """Turns a table into codes part by part, and finds what is wrong with all of it.
+
+    ``rules`` and ``columns`` are keyed by attribute; ``columns`` names the table's column where it
+    is not called like the attribute.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        rules: Mapping[str, Rule] | None = None,
+        columns: Mapping[str, str] | None = None,
+    ) -> None:
+        """Refuse rules and column names for attributes that are not there."""
+        self._schema, self._rules = schema, rules or {}
+        _check_attributes(self._rules, schema, "rules")
+        _check_attributes(columns or {}, schema, "column names")
+        self.columns = tuple((columns or {}).get(name, name) for name in schema.names)
+        self._findings: dict[str, _Finding] = {}
+        self._rows = 0
+
+    def encode(self, frame: pl.DataFrame) -> list[Codes] | None:
+        """Return the codes of the next rows, in the schema's order.
+
+        The answer is ``None`` if a value has no category, in these rows or earlier ones: go on to
+        the end of the table, and :meth:`finish` says what stands in the way.
+        """
+        _check_columns(self.columns, frame)
+        codes: list[Codes] = []
+        for attribute, source in zip(self._schema.attributes, self.columns, strict=True):
+            try:
+                codes.append(_encode(frame[source], attribute, self._rules.get(attribute.name)))
+            except _Unknown as found:
+                finding = self._findings.setdefault(attribute.name, _Finding(source))
+                finding.add(found.texts, found.unknown, self._rows + 1)
+        self._rows += frame.height
+        return None if self._findings else codes
+
+    def finish(self) -> None:
+        """Raise one error that shows all that no category covers, if there is anything."""
+        if self._findings:
+            order = [name for name in self._schema.names if name in self._findings]
+            raise _not_in_schema([self._findings[name] for name in order])
+
+
+def encode_table(
+    frame: pl.DataFrame,
+    schema: Schema,
+    rules: Mapping[str, Rule] | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> list[Codes]:
+    """Turn a whole table into one array of codes per attribute: :class:`Encoder` at once."""
+    encoder = Encoder(schema, rules, columns)
+    codes = encoder.encode(frame)
+    encoder.finish()
+    return codes or []
+
+
+def encode_column(column: pl.Series, attribute: Attribute, rule: Rule | None = None) -> Codes:
+    """Turn a column into codes of the attribute, or say which values stand in the way."""
+    try:
+        return _encode(column, attribute, rule)
+    except _Unknown as found:
+        finding = _Finding(found.texts.name)
+        finding.add(found.texts, found.unknown, first_row=1)
+        raise _not_in_schema([finding]) from None
+
+
+def decode_column(codes: NDArray[np.integer[Any]], attribute: Attribute) -> pl.Series:
+    """Turn codes back into categories."""
+    codes = np.asarray(codes)
+    check_range(codes, attribute.size, f"codes of {attribute.name!r}")
+    categories = list(attribute.categories)
+    texts = pl.Series(attribute.name, categories, dtype=pl.Enum(categories))
+    return texts.gather(pl.Series(codes))
+
+
+def decode_cells(cells: NDArray[np.integer[Any]], schema: Schema) -> pl.DataFrame:
+    """Turn joint cells back into a table, one column per attribute."""
+    return pl.DataFrame(
+        [
+            decode_column(codes, attribute)
+            for codes, attribute in zip(schema.codes(cells), schema.attributes, strict=True)
+        ]
+    )
+
+
+def value_texts(column: pl.Series) -> pl.Series:
+    """Write every value in one way, whatever the file's types: 1, 1.0 and '1' are all ``1``."""
+    dtype = column.dtype
+    if dtype.is_float():
+        return _float_texts(column)
+    if isinstance(dtype, pl.Decimal):
+        texts = column.cast(pl.String)
+        return texts.str.replace(r"\.?0+$", "") if dtype.scale else texts
+    plain = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Date, pl.Null)
+    if dtype.is_integer() or dtype in plain:
+        return column.cast(pl.String)
+    raise SchemaError(
+        f"column {column.name!r} is {dtype}, which has no text to match with categories",
+        hint="convert the column to text, numbers, booleans or dates",
+    )
+
+
+class _Finding:
     """What is wrong with one column; findings are collected, so that one error shows them all.
 
     Columns of a table that is read in parts keep only so many different values.
@@ -70,7 +176,7 @@ class Finding:
         return lines
 
 
-class Unknown(Exception):  # noqa: N818 - raised and caught while encoding, never shown
+class _Unknown(Exception):  # noqa: N818 - raised and caught while encoding, never shown
     """Some values of a column have no category."""
 
     def __init__(self, texts: pl.Series, unknown: pl.Series) -> None:
@@ -79,7 +185,7 @@ class Unknown(Exception):  # noqa: N818 - raised and caught while encoding, neve
         self.texts, self.unknown = texts, unknown
 
 
-def not_in_schema(findings: Sequence[Finding]) -> ValueNotInSchemaError:
+def _not_in_schema(findings: Sequence[_Finding]) -> ValueNotInSchemaError:
     """Put what was found in all columns into one error."""
     lines = ["the table holds values that no category covers (row 1 is the first data row)"]
     for finding in findings:
@@ -90,111 +196,6 @@ def not_in_schema(findings: Sequence[Finding]) -> ValueNotInSchemaError:
         " Python, with a ValueMap, whose key None stands for missing values), add a category, or"
         " fix the table; bins cannot take missing values",
         offenders=tuple(offender for finding in findings for offender in finding.offenders),
-    )
-
-
-def _describe(offender: Offender) -> str:
-    """Show a value on one line, with control characters escaped by its ``repr``."""
-    value = offender.value
-    if value is not None and len(value) > _LISTED_LENGTH:
-        value = value[: _LISTED_LENGTH - 1] + "…"
-    rows = ", ".join(f"{row}" for row in offender.rows)
-    more = ", …" if offender.count > len(offender.rows) else ""
-    shown = "(missing)" if value is None else repr(value)
-    return f"{shown} in {_rows(offender.count)}: {rows}{more}"
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row{'s' * (count != 1)}"
-
-
-_FEW = 8
-
-
-class Encoder:
-    """Turns a table into codes part by part, and finds what is wrong with all of it.
-
-    ``rules`` and ``columns`` are keyed by attribute; ``columns`` names the table's column where it
-    is not called like the attribute.
-    """
-
-    def __init__(
-        self,
-        schema: Schema,
-        rules: Mapping[str, Rule] | None = None,
-        columns: Mapping[str, str] | None = None,
-    ) -> None:
-        """Refuse rules and column names for attributes that are not there."""
-        self._schema, self._rules = schema, rules or {}
-        _check_attributes(self._rules, schema, "rules")
-        _check_attributes(columns or {}, schema, "column names")
-        self.columns = tuple((columns or {}).get(name, name) for name in schema.names)
-        self._findings: dict[str, Finding] = {}
-        self._rows = 0
-
-    def encode(self, frame: pl.DataFrame) -> list[Codes] | None:
-        """Return the codes of the next rows, in the schema's order.
-
-        The answer is ``None`` if a value has no category, in these rows or earlier ones: go on to
-        the end of the table, and :meth:`finish` says what stands in the way.
-        """
-        _check_columns(self.columns, frame)
-        codes: list[Codes] = []
-        for attribute, source in zip(self._schema.attributes, self.columns, strict=True):
-            try:
-                codes.append(_encode(frame[source], attribute, self._rules.get(attribute.name)))
-            except Unknown as found:
-                finding = self._findings.setdefault(attribute.name, Finding(source))
-                finding.add(found.texts, found.unknown, self._rows + 1)
-        self._rows += frame.height
-        return None if self._findings else codes
-
-    def finish(self) -> None:
-        """Raise one error that shows all that no category covers, if there is anything."""
-        if self._findings:
-            order = [name for name in self._schema.names if name in self._findings]
-            raise not_in_schema([self._findings[name] for name in order])
-
-
-def encode_column(column: pl.Series, attribute: Attribute, rule: Rule | None = None) -> Codes:
-    """Turn a column into codes of the attribute, or say which values stand in the way."""
-    try:
-        return _encode(column, attribute, rule)
-    except Unknown as found:
-        finding = Finding(found.texts.name)
-        finding.add(found.texts, found.unknown, first_row=1)
-        raise not_in_schema([finding]) from None
-
-
-def encode_table(
-    frame: pl.DataFrame,
-    schema: Schema,
-    rules: Mapping[str, Rule] | None = None,
-    columns: Mapping[str, str] | None = None,
-) -> list[Codes]:
-    """Turn a whole table into one array of codes per attribute: :class:`Encoder` at once."""
-    encoder = Encoder(schema, rules, columns)
-    codes = encoder.encode(frame)
-    encoder.finish()
-    return codes or []
-
-
-def decode_column(codes: NDArray[np.integer[Any]], attribute: Attribute) -> pl.Series:
-    """Turn codes back into categories."""
-    codes = np.asarray(codes)
-    check_range(codes, attribute.size, f"codes of {attribute.name!r}")
-    categories = list(attribute.categories)
-    texts = pl.Series(attribute.name, categories, dtype=pl.Enum(categories))
-    return texts.gather(pl.Series(codes))
-
-
-def decode_cells(cells: NDArray[np.integer[Any]], schema: Schema) -> pl.DataFrame:
-    """Turn joint cells back into a table, one column per attribute."""
-    return pl.DataFrame(
-        [
-            decode_column(codes, attribute)
-            for codes, attribute in zip(schema.codes(cells), schema.attributes, strict=True)
-        ]
     )
 
 
@@ -221,7 +222,7 @@ def _look_up(column: pl.Series, attribute: Attribute, entries: Mapping[str | Non
     if None in entries:
         unknown &= texts.is_not_null()
     if unknown.any():
-        raise Unknown(texts, unknown)
+        raise _Unknown(texts, unknown)
     return np.take(codes, positions.fill_null(len(table)).to_numpy())
 
 
@@ -251,7 +252,7 @@ def _bin(column: pl.Series, attribute: Attribute, bins: Bins) -> Codes:
     numbers = _numbers(column)
     missing = numbers.is_null()
     if missing.any():
-        raise Unknown(value_texts(column), missing)
+        raise _Unknown(value_texts(column), missing)
     return _place(numbers, attribute, bins)
 
 
@@ -263,7 +264,7 @@ def _bin_texts(column: pl.Series, attribute: Attribute, bins: Bins) -> Codes:
     numbers = column.cast(pl.Float64, strict=False).fill_nan(None)
     missing = numbers.is_null()
     if missing.any():
-        raise Unknown(column, missing)
+        raise _Unknown(column, missing)
     whole = column.cast(pl.Int64, strict=False)
     codes = _place(numbers, attribute, bins)
     integers = whole.is_not_null().to_numpy()
@@ -307,23 +308,6 @@ def _numbers(column: pl.Series) -> pl.Series:
     )
 
 
-def value_texts(column: pl.Series) -> pl.Series:
-    """Write every value in one way, whatever the file's types: 1, 1.0 and '1' are all ``1``."""
-    dtype = column.dtype
-    if dtype.is_float():
-        return _float_texts(column)
-    if isinstance(dtype, pl.Decimal):
-        texts = column.cast(pl.String)
-        return texts.str.replace(r"\.?0+$", "") if dtype.scale else texts
-    plain = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Date, pl.Null)
-    if dtype.is_integer() or dtype in plain:
-        return column.cast(pl.String)
-    raise SchemaError(
-        f"column {column.name!r} is {dtype}, which has no text to match with categories",
-        hint="convert the column to text, numbers, booleans or dates",
-    )
-
-
 def _float_texts(column: pl.Series) -> pl.Series:
     """Write whole floats as integers, however large; NaN counts as missing."""
     number = pl.col("number")
@@ -362,3 +346,18 @@ def _check_targets(targets: Iterable[str], attribute: Attribute, index: Mapping[
             hint=f"its categories are {', '.join(map(repr, attribute.categories[:10]))}"
             + (", …" if attribute.size > 10 else ""),  # noqa: PLR2004
         )
+
+
+def _describe(offender: Offender) -> str:
+    """Show a value on one line, with control characters escaped by its ``repr``."""
+    value = offender.value
+    if value is not None and len(value) > _LISTED_LENGTH:
+        value = value[: _LISTED_LENGTH - 1] + "…"
+    rows = ", ".join(f"{row}" for row in offender.rows)
+    more = ", …" if offender.count > len(offender.rows) else ""
+    shown = "(missing)" if value is None else repr(value)
+    return f"{shown} in {_rows(offender.count)}: {rows}{more}"
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"

@@ -27,6 +27,14 @@ from veiltab.files.toml import (
 )
 from veiltab.wire.codec import describe, malformed
 
+RECODE_KEYS = {
+    "columns": 'write a table of attribute = "column"',
+    "values": 'write a table for each attribute, such as [values.smoker], of "raw" = "category"',
+    "missing": 'write a table of attribute = "category"',
+    "bins": "write a table for each attribute, such as [bins.age], with edges = [40, 60]",
+}
+BINS_KEYS = {"edges": "write numbers in increasing order, such as edges = [40, 60]"}
+_QUOTES = 'write texts in quotes, as in "1.5" = "low"'
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -86,52 +94,6 @@ class Bins:
 Rule: TypeAlias = ValueMap | Bins
 
 
-def _check_raw(raw: object) -> None:
-    """Allow whatever a table can hold, the empty text and control characters included."""
-    if raw is None or (isinstance(raw, str) and not _LONE_SURROGATE.search(raw)):
-        return
-    raise SchemaError(
-        f"a value map has the key {raw!r}, which no table holds as text",
-        hint="write keys as text, as in '1' or 'true', and None for missing values",
-    )
-
-
-def _edge(edge: object) -> int | float:
-    """Take a plain finite number; minus zero becomes zero, because labels show it."""
-    number = edge.item() if isinstance(edge, np.generic) else edge
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        raise SchemaError(
-            f"a bin edge is {edge!r}, not a number", hint="list whole or decimal numbers"
-        )
-    if not _is_finite(number):
-        raise SchemaError(
-            "a bin edge is NaN, infinite or too large for a floating-point number",
-            hint="use finite numbers; the outer bins are unbounded as they are",
-        )
-    return number or 0
-
-
-def _is_finite(number: float) -> bool:
-    try:
-        return math.isfinite(number)
-    except OverflowError:
-        return False
-
-
-def _text(edge: float) -> str:
-    return repr(edge).removesuffix(".0")
-
-
-RECODE_KEYS = {
-    "columns": 'write a table of attribute = "column"',
-    "values": 'write a table for each attribute, such as [values.smoker], of "raw" = "category"',
-    "missing": 'write a table of attribute = "category"',
-    "bins": "write a table for each attribute, such as [bins.age], with edges = [40, 60]",
-}
-BINS_KEYS = {"edges": "write numbers in increasing order, such as edges = [40, 60]"}
-_QUOTES = 'write texts in quotes, as in "1.5" = "low"'
-
-
 @dataclass(frozen=True, slots=True)
 class Recode:
     """Rules and column names by attribute, as ``encode_table`` takes them."""
@@ -156,6 +118,23 @@ def parse_recode(data: bytes, name: str, schema: Schema) -> Recode:
         MappingProxyType(_rules(table, attributes, names)),
         MappingProxyType({key: columns.get(key, _category_text) for key, _ in columns.items()}),
     )
+
+
+def recode_text(recode: Recode) -> str:
+    """Write a recode file that is read as the same rules and columns."""
+    missing: dict[str, str] = {}
+    sections = [("[columns]", _lines(recode.columns))]
+    for name, rule in recode.rules.items():
+        if isinstance(rule, Bins):
+            edges = ", ".join(map(toml_number, rule.edges))
+            sections.append((f"[bins.{toml_key(name)}]", [f"edges = [{edges}]"]))
+            continue
+        entries = {raw: category for raw, category in rule.entries.items() if raw is not None}
+        sections.append((f"[values.{toml_key(name)}]", _lines(entries)))
+        if None in rule.entries:
+            missing[name] = rule.entries[None]
+    sections.append(("[missing]", _lines(missing)))
+    return "\n".join("\n".join([header, *lines, ""]) for header, lines in sections if lines)
 
 
 def _rules(
@@ -237,22 +216,41 @@ def _category_text(value: object, path: str) -> str:
     raise malformed(path, f"must be text, not {describe(value)}")
 
 
-def recode_text(recode: Recode) -> str:
-    """Write a recode file that is read as the same rules and columns."""
-    missing: dict[str, str] = {}
-    sections = [("[columns]", _lines(recode.columns))]
-    for name, rule in recode.rules.items():
-        if isinstance(rule, Bins):
-            edges = ", ".join(map(toml_number, rule.edges))
-            sections.append((f"[bins.{toml_key(name)}]", [f"edges = [{edges}]"]))
-            continue
-        entries = {raw: category for raw, category in rule.entries.items() if raw is not None}
-        sections.append((f"[values.{toml_key(name)}]", _lines(entries)))
-        if None in rule.entries:
-            missing[name] = rule.entries[None]
-    sections.append(("[missing]", _lines(missing)))
-    return "\n".join("\n".join([header, *lines, ""]) for header, lines in sections if lines)
-
-
 def _lines(entries: Mapping[str, str]) -> list[str]:
     return [f"{toml_key(key)} = {toml_string(value)}" for key, value in entries.items()]
+
+
+def _check_raw(raw: object) -> None:
+    """Allow whatever a table can hold, the empty text and control characters included."""
+    if raw is None or (isinstance(raw, str) and not _LONE_SURROGATE.search(raw)):
+        return
+    raise SchemaError(
+        f"a value map has the key {raw!r}, which no table holds as text",
+        hint="write keys as text, as in '1' or 'true', and None for missing values",
+    )
+
+
+def _edge(edge: object) -> int | float:
+    """Take a plain finite number; minus zero becomes zero, because labels show it."""
+    number = edge.item() if isinstance(edge, np.generic) else edge
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise SchemaError(
+            f"a bin edge is {edge!r}, not a number", hint="list whole or decimal numbers"
+        )
+    if not _is_finite(number):
+        raise SchemaError(
+            "a bin edge is NaN, infinite or too large for a floating-point number",
+            hint="use finite numbers; the outer bins are unbounded as they are",
+        )
+    return number or 0
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
+
+
+def _text(edge: float) -> str:
+    return repr(edge).removesuffix(".0")

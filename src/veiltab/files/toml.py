@@ -9,109 +9,26 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from veiltab.errors import InputError, MessageError, StudyFileError
-from veiltab.wire.codec import describe, malformed
+from veiltab.wire.codec import MALFORMED_HINT, describe
 
+T = TypeVar("T")
 KeyPath = tuple[str | int, ...]
 """The way to a value: keys of tables and positions in lists."""
 
+LARGEST_FILE = 1 << 26
 _PART = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
+
 _KEY = rf"{_PART}(?:\s*\.\s*{_PART})*"
 _HEADER = re.compile(rf"\s*(?:\[\[\s*(?P<list>{_KEY})\s*\]\]|\[\s*(?P<table>{_KEY})\s*\])")
 _ASSIGNMENT = re.compile(rf"\s*(?P<key>{_KEY})\s*=(?P<value>.*)")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|' + r"'[^']*'")
 _TRIPLE = re.compile('"""|' + "'''")
 
-
-def find_lines(text: str) -> dict[KeyPath, int]:
-    """Return the line of each key, table and table in a list, counted from 1.
-
-    The text must be valid TOML.  Tables within one line are found by the line of their list.
-    """
-    scan = _Scan()
-    for number, line in enumerate(text.split("\n"), start=1):
-        with contextlib.suppress(tomllib.TOMLDecodeError):  # a text that only looks like a key
-            scan.take(number, line)
-    return scan.lines
-
-
-class _Scan:
-    """One pass over the lines; ``depth`` is how many brackets of a value are still open."""
-
-    def __init__(self) -> None:
-        self.lines: dict[KeyPath, int] = {}
-        self._table: KeyPath = ()
-        self._value: KeyPath = ()
-        self._counts: dict[KeyPath, int] = {}
-        self._depth = 0
-        self._items = 0
-        self._in_text = False
-
-    def take(self, number: int, line: str) -> None:
-        """Look at one line."""
-        if self._in_text:
-            self._in_text = len(_TRIPLE.findall(line)) % 2 == 0
-        elif self._depth:
-            self._continue(number, line)
-        elif found := _HEADER.match(line):
-            self._open_table(number, found)
-        elif found := _ASSIGNMENT.match(line):
-            self._value = (*self._table, *_parts(found["key"]))
-            self._mark(self._value, number)
-            self._items = 0
-            self._in_text = len(_TRIPLE.findall(found["value"])) % 2 == 1
-            self._count_brackets(found["value"])
-
-    def _continue(self, number: int, line: str) -> None:
-        if self._depth == 1 and line.lstrip().startswith("{"):
-            self.lines[(*self._value, self._items)] = number
-            self._items += 1
-        self._count_brackets(line)
-
-    def _count_brackets(self, value: str) -> None:
-        bare = _QUOTED.sub("", value).partition("#")[0]
-        self._depth += sum(bare.count(each) for each in "[{")
-        self._depth = max(0, self._depth - sum(bare.count(each) for each in "]}"))
-
-    def _open_table(self, number: int, found: re.Match[str]) -> None:
-        parts = _parts(found["list"] or found["table"])
-        if found["list"]:
-            place = (*self._resolve(parts[:-1]), parts[-1])
-            self._counts[place] = self._counts.get(place, -1) + 1
-            self._table = (*place, self._counts[place])
-        else:
-            self._table = self._resolve(parts)
-        self._mark(self._table, number)
-
-    def _mark(self, place: KeyPath, number: int) -> None:
-        """Remember where a place, and what is around it, was first seen."""
-        for end in range(1, len(place) + 1):
-            self.lines.setdefault(place[:end], number)
-
-    def _resolve(self, parts: tuple[str, ...]) -> KeyPath:
-        """Lead through lists of tables by way of their last table, as TOML does."""
-        place: KeyPath = ()
-        for part in parts:
-            place = (*place, part)
-            if place in self._counts:
-                place = (*place, self._counts[place])
-        return place
-
-
-def _parts(key: str) -> tuple[str, ...]:
-    """Split a dotted key, with tomllib's own reading of quotes and escapes."""
-    parts = []
-    value: dict[str, Any] | int = tomllib.loads(f"{key} = 0")
-    while isinstance(value, dict):
-        ((part, value),) = value.items()
-        parts.append(part)
-    return tuple(parts)
-
-
-LARGEST_FILE = 1 << 26
-T = TypeVar("T")
-
-_WIRE_HINT = malformed("", "").hint
 _POSITION = re.compile(r" \(at line (\d+), column (\d+)\)$")
+_BARE = re.compile("[A-Za-z0-9_-]+")
+_ESCAPED = re.compile('[\x00-\x1f"\\\\\x7f]')
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
 def read_bytes(path: Path, what: str) -> bytes:
@@ -205,7 +122,7 @@ class TomlTable:
         except (MessageError, InputError) as error:
             if isinstance(error, StudyFileError):
                 raise
-            hint = self._keys[key] if error.hint == _WIRE_HINT else error.hint
+            hint = self._keys[key] if error.hint == MALFORMED_HINT else error.hint
             problem = error.message.removeprefix(f"{key}: ")
             raise self.error(key, problem, hint) from error
 
@@ -243,27 +160,16 @@ def closest(text: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"there are {_listed(names)}"
 
 
-def _listed(names: Iterable[str]) -> str:
-    listed = list(names)
-    shown = ", ".join(map(repr, listed[:10]))
-    return f"{shown}, …" if len(listed) > 10 else shown or "none"  # noqa: PLR2004
+def find_lines(text: str) -> dict[KeyPath, int]:
+    """Return the line of each key, table and table in a list, counted from 1.
 
-
-def _spell(place: KeyPath) -> str:
-    """Write a place for people, who count from one: ``curators no. 2, attributes``."""
-    words: list[str] = []
-    for part in place:
-        if isinstance(part, int):
-            words[-1] += f" no. {part + 1}"
-        else:
-            words.append(part if part.isprintable() else repr(part))
-    return ", ".join(words)
-
-
-_BARE = re.compile("[A-Za-z0-9_-]+")
-_ESCAPED = re.compile('[\x00-\x1f"\\\\\x7f]')
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+    The text must be valid TOML.  Tables within one line are found by the line of their list.
+    """
+    scan = _Scan()
+    for number, line in enumerate(text.split("\n"), start=1):
+        with contextlib.suppress(tomllib.TOMLDecodeError):  # a text that only looks like a key
+            scan.take(number, line)
+    return scan.lines
 
 
 def toml_string(text: str) -> str:
@@ -294,6 +200,96 @@ def toml_number(number: float) -> str:
 def comment(text: str) -> str:
     """Write lines of a comment; the text must be without control characters but newlines."""
     return "".join(f"# {line}".rstrip() + "\n" for line in text.split("\n"))
+
+
+class _Scan:
+    """One pass over the lines; ``depth`` is how many brackets of a value are still open."""
+
+    def __init__(self) -> None:
+        self.lines: dict[KeyPath, int] = {}
+        self._table: KeyPath = ()
+        self._value: KeyPath = ()
+        self._counts: dict[KeyPath, int] = {}
+        self._depth = 0
+        self._items = 0
+        self._in_text = False
+
+    def take(self, number: int, line: str) -> None:
+        """Look at one line."""
+        if self._in_text:
+            self._in_text = len(_TRIPLE.findall(line)) % 2 == 0
+        elif self._depth:
+            self._continue(number, line)
+        elif found := _HEADER.match(line):
+            self._open_table(number, found)
+        elif found := _ASSIGNMENT.match(line):
+            self._value = (*self._table, *_parts(found["key"]))
+            self._mark(self._value, number)
+            self._items = 0
+            self._in_text = len(_TRIPLE.findall(found["value"])) % 2 == 1
+            self._count_brackets(found["value"])
+
+    def _continue(self, number: int, line: str) -> None:
+        if self._depth == 1 and line.lstrip().startswith("{"):
+            self.lines[(*self._value, self._items)] = number
+            self._items += 1
+        self._count_brackets(line)
+
+    def _count_brackets(self, value: str) -> None:
+        bare = _QUOTED.sub("", value).partition("#")[0]
+        self._depth += sum(bare.count(each) for each in "[{")
+        self._depth = max(0, self._depth - sum(bare.count(each) for each in "]}"))
+
+    def _open_table(self, number: int, found: re.Match[str]) -> None:
+        parts = _parts(found["list"] or found["table"])
+        if found["list"]:
+            place = (*self._resolve(parts[:-1]), parts[-1])
+            self._counts[place] = self._counts.get(place, -1) + 1
+            self._table = (*place, self._counts[place])
+        else:
+            self._table = self._resolve(parts)
+        self._mark(self._table, number)
+
+    def _mark(self, place: KeyPath, number: int) -> None:
+        """Remember where a place, and what is around it, was first seen."""
+        for end in range(1, len(place) + 1):
+            self.lines.setdefault(place[:end], number)
+
+    def _resolve(self, parts: tuple[str, ...]) -> KeyPath:
+        """Lead through lists of tables by way of their last table, as TOML does."""
+        place: KeyPath = ()
+        for part in parts:
+            place = (*place, part)
+            if place in self._counts:
+                place = (*place, self._counts[place])
+        return place
+
+
+def _parts(key: str) -> tuple[str, ...]:
+    """Split a dotted key, with tomllib's own reading of quotes and escapes."""
+    parts = []
+    value: dict[str, Any] | int = tomllib.loads(f"{key} = 0")
+    while isinstance(value, dict):
+        ((part, value),) = value.items()
+        parts.append(part)
+    return tuple(parts)
+
+
+def _listed(names: Iterable[str]) -> str:
+    listed = list(names)
+    shown = ", ".join(map(repr, listed[:10]))
+    return f"{shown}, …" if len(listed) > 10 else shown or "none"  # noqa: PLR2004
+
+
+def _spell(place: KeyPath) -> str:
+    """Write a place for people, who count from one: ``curators no. 2, attributes``."""
+    words: list[str] = []
+    for part in place:
+        if isinstance(part, int):
+            words[-1] += f" no. {part + 1}"
+        else:
+            words.append(part if part.isprintable() else repr(part))
+    return ", ".join(words)
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -13,6 +13,19 @@ from veiltab.crypto.linkage import TOKEN_BYTES, token_order, token_words
 from veiltab.errors import ParameterError
 from veiltab.wire.packing import SPAN_ROWS
 
+KEY = "key"
+PARTITIONS = 256
+"""Parts of a table: of 100 million rows each has 400,000, about 10 MB."""
+
+MAX_PARTITIONS = 1 << 16
+BUFFER_ROWS = 1 << 18
+"""Records that are held before they are split: enough that each part is given some 25 kB."""
+
+BLOCK = f"V{TOKEN_BYTES}"
+"""How 16 bytes stand in a record: as one value, which is copied faster than 16."""
+
+Records: TypeAlias = NDArray[np.void]
+
 
 class Spool(Protocol):
     """Partitions that are appended to, read back whole, and forgotten.
@@ -49,20 +62,6 @@ class MemorySpool:
     def clear(self) -> None:
         """Forget every partition."""
         self._partitions.clear()
-
-
-Records: TypeAlias = NDArray[np.void]
-
-KEY = "key"
-PARTITIONS = 256
-"""Parts of a table: of 100 million rows each has 400,000, about 10 MB."""
-
-MAX_PARTITIONS = 1 << 16
-BUFFER_ROWS = 1 << 18
-"""Records that are held before they are split: enough that each part is given some 25 kB."""
-
-BLOCK = f"V{TOKEN_BYTES}"
-"""How 16 bytes stand in a record: as one value, which is copied faster than 16."""
 
 
 class Sorter:

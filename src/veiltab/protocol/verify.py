@@ -27,6 +27,8 @@ from veiltab.wire.messages import Grant, Release, SignedGrant, Upload
 from veiltab.wire.signed import Message, Signature, Signed, signing_input
 
 Body = TypeVar("Body", bound=Message)
+AgreementType = TypeVar("AgreementType", bound=Agreement)
+SEAL_PURPOSE = "grant"
 
 
 def sign(body: Body, key: SigningKey) -> Signed[Body]:
@@ -70,18 +72,9 @@ def _signature(body: Message, key: SigningKey) -> Signature:
     return Signature(key=key.public, signature=key.sign(data))
 
 
-AgreementType = TypeVar("AgreementType", bound=Agreement)
-
-
 def verify_agreement(signed: Signed[AgreementType]) -> AgreementType:
     """Return a contract or vault that every curator has signed (spec 4, 12.1)."""
     return verify(signed, [terms.identity.signing_key for terms in signed.body.curators])
-
-
-def planned_sample_size(contract: Contract, population_size: int) -> int:
-    """Return how many respondents are sampled, without planning the noise if that is slow."""
-    size = _stated_size(contract, population_size)
-    return plan_for(contract, population_size).sample_size if size is None else size
 
 
 def plan_for(contract: Contract, population_size: int) -> Plan:
@@ -93,6 +86,12 @@ def plan_for(contract: Contract, population_size: int) -> Plan:
         delta=contract.delta,
         sample_size=_stated_size(contract, population_size),
     )
+
+
+def planned_sample_size(contract: Contract, population_size: int) -> int:
+    """Return how many respondents are sampled, without planning the noise if that is slow."""
+    size = _stated_size(contract, population_size)
+    return plan_for(contract, population_size).sample_size if size is None else size
 
 
 def _stated_size(contract: Contract, population_size: int) -> int | None:
@@ -244,9 +243,6 @@ def _checked_plan(contract: Contract, release: Release) -> Plan:
             f"the release does not keep its promise: {error.message}",
             hint="do not use it; ask the curators and the server what happened",
         ) from error
-
-
-SEAL_PURPOSE = "grant"
 
 
 def seal_context(study: bytes, curator: bytes, researcher: bytes, grant_id: bytes) -> bytes:

@@ -23,8 +23,18 @@ MAX_MESSAGE_BYTES = 67_108_864
 MAX_INTEGER = 2**53 - 1
 """The largest whole number that every JSON reader takes exactly; RFC 8785 allows no larger one."""
 
-_MAX_INTEGER_CHARACTERS = len(str(-MAX_INTEGER))
+MAX_TEXT = 1_000
+"""Characters (Unicode code points) in a name, title or category (spec 1.1)."""
+
+T = TypeVar("T")
+PartType = TypeVar("PartType", bound="Part")
+MALFORMED_HINT = (
+    "ask whoever sent it for the message again; both sides need the same version of veiltab"
+)
 _CANONICAL_HINT = "ask whoever sent it for the message again; write it as canonical JSON (RFC 8785)"
+_MAX_INTEGER_CHARACTERS = len(str(-MAX_INTEGER))
+_SHOWN = 40
+_HEX = re.compile("[0-9a-f]*")
 
 
 def dump(value: dict[str, Any]) -> bytes:
@@ -64,44 +74,7 @@ def load(data: bytes) -> dict[str, Any]:
     return value
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number in JSON")
-
-
-def _parse_integer(digits: str) -> int:
-    if len(digits) > _MAX_INTEGER_CHARACTERS:  # before a conversion that takes quadratic time
-        raise ValueError("a whole number is 2^53 or more")
-    return int(digits)
-
-
-def _reason(error: Exception) -> str:
-    """Say why, in few words: a JSON error quotes nothing, but a Unicode error quotes all bytes."""
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    if isinstance(error, UnicodeError):
-        return "it has bytes or characters that are not valid Unicode"
-    return str(error)
-
-
-def _too_long(size: int) -> MalformedError:
-    return MalformedError(
-        f"the message has {size:,} bytes, more than {MAX_MESSAGE_BYTES:,}",
-        hint="split the study: fewer rows or fewer attributes",
-    )
-
-
-MAX_TEXT = 1_000
-"""Characters (Unicode code points) in a name, title or category (spec 1.1)."""
-
-T = TypeVar("T")
-PartType = TypeVar("PartType", bound="Part")
-
-_HINT = "ask whoever sent it for the message again; both sides need the same version of veiltab"
-_SHOWN = 40
-_HEX = re.compile("[0-9a-f]*")
-
-
-def malformed(path: str, problem: str, *, hint: str = _HINT) -> MalformedError:
+def malformed(path: str, problem: str, *, hint: str = MALFORMED_HINT) -> MalformedError:
     """Build the error for the field at ``path``, such as ``curators[1].attributes[0].name``."""
     return MalformedError(f"{path or 'the message'}: {problem}", hint=hint)
 
@@ -325,6 +298,11 @@ class Part:
         return cast("Callable[..., Self]", cls)(**values)
 
 
+def nested(cls: type[PartType]) -> Codec[PartType]:
+    """Return the codec of a part."""
+    return Codec(cls.from_json, lambda value, path: value.to_json(path))
+
+
 def _layout(cls: type[Part]) -> tuple[tuple[str, str, Codec[Any]], ...]:
     """Return name, key and codec of each field."""
     return tuple(
@@ -333,6 +311,27 @@ def _layout(cls: type[Part]) -> tuple[tuple[str, str, Codec[Any]], ...]:
     )
 
 
-def nested(cls: type[PartType]) -> Codec[PartType]:
-    """Return the codec of a part."""
-    return Codec(cls.from_json, lambda value, path: value.to_json(path))
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number in JSON")
+
+
+def _parse_integer(digits: str) -> int:
+    if len(digits) > _MAX_INTEGER_CHARACTERS:  # before a conversion that takes quadratic time
+        raise ValueError("a whole number is 2^53 or more")
+    return int(digits)
+
+
+def _reason(error: Exception) -> str:
+    """Say why, in few words: a JSON error quotes nothing, but a Unicode error quotes all bytes."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, UnicodeError):
+        return "it has bytes or characters that are not valid Unicode"
+    return str(error)
+
+
+def _too_long(size: int) -> MalformedError:
+    return MalformedError(
+        f"the message has {size:,} bytes, more than {MAX_MESSAGE_BYTES:,}",
+        hint="split the study: fewer rows or fewer attributes",
+    )

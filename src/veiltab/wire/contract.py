@@ -41,35 +41,34 @@ from veiltab.wire.codec import (
 )
 from veiltab.wire.signed import KEY_BYTES, SignedMessage
 
-PARTY_ID = hexadecimal(32)
-"""The codec of a party id."""
-
-
-@part
-class PublicIdentity(Part):
-    """A party's name and its two public keys; the name is for people and proves nothing."""
-
-    name: str = wired(TEXT)
-    signing_key: bytes = wired(hexadecimal(KEY_BYTES))
-    sealing_key: bytes = wired(hexadecimal(KEY_BYTES))
-
-    @property
-    def party_id(self) -> bytes:
-        """The hash of both keys, by which messages refer to the party (spec 2)."""
-        return hashing.party_id(self.signing_key, self.sealing_key)
-
-
+Sampler = Literal["curators", "server"]
+PadMode = Literal["stream", "one-time"]
+Accounting = Literal["pure-1", "shuffle-1"]
+LinkageBy = Literal["ids", "rows"]
+Normalisation = Literal["nfc", "trim", "lowercase"]
 MAX_CURATORS = 1_000
 MAX_ATTRIBUTES = 1_000
 """Attributes of one curator."""
 
+MAX_ROWS = 2**48
+"""Rows of an upload (spec 8)."""
+
 NONCE_BYTES = 16
+PARTY_ID = hexadecimal(32)
+"""The codec of a party id."""
+
 DIGEST = hexadecimal(32)
 """The codec of a digest, a commitment, a study id or a vault id."""
 
-LinkageBy = Literal["ids", "rows"]
-Normalisation = Literal["nfc", "trim", "lowercase"]
+PADS: Codec[PadMode] = choice("stream", "one-time")
+ROWS = integer(1, MAX_ROWS)
+POPULATION = integer(1, MAX_INTEGER)
+EPSILON = number(check_epsilon)
+DELTA = number(check_delta)
+ACCOUNTING: Codec[Accounting] = choice("pure-1", "shuffle-1")
+"""How a promise is computed, with its version: Theorem 1, or also the privacy blanket."""
 
+_SAMPLER: Codec[Sampler] = choice("curators", "server")
 _CATEGORIES = items(TEXT, least=1, most=MAX_CATEGORIES)
 _BY: Codec[LinkageBy] = choice("ids", "rows")
 _COLUMNS = integer(1, MAX_INTEGER)
@@ -92,6 +91,20 @@ def _write_attribute(attribute: Attribute, path: str) -> dict[str, Any]:
 
 
 _ATTRIBUTES = items(Codec(_read_attribute, _write_attribute), least=1, most=MAX_ATTRIBUTES)
+
+
+@part
+class PublicIdentity(Part):
+    """A party's name and its two public keys; the name is for people and proves nothing."""
+
+    name: str = wired(TEXT)
+    signing_key: bytes = wired(hexadecimal(KEY_BYTES))
+    sealing_key: bytes = wired(hexadecimal(KEY_BYTES))
+
+    @property
+    def party_id(self) -> bytes:
+        """The hash of both keys, by which messages refer to the party (spec 2)."""
+        return hashing.party_id(self.signing_key, self.sealing_key)
 
 
 @part
@@ -240,41 +253,6 @@ class Agreement(SignedMessage):
         with input_errors_at("curators"):
             check_domain_size(cells)
             self.schema  # noqa: B018 - refuses equal attribute names
-
-
-__all__ = [
-    "ACCOUNTING",
-    "DELTA",
-    "EPSILON",
-    "MAX_ROWS",
-    "PADS",
-    "POPULATION",
-    "ROWS",
-    "Accounting",
-    "Contract",
-    "CuratorTerms",
-    "Linkage",
-    "PadMode",
-    "Sampler",
-    "Sampling",
-    "Stored",
-]
-
-Sampler = Literal["curators", "server"]
-PadMode = Literal["stream", "one-time"]
-Accounting = Literal["pure-1", "shuffle-1"]
-
-MAX_ROWS = 2**48
-"""Rows of an upload (spec 8)."""
-
-PADS: Codec[PadMode] = choice("stream", "one-time")
-ROWS = integer(1, MAX_ROWS)
-POPULATION = integer(1, MAX_INTEGER)
-EPSILON = number(check_epsilon)
-DELTA = number(check_delta)
-ACCOUNTING: Codec[Accounting] = choice("pure-1", "shuffle-1")
-"""How a promise is computed, with its version: Theorem 1, or also the privacy blanket."""
-_SAMPLER: Codec[Sampler] = choice("curators", "server")
 
 
 @part

@@ -48,6 +48,35 @@ from veiltab.wire.contract import (
 from veiltab.wire.packing import chunk_count
 from veiltab.wire.signed import Message, Signed, SignedMessage
 
+UPLOAD_ID = hexadecimal(16)
+CHUNKS = items(DIGEST)
+"""The digests of a column's chunks, in order (spec 7)."""
+
+_DRAW = integer(1, DRAW_RANGE - 1)
+_DECIMAL = re.compile("[1-9][0-9]{0,19}")
+_SEALED = optional(BASE64)
+
+
+def _read_threshold(value: object, path: str) -> int:
+    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
+        raise malformed(path, f"must be a number of 1 to 20 digits as text, not {describe(value)}")
+    return _DRAW.read(int(value), path)
+
+
+_THRESHOLD = Codec(_read_threshold, lambda value, path: str(_DRAW.write(value, path)))
+"""A 64-bit integer as decimal text: JSON numbers are exact only below 2⁵³."""
+
+
+@part
+class ColumnChunks(Part):
+    """An attribute and the digests of its column's chunks."""
+
+    attribute: str = wired(TEXT)
+    chunks: tuple[bytes, ...] = wired(CHUNKS)
+
+
+COLUMNS = items(nested(ColumnChunks), least=1)
+
 
 @message
 class Secret(SignedMessage):
@@ -71,22 +100,6 @@ class Alignment(SignedMessage):
     digest: bytes = wired(DIGEST)
     population: int = wired(POPULATION)
     study: bytes = wired(DIGEST)
-
-
-UPLOAD_ID = hexadecimal(16)
-CHUNKS = items(DIGEST)
-"""The digests of a column's chunks, in order (spec 7)."""
-
-
-@part
-class ColumnChunks(Part):
-    """An attribute and the digests of its column's chunks."""
-
-    attribute: str = wired(TEXT)
-    chunks: tuple[bytes, ...] = wired(CHUNKS)
-
-
-COLUMNS = items(nested(ColumnChunks), least=1)
 
 
 @message
@@ -113,29 +126,6 @@ class Upload(SignedMessage):
         if self.tokens is not None:
             check_chunks(self.tokens, self.rows, "tokens")
             check_different(self.tokens, "tokens")
-
-
-def check_columns(columns: Sequence[ColumnChunks], rows: int) -> None:
-    """Refuse an attribute that comes twice, and columns of another length than ``rows``."""
-    seen: set[str] = set()
-    for position, column in enumerate(columns):
-        if column.attribute in seen:
-            raise malformed(f"columns[{position}].attribute", "comes twice")
-        seen.add(column.attribute)
-        check_chunks(column.chunks, rows, f"columns[{position}].chunks")
-
-
-def check_different(chunks: Sequence[bytes], path: str) -> None:
-    """Refuse a chunk of tokens or positions that comes twice: so would its respondents."""
-    if len(set(chunks)) != len(chunks):
-        raise malformed(path, "a chunk comes twice")
-
-
-def check_chunks(chunks: Sequence[bytes], rows: int, path: str) -> None:
-    """Refuse another number of chunks than ``rows`` rows have (spec 7)."""
-    expected = chunk_count(rows)
-    if len(chunks) != expected:
-        raise malformed(path, f"{rows:,} rows have {expected:,} chunks, not {len(chunks):,}")
 
 
 @message
@@ -175,20 +165,6 @@ class Repad(SignedMessage):
     def check(self) -> None:
         """Refuse another number of chunks than the rows need."""
         check_columns(self.columns, self.rows)
-
-
-_DRAW = integer(1, DRAW_RANGE - 1)
-_DECIMAL = re.compile("[1-9][0-9]{0,19}")
-
-
-def _read_threshold(value: object, path: str) -> int:
-    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
-        raise malformed(path, f"must be a number of 1 to 20 digits as text, not {describe(value)}")
-    return _DRAW.read(int(value), path)
-
-
-_THRESHOLD = Codec(_read_threshold, lambda value, path: str(_DRAW.write(value, path)))
-"""A 64-bit integer as decimal text: JSON numbers are exact only below 2⁵³."""
 
 
 @part
@@ -238,9 +214,6 @@ class Release(SignedMessage):
                 path = f"uploads[{position}].positions"
                 check_chunks(upload.positions, self.sample_size, path)
                 check_different(upload.positions, path)
-
-
-_SEALED = optional(BASE64)
 
 
 @message
@@ -298,3 +271,26 @@ class SignedGrant:
         """Read a grant; neither its signature nor the digest of its sealed part is verified."""
         found = exact_fields(load(data), ("body", "sealed", "signatures"), "")
         return cls(Signed.from_json(Grant, found), _SEALED.read(found["sealed"], "sealed"))
+
+
+def check_columns(columns: Sequence[ColumnChunks], rows: int) -> None:
+    """Refuse an attribute that comes twice, and columns of another length than ``rows``."""
+    seen: set[str] = set()
+    for position, column in enumerate(columns):
+        if column.attribute in seen:
+            raise malformed(f"columns[{position}].attribute", "comes twice")
+        seen.add(column.attribute)
+        check_chunks(column.chunks, rows, f"columns[{position}].chunks")
+
+
+def check_chunks(chunks: Sequence[bytes], rows: int, path: str) -> None:
+    """Refuse another number of chunks than ``rows`` rows have (spec 7)."""
+    expected = chunk_count(rows)
+    if len(chunks) != expected:
+        raise malformed(path, f"{rows:,} rows have {expected:,} chunks, not {len(chunks):,}")
+
+
+def check_different(chunks: Sequence[bytes], path: str) -> None:
+    """Refuse a chunk of tokens or positions that comes twice: so would its respondents."""
+    if len(set(chunks)) != len(chunks):
+        raise malformed(path, "a chunk comes twice")

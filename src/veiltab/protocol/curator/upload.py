@@ -26,6 +26,10 @@ from veiltab.wire.messages import Alignment, ColumnChunks, Repad, Upload
 from veiltab.wire.packing import chunk_slices, span_slices
 from veiltab.wire.signed import Signed
 
+ROWS_BYTES = 8
+AgreementType = TypeVar("AgreementType", Contract, Vault)
+Message = TypeVar("Message", Upload, Repad)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CuratorContext:
@@ -39,9 +43,6 @@ class CuratorContext:
     entropy: Entropy = field(repr=False)
     outgoing: ChunkStore = field(repr=False)
     private: ChunkStore = field(repr=False)
-
-
-ROWS_BYTES = 8
 
 
 class Pads(Protocol):
@@ -131,10 +132,6 @@ def fresh_pads(context: CuratorContext, mode: str, schema: Schema, scope: bytes,
     if mode == "one-time":
         return OneTimePads.fresh(schema.attributes, rows, context.entropy, context.private)
     return StreamPads.fresh(schema.attributes, scope, context.entropy)
-
-
-AgreementType = TypeVar("AgreementType", Contract, Vault)
-Message = TypeVar("Message", Upload, Repad)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
