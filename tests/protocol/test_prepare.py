@@ -125,11 +125,11 @@ def test_a_table_is_taken_in_by_the_curators_own_schema() -> None:
     turned = replace(own, attributes=own.attributes[::-1], codes=own.codes[::-1])
     for table in (rehearsal.holdings[1], turned):
         intake = take_in(staged.contract, staged.secret, table)
-        with pytest.raises(SchemaError, match="the table was taken in as"):
+        with pytest.raises(SchemaError, match="the table was read as"):
             prepare_sample(context, signed, intake, held)
     server = stage(rehearsal, replace(TERMS, sampler="server"))
     intake, scratch = take_in(server.contract, server.secret, turned), MemorySpool()
-    with pytest.raises(SchemaError, match="the table was taken in as"):
+    with pytest.raises(SchemaError, match="the table was read as"):
         prepare_table(server.outcome.desks[0], server.outcome.contract, intake, scratch)
     assert not len(staged.outcome.received)
     assert not len(server.outcome.received)

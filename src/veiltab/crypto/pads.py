@@ -24,10 +24,10 @@ BYTE_SIZE = 256
 """Up to this many categories a word has 16 bits, and a code 8."""
 
 SPAN_ROWS = 1 << 18
-"""Rows that are mapped at a time: what lies between stays in the processor's cache."""
+"""Rows that are mapped at a time: intermediate results stay in the processor's cache."""
 
 SCATTERED_ROWS = 1 << 13
-"""The same for rows that do not follow each other, of which each takes a block of its own."""
+"""The same for scattered rows, each of which takes a block of its own."""
 
 Words = NDArray[np.unsignedinteger[Any]]
 _BLOCK_BYTES = 16
@@ -51,11 +51,11 @@ def one_time_pad(size: int, count: int, entropy: Entropy) -> Codes:
 class StreamPad:
     """The stream pad of one attribute: any rows, in any order, at the cost of those rows alone.
 
-    Threads may share it.  Each takes a cipher that nobody uses, or sets a new one up.
+    Threads may share it.  Each uses an idle cipher, or sets up a new one.
     """
 
     def __init__(self, key: bytes, size: int) -> None:
-        """Take the attribute's key and its number of categories."""
+        """Keep the attribute's key and its number of categories, ``size``."""
         _check_size(size)
         self._key, self._size = exact_bytes(key, PAD_KEY_BYTES, "a pad key"), size
         self._idle: list[_Stream] = []
@@ -173,7 +173,7 @@ class WordMap:
     """
 
     def __init__(self, size: int) -> None:
-        """Take the number of categories, at least 2."""
+        """Compute the map for ``size`` categories, at least 2."""
         paired = size <= PAIRED_SIZE
         self.size, self.elements = size, 2 if paired else 1
         self.word = np.dtype("<u2" if size <= BYTE_SIZE else "<u4")
@@ -214,8 +214,8 @@ class WordMap:
 def places_from(values: NDArray[np.unsignedinteger[Any]], limit: int) -> NDArray[np.intp]:
     """Return the places of the values that are ``limit`` or more, in ascending order.
 
-    Where they are few, nearly all columns of a table of the values have none, which is seen from
-    the columns' maxima in a third of the time that looking at each value takes.
+    Where such values are few, most columns of a table of the values have none.  The maxima of the
+    columns show that in a third of the time that looking at each value takes.
     """
     bound = values.dtype.type(limit)
     body = values.size - values.size % _TABLE_ROWS

@@ -96,7 +96,7 @@ def _parse_counts(path: Path, column: pl.Series) -> NDArray[np.int64]:
     _refuse(path, text.is_null() | (text == ""), "no count")
     _refuse(path, text.str.contains(r"^-\s*[0-9.]+$"), "a negative count")
     _refuse(path, text.str.contains(r"^[0-9]*\.[0-9]*$"), "a fractional count")
-    _refuse(path, ~text.str.contains(r"^[0-9]+$"), "a count that is no whole number")
+    _refuse(path, ~text.str.contains(r"^[0-9]+$"), "a count that is not a whole number")
     _refuse(path, ~text.str.contains(r"^.{1,18}$"), "a count of more than 18 digits")
     counts = text.cast(pl.Int64)
     total = counts.cast(pl.Int128).sum()  # 64 bits could overflow without a word

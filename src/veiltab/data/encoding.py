@@ -20,7 +20,7 @@ _LISTED_VALUES = 5
 _LISTED_ROWS = 3
 _LISTED_LENGTH = 40
 _KEPT_VALUES = 1000
-"""Different values of a column that are told apart; a column of free text has one for each row."""
+"""Different values that are counted in a column; free text could have one for each row."""
 
 _FEW = 8
 
@@ -50,21 +50,21 @@ class Encoder:
         """Return the codes of the next rows, in the schema's order.
 
         The answer is ``None`` if a value has no category, in these rows or earlier ones: go on to
-        the end of the table, and :meth:`finish` says what stands in the way.
+        the end of the table, and :meth:`finish` raises an error that lists the values.
         """
         _check_columns(self.columns, frame)
         codes: list[Codes] = []
         for attribute, source in zip(self._schema.attributes, self.columns, strict=True):
             try:
                 codes.append(_encode(frame[source], attribute, self._rules.get(attribute.name)))
-            except _Unknown as found:
+            except _Unknown as values:
                 finding = self._findings.setdefault(attribute.name, _Finding(source))
-                finding.add(found.texts, found.unknown, self._rows + 1)
+                finding.add(values.texts, values.unknown, self._rows + 1)
         self._rows += frame.height
         return None if self._findings else codes
 
     def finish(self) -> None:
-        """Raise one error that shows all that no category covers, if there is anything."""
+        """Raise one error that shows every value without a category, if there is any."""
         if self._findings:
             order = [name for name in self._schema.names if name in self._findings]
             raise _not_in_schema([self._findings[name] for name in order])
@@ -84,12 +84,12 @@ def encode_table(
 
 
 def encode_column(column: pl.Series, attribute: Attribute, rule: Rule | None = None) -> Codes:
-    """Turn a column into codes of the attribute, or say which values stand in the way."""
+    """Turn a column into codes of the attribute; an error lists the values without a category."""
     try:
         return _encode(column, attribute, rule)
-    except _Unknown as found:
-        finding = _Finding(found.texts.name)
-        finding.add(found.texts, found.unknown, first_row=1)
+    except _Unknown as values:
+        finding = _Finding(values.texts.name)
+        finding.add(values.texts, values.unknown, first_row=1)
         raise _not_in_schema([finding]) from None
 
 
@@ -132,7 +132,7 @@ def value_texts(column: pl.Series) -> pl.Series:
 class _Finding:
     """What is wrong with one column; findings are collected, so that one error shows them all.
 
-    Columns of a table that is read in parts keep only so many different values.
+    Of a table that is read in parts, only the first different values are kept.
     """
 
     def __init__(self, column: str) -> None:
@@ -151,13 +151,13 @@ class _Finding:
         if len(self._groups) == _KEPT_VALUES:  # no new ones are kept, so look at these alone
             kept = pl.Series(list(self._groups), dtype=pl.String)
             groups = groups.filter(pl.col("value").is_in(kept.implode(), nulls_equal=True))
-        for value, count, found in groups.iter_rows():
+        for value, count, places in groups.iter_rows():
             earlier = self._groups.get(value)
             if earlier is not None:
-                listed = (*earlier[1], *found)[:_LISTED_ROWS]
+                listed = (*earlier[1], *places)[:_LISTED_ROWS]
                 self._groups[value] = (earlier[0] + count, listed)
             elif len(self._groups) < _KEPT_VALUES:
-                self._groups[value] = (count, tuple(found))
+                self._groups[value] = (count, tuple(places))
 
     @property
     def offenders(self) -> tuple[Offender, ...]:
@@ -186,7 +186,7 @@ class _Unknown(Exception):  # noqa: N818 - raised and caught while encoding, nev
 
 
 def _not_in_schema(findings: Sequence[_Finding]) -> ValueNotInSchemaError:
-    """Put what was found in all columns into one error."""
+    """Put the findings of all columns into one error."""
     lines = ["the table holds values that no category covers (row 1 is the first data row)"]
     for finding in findings:
         lines += finding.lines()
@@ -214,9 +214,9 @@ def _look_up(column: pl.Series, attribute: Attribute, entries: Mapping[str | Non
     missing = index[entries[None]] if None in entries else 0
     codes = np.array([*table.values(), missing], dtype=attribute.dtype)
     texts = value_texts(column)
-    found = _look_up_few(texts, list(table)) if len(table) <= _FEW else None
-    if found is not None:
-        return np.take(codes, found) if entries else found
+    few = _look_up_few(texts, list(table)) if len(table) <= _FEW else None
+    if few is not None:
+        return np.take(codes, few) if entries else few
     positions = texts.cast(pl.Enum(list(table)), strict=False).to_physical()
     unknown = positions.is_null()
     if None in entries:
@@ -227,17 +227,17 @@ def _look_up(column: pl.Series, attribute: Attribute, entries: Mapping[str | Non
 
 
 def _look_up_few(texts: pl.Series, known: Sequence[str]) -> Codes | None:
-    """Compare with each of a few texts, which is faster than to look each value up.
+    """Compare with each of a few texts, which is faster than looking each value up.
 
-    The answer is ``None`` if some value is none of them.
+    Return ``None`` if some value is none of them.
     """
     positions = np.zeros(len(texts), dtype=np.uint8)
-    found = 0
+    matched = 0
     for position, text in enumerate(known):
         equal = (texts == text).fill_null(value=False).to_numpy()
-        found += int(np.count_nonzero(equal))
+        matched += int(np.count_nonzero(equal))
         positions += equal.view(np.uint8) * np.uint8(position)
-    return positions if found == len(texts) else None
+    return positions if matched == len(texts) else None
 
 
 def _bin(column: pl.Series, attribute: Attribute, bins: Bins) -> Codes:
@@ -259,7 +259,7 @@ def _bin(column: pl.Series, attribute: Attribute, bins: Bins) -> Codes:
 def _bin_texts(column: pl.Series, attribute: Attribute, bins: Bins) -> Codes:
     """Bin what a file without types says, such as ``40`` and ``39.5``.
 
-    Whole numbers are compared as such: which others stand in the column makes no difference.
+    Whole numbers are compared as such, whatever else is in the column.
     """
     numbers = column.cast(pl.Float64, strict=False).fill_nan(None)
     missing = numbers.is_null()

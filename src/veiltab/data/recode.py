@@ -111,7 +111,7 @@ def parse_recode(data: bytes, name: str, schema: Schema) -> Recode:
     """Read a recode file; whatever the schema does not have is an error, as in a study file."""
     document = Document(data, name)
     table = TomlTable(document, (), document.values, RECODE_KEYS)
-    attributes = {each.name: each for each in schema.attributes}
+    attributes = {attribute.name: attribute for attribute in schema.attributes}
     names = dict.fromkeys(attributes, _QUOTES)
     columns = table.table("columns", names)
     return Recode(
@@ -175,15 +175,15 @@ def _bins(bins: TomlTable, attribute: Attribute) -> Bins:
     def read(edges: object, path: str) -> Bins:
         if not isinstance(edges, list):
             raise malformed(path, f"must be a list, not {describe(edges)}")
-        found = Bins(edges)
-        if len(found.edges) + 1 != attribute.size:
+        made = Bins(edges)
+        if len(made.edges) + 1 != attribute.size:
             raise table.error(
                 path,
-                f"{len(found.edges):,} edges make {len(found.edges) + 1:,} intervals, and the"
+                f"{len(made.edges):,} edges make {len(made.edges) + 1:,} intervals, and the"
                 f" attribute has {attribute.size:,} categories",
                 "give one edge less than there are categories",
             )
-        return found
+        return made
 
     return table.get("edges", read)
 
@@ -191,12 +191,12 @@ def _bins(bins: TomlTable, attribute: Attribute) -> Bins:
 def _value_map(values: TomlTable, name: str, attribute: Attribute) -> dict[str | None, str]:
     raw = values.get(name, lambda value, _: value)
     table = values.table(name, dict.fromkeys(raw, _QUOTES) if isinstance(raw, dict) else {})
-    found: dict[str | None, str] = {
+    entries: dict[str | None, str] = {
         key: _category(table, key, attribute) for key, _ in table.items()
     }
-    if not found:
+    if not entries:
         raise values.error(name, "is empty", "leave it out, or list a value")
-    return found
+    return entries
 
 
 def _category(table: TomlTable, key: str, attribute: Attribute) -> str:

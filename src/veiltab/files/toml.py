@@ -1,4 +1,4 @@
-"""TOML that people write: read strictly, written exactly, and errors that name the line."""
+"""TOML files that people write: read strictly, written exactly, with errors that name the line."""
 
 import contextlib
 import difflib
@@ -154,7 +154,7 @@ class TomlTable:
 
 
 def closest(text: str, known: Iterable[str]) -> str:
-    """Say which of the known texts may be meant, or list them."""
+    """Suggest the known text that is closest, or list all of them."""
     names = list(known)
     close = difflib.get_close_matches(text, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"there are {_listed(names)}"
@@ -168,12 +168,12 @@ def find_lines(text: str) -> dict[KeyPath, int]:
     scan = _Scan()
     for number, line in enumerate(text.split("\n"), start=1):
         with contextlib.suppress(tomllib.TOMLDecodeError):  # a text that only looks like a key
-            scan.take(number, line)
+            scan.read_line(number, line)
     return scan.lines
 
 
 def toml_string(text: str) -> str:
-    """Write a text on one line, in quotes; also the way to put any text in a comment."""
+    """Write a text on one line, in quotes; any text can be put in a comment this way."""
     if _SURROGATE.search(text):
         raise StudyFileError(
             f"{text!r} has a lone surrogate, which no file can hold",
@@ -198,7 +198,7 @@ def toml_number(number: float) -> str:
 
 
 def comment(text: str) -> str:
-    """Write lines of a comment; the text must be without control characters but newlines."""
+    """Write a comment; the text may have newlines, but no other control characters."""
     return "".join(f"# {line}".rstrip() + "\n" for line in text.split("\n"))
 
 
@@ -214,20 +214,20 @@ class _Scan:
         self._items = 0
         self._in_text = False
 
-    def take(self, number: int, line: str) -> None:
+    def read_line(self, number: int, line: str) -> None:
         """Look at one line."""
         if self._in_text:
             self._in_text = len(_TRIPLE.findall(line)) % 2 == 0
         elif self._depth:
             self._continue(number, line)
-        elif found := _HEADER.match(line):
-            self._open_table(number, found)
-        elif found := _ASSIGNMENT.match(line):
-            self._value = (*self._table, *_parts(found["key"]))
+        elif match := _HEADER.match(line):
+            self._open_table(number, match)
+        elif match := _ASSIGNMENT.match(line):
+            self._value = (*self._table, *_parts(match["key"]))
             self._mark(self._value, number)
             self._items = 0
-            self._in_text = len(_TRIPLE.findall(found["value"])) % 2 == 1
-            self._count_brackets(found["value"])
+            self._in_text = len(_TRIPLE.findall(match["value"])) % 2 == 1
+            self._count_brackets(match["value"])
 
     def _continue(self, number: int, line: str) -> None:
         if self._depth == 1 and line.lstrip().startswith("{"):
@@ -237,12 +237,13 @@ class _Scan:
 
     def _count_brackets(self, value: str) -> None:
         bare = _QUOTED.sub("", value).partition("#")[0]
-        self._depth += sum(bare.count(each) for each in "[{")
-        self._depth = max(0, self._depth - sum(bare.count(each) for each in "]}"))
+        self._depth += sum(bare.count(bracket) for bracket in "[{")
+        closed = sum(bare.count(bracket) for bracket in "]}")
+        self._depth = max(0, self._depth - closed)
 
-    def _open_table(self, number: int, found: re.Match[str]) -> None:
-        parts = _parts(found["list"] or found["table"])
-        if found["list"]:
+    def _open_table(self, number: int, match: re.Match[str]) -> None:
+        parts = _parts(match["list"] or match["table"])
+        if match["list"]:
             place = (*self._resolve(parts[:-1]), parts[-1])
             self._counts[place] = self._counts.get(place, -1) + 1
             self._table = (*place, self._counts[place])
@@ -256,7 +257,7 @@ class _Scan:
             self.lines.setdefault(place[:end], number)
 
     def _resolve(self, parts: tuple[str, ...]) -> KeyPath:
-        """Lead through lists of tables by way of their last table, as TOML does."""
+        """Follow a key through lists of tables by their last table, as TOML does."""
         place: KeyPath = ()
         for part in parts:
             place = (*place, part)
@@ -292,6 +293,6 @@ def _spell(place: KeyPath) -> str:
     return ", ".join(words)
 
 
-def _escape(found: re.Match[str]) -> str:
-    character = found.group()
+def _escape(match: re.Match[str]) -> str:
+    character = match.group()
     return _SHORT.get(character) or f"\\u{ord(character):04x}"

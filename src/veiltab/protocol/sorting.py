@@ -15,14 +15,14 @@ from veiltab.wire.packing import SPAN_ROWS
 
 KEY = "key"
 PARTITIONS = 256
-"""Parts of a table: of 100 million rows each has 400,000, about 10 MB."""
+"""Parts of a table: with 100 million rows, each has 400,000 of them, about 10 MB."""
 
 MAX_PARTITIONS = 1 << 16
 BUFFER_ROWS = 1 << 18
-"""Records that are held before they are split: enough that each part is given some 25 kB."""
+"""Records held before they are split: enough that each part is given some 25 kB at a time."""
 
 BLOCK = f"V{TOKEN_BYTES}"
-"""How 16 bytes stand in a record: as one value, which is copied faster than 16."""
+"""How 16 bytes are kept in a record: as one value, which is copied faster than 16."""
 
 Records: TypeAlias = NDArray[np.void]
 
@@ -30,8 +30,8 @@ Records: TypeAlias = NDArray[np.void]
 class Spool(Protocol):
     """Partitions that are appended to, read back whole, and forgotten.
 
-    What is spooled are records of people: whoever keeps it on a disk must keep it private, and
-    :meth:`clear` must leave nothing behind.
+    A spool holds records of people: on a disk it must be private, and :meth:`clear` must leave
+    nothing behind.
     """
 
     def append(self, partition: int, data: memoryview) -> None:
@@ -73,7 +73,7 @@ class Sorter:
     def __init__(
         self, fields: Sequence[tuple[str, str]], spool: Spool, partitions: int = PARTITIONS
     ) -> None:
-        """Take the fields that follow the key of 16 bytes; whatever is in the spool is deleted."""
+        """Name the fields that follow the key of 16 bytes; whatever is in the spool is deleted."""
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise ParameterError(
                 f"a table cannot be sorted in {partitions:,} partitions",
@@ -140,7 +140,7 @@ def block_bytes(records: Records, name: str) -> NDArray[np.uint8]:
 
 
 def cut(parts: Iterable[Records], limit: int, rows: int) -> Iterator[Records]:
-    """Yield the first ``limit`` records, so many at a time; what comes after is not read."""
+    """Yield the first ``limit`` records, ``rows`` at a time; what comes after is not read."""
     waiting: list[Records] = []
     held, left = 0, limit
     for part in parts:

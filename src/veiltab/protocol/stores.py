@@ -1,4 +1,4 @@
-"""Columns as chunks, and where chunks live: named by their digest, so that none can be swapped."""
+"""Columns as chunks (spec 7), and stores of chunks, which are named by their digests."""
 
 import hashlib
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ class MemoryChunks:
 
 
 def check_digest(chunk: bytes, digest: bytes) -> None:
-    """Refuse a chunk whose bytes are not what its digest says."""
+    """Refuse a chunk that does not have this digest."""
     if hashlib.sha256(chunk).digest() != digest:
         raise DigestError(
             f"a chunk does not have the digest {digest.hex()}",

@@ -94,7 +94,7 @@ def join(path: str, key: str) -> str:
 
 
 def describe(value: object) -> str:
-    """Say in a few words what was found; never quotes much of what a stranger sent."""
+    """Describe a value in a few words, without quoting much of what a stranger sent."""
     match value:
         case None | bool():
             return {None: "null", True: "true", False: "false"}[value]
@@ -181,7 +181,7 @@ BASE64 = Codec(_read_base64, _write_base64)
 
 
 def integer(least: int, most: int) -> Codec[int]:
-    """Return the codec of whole numbers in a range; true and false are none."""
+    """Return the codec of whole numbers in a range; true and false are refused."""
 
     def check(value: object, path: str) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
@@ -200,8 +200,8 @@ def number(check_range: Callable[[float], None]) -> Codec[float]:
         if not plain or not abs(cast("float", value)) <= MAX_INTEGER:
             raise malformed(path, f"must be a number, not {describe(value)}")
         with input_errors_at(path):
-            check_range(found := float(cast("float", value)))
-        return found
+            check_range(result := float(cast("float", value)))
+        return result
 
     return Codec(check, check)
 
@@ -280,7 +280,7 @@ class Part:
         self.check()
 
     def check(self) -> None:
-        """Refuse fields that contradict each other; overridden where some can."""
+        """Refuse fields that contradict each other; overridden where fields can."""
 
     def to_json(self, path: str = "") -> dict[str, Any]:
         """Return the object as JSON values."""
@@ -293,8 +293,8 @@ class Part:
     def from_json(cls, value: object, path: str = "") -> Self:
         """Read the object, with exactly its fields, from JSON values."""
         layout = _layout(cls)
-        found = exact_fields(value, (key for _, key, _ in layout), path)
-        values = {name: codec.read(found[key], join(path, key)) for name, key, codec in layout}
+        members = exact_fields(value, (key for _, key, _ in layout), path)
+        values = {name: codec.read(members[key], join(path, key)) for name, key, codec in layout}
         return cast("Callable[..., Self]", cls)(**values)
 
 
@@ -306,8 +306,8 @@ def nested(cls: type[PartType]) -> Codec[PartType]:
 def _layout(cls: type[Part]) -> tuple[tuple[str, str, Codec[Any]], ...]:
     """Return name, key and codec of each field."""
     return tuple(
-        (each.name, each.metadata["key"] or each.name, each.metadata["codec"])
-        for each in fields(cast("Any", cls))
+        (item.name, item.metadata["key"] or item.name, item.metadata["codec"])
+        for item in fields(cast("Any", cls))
     )
 
 

@@ -76,9 +76,9 @@ _NORMALISATION: Codec[tuple[Normalisation, ...]] = items(choice("nfc", "trim", "
 
 
 def _read_attribute(value: object, path: str) -> Attribute:
-    found = exact_fields(value, ("categories", "name"), path)
-    name = TEXT.read(found["name"], join(path, "name"))
-    categories = _CATEGORIES.read(found["categories"], join(path, "categories"))
+    members = exact_fields(value, ("categories", "name"), path)
+    name = TEXT.read(members["name"], join(path, "name"))
+    categories = _CATEGORIES.read(members["categories"], join(path, "categories"))
     with input_errors_at(path):
         return Attribute(name, categories)
 
@@ -168,7 +168,7 @@ class Linkage(Part):
         if self.columns is None and by == "rows" and not self.normalisation:
             return {"by": by}
         if self.columns is None or by == "rows":
-            raise malformed(join(path, "columns"), "stand with linkage by ids, and only there")
+            raise malformed(join(path, "columns"), "go with linkage by ids alone")
         return {
             "by": by,
             "columns": _COLUMNS.write(self.columns, join(path, "columns")),
@@ -181,12 +181,12 @@ class Linkage(Part):
         # "by" first: it decides which other fields there are.
         by = _BY.read(value.get("by"), join(path, "by")) if isinstance(value, dict) else "ids"
         others = () if by == "rows" else ("columns", "normalisation")
-        found = exact_fields(value, ("by", *others), path)
+        members = exact_fields(value, ("by", *others), path)
         if by == "rows":
             return cls.by_rows()
         return cls.by_ids(
-            _COLUMNS.read(found["columns"], join(path, "columns")),
-            _NORMALISATION.read(found["normalisation"], join(path, "normalisation")),
+            _COLUMNS.read(members["columns"], join(path, "columns")),
+            _NORMALISATION.read(members["normalisation"], join(path, "normalisation")),
         )
 
 

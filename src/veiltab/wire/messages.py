@@ -269,8 +269,8 @@ class SignedGrant:
     @classmethod
     def loads(cls, data: bytes) -> "SignedGrant":
         """Read a grant; neither its signature nor the digest of its sealed part is verified."""
-        found = exact_fields(load(data), ("body", "sealed", "signatures"), "")
-        return cls(Signed.from_json(Grant, found), _SEALED.read(found["sealed"], "sealed"))
+        members = exact_fields(load(data), ("body", "sealed", "signatures"), "")
+        return cls(Signed.from_json(Grant, members), _SEALED.read(members["sealed"], "sealed"))
 
 
 def check_columns(columns: Sequence[ColumnChunks], rows: int) -> None:

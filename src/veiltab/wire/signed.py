@@ -1,7 +1,7 @@
 """Messages, and the signatures on them (spec 1.1 and 1.2).
 
-Here a signature is two byte strings of the right length: roles verify it, and decide who must
-have signed.
+Here a signature is two byte strings of the right length.  ``protocol.verify`` verifies it and
+decides who must have signed.
 """
 
 import hashlib
@@ -132,7 +132,7 @@ class Signed(Generic[Body]):
 
     def with_signature(self, signature: Signature) -> "Signed[Body]":
         """Add a signature, or replace the one of the same key."""
-        by_key = {each.key: each for each in (*self.signatures, signature)}
+        by_key = {item.key: item for item in (*self.signatures, signature)}
         return Signed(self.body, tuple(by_key[key] for key in sorted(by_key)))
 
 

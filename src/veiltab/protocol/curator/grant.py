@@ -54,7 +54,7 @@ def grant(
 def _check_belongs(
     context: CuratorContext, contract: Contract, prepared: Prepared[Upload] | Prepared[Repad]
 ) -> None:
-    """Refuse pads of anything else: above all a stored table's own, which nobody may have."""
+    """Refuse other pads: above all those of a stored table itself, which nobody may have."""
     body = prepared.message.body
     scope = body.scope if isinstance(body, Upload) else body.study
     one_time = isinstance(prepared.pads, OneTimePads)
@@ -73,10 +73,12 @@ def _in_order(names: Sequence[str], wanted: Sequence[str] | None) -> tuple[str, 
     """Put the wanted attributes in the contract's order; refuse what the curator does not hold."""
     if wanted is None:
         return tuple(names)
+    hint = f"the curator can grant {', '.join(map(repr, names))}"
+    if not wanted:
+        raise SchemaError("a grant needs at least one attribute", hint=hint)
     unknown = sorted(set(wanted) - set(names))
-    if unknown or not wanted:
+    if unknown:
         raise SchemaError(
-            f"the curator has no attribute {', '.join(map(repr, unknown)) or 'of no name'}",
-            hint=f"it can grant {', '.join(map(repr, names))}",
+            f"the curator has no attribute {', '.join(map(repr, unknown))}", hint=hint
         )
     return tuple(name for name in names if name in wanted)

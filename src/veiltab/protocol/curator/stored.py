@@ -66,16 +66,16 @@ class StoredTable:
 
     def _check(self, context: CuratorContext, contract: Contract, request: RepadRequest) -> None:
         check_vault(contract, self._vault)
-        own, stored = self.upload.digest, contract.stored
+        digest, stored = self.upload.digest, contract.stored
         terms = contract.curator(context.identity.party_id)
-        if stored is None or stored.uploads[contract.curators.index(terms)] != own:
+        if stored is None or stored.uploads[contract.curators.index(terms)] != digest:
             raise MismatchError(
                 "the contract is not about this stored table",
                 hint="look at the uploads that the contract names",
             )
         if (request.study, request.upload_digest, request.curator) != (
             contract.study_id,
-            own,
+            digest,
             context.identity.party_id,
         ):
             raise MismatchError(
@@ -92,7 +92,7 @@ class StoredTable:
             )
 
     def _check_positions(self, chunks: Iterator[NDArray[np.int64]]) -> None:
-        """Refuse rows that are not there or come twice; a bit of memory for each row is enough."""
+        """Refuse rows that do not exist or come twice; one bit of memory for each row is enough."""
         rows = self.upload.body.rows
         seen = np.zeros(-(-rows // 8), dtype=np.uint8)
         count = 0

@@ -33,7 +33,7 @@ Message = TypeVar("Message", Upload, Repad)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CuratorContext:
-    """What every step of a curator needs.
+    """What every step of a curator needs: its identity, randomness and stores.
 
     ``outgoing`` holds chunks for the server; ``private`` holds one-time pads, and nobody else may
     ever read it.
@@ -215,7 +215,7 @@ def prepare_table(
     """Encrypt a whole table in a fresh secret random order, where the server samples.
 
     The order is that of AES-256-CMAC of the tokens under a key that is drawn here and forgotten.
-    ``spool`` is scratch space for sorting, another one than the intake's own.
+    ``spool`` is scratch space for sorting, and must not be the one of the intake.
     """
     agreement = verify_agreement(signed)
     if isinstance(agreement, Contract):
@@ -239,7 +239,7 @@ def _prepare(
     schema = agreement.schema_of(context.identity.party_id)
     if intake.schema != schema:
         raise SchemaError(
-            f"the table was taken in as {', '.join(map(repr, intake.schema.names))}",
+            f"the table was read as {', '.join(map(repr, intake.schema.names))}",
             hint=f"the curator's attributes are {', '.join(map(repr, schema.names))}",
         )
     # A stored table serves many studies, so its pads can only come from a key.
@@ -288,8 +288,8 @@ def _check_scope(agreement: Contract | Vault, intake: Intake) -> None:
     """Refuse tokens of another scope: they would match nobody's."""
     if intake.scope != agreement.scope:
         raise MismatchError(
-            "the table was taken in for another study or vault",
-            hint="take it in anew for this one: tokens and order are its own",
+            "the table was read for another study or vault",
+            hint="read it again for this one: every study and vault has its own tokens and order",
         )
 
 
