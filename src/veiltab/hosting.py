@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.crypto.keyfile import load_identity, save_identity
 from veiltab.errors import ParameterError
+from veiltab.party.keyfile import load_identity, save_identity
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.database import Database
@@ -122,11 +122,7 @@ def server_identity(folders: DataDirectory, name: str | None) -> tuple[PrivateId
 
 
 def _new_identity(folders: DataDirectory, name: str) -> PrivateIdentity:
-    """Write the key beside its place and move it there: half a key would be worse than none."""
     entropy = SystemEntropy()
     identity = PrivateIdentity.create(name, entropy)
-    temporary = folders.key_file.with_suffix(".new")
-    temporary.unlink(missing_ok=True)
-    save_identity(identity, temporary, None, entropy)
-    temporary.replace(folders.key_file)
+    save_identity(identity, folders.key_file, None, entropy)
     return identity

@@ -65,7 +65,7 @@ from veiltab.wire.contract import (
     Contract,
     CuratorTerms,
     Linkage,
-    Pads,
+    PadMode,
     Sampler,
     Sampling,
     Stored,
@@ -111,7 +111,7 @@ class Terms:
     delta: float = 0.0
     sample_size: int | None = None
     sampler: Sampler = "curators"
-    pads: Pads = "stream"
+    pads: PadMode = "stream"
     population: int | None = None
 
 
@@ -318,7 +318,7 @@ def rehearse(
     delta: float = 0.0,
     sample_size: int | None = None,
     sampler: Sampler = "curators",
-    pads: Pads = "stream",
+    pads: PadMode = "stream",
     recode: Mapping[str, Rule] | None = None,
     seed: int | None = None,
 ) -> Estimate:

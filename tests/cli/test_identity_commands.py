@@ -10,7 +10,7 @@ import pytest
 from tests.support.commands import assert_refused
 from tests.support.offices import Office, open_office, run
 from tests.support.service import Running, make_context, running
-from veiltab.crypto import keyfile
+from veiltab.crypto import identity
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
 from veiltab.server.auth import invite
@@ -21,7 +21,7 @@ PASSPHRASE = "korrekt Pferd Batterie ñ"  # noqa: S105 - of a test
 @pytest.fixture(autouse=True)
 def cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not spend half a second on every passphrase."""
-    monkeypatch.setattr(keyfile, "SCRYPT_COST", 1 << 4)
+    monkeypatch.setattr(identity, "SCRYPT_COST", 1 << 4)
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,9 @@ from hashlib import sha256
 
 import pytest
 
+from veiltab.core.hashing import party_id
 from veiltab.crypto.entropy import CipherEntropy
-from veiltab.crypto.identity import PrivateIdentity, fingerprint, party_id
+from veiltab.crypto.identity import PrivateIdentity, fingerprint
 from veiltab.crypto.sealing import SealingKey
 from veiltab.crypto.signing import SigningKey
 from veiltab.errors import ParameterError

@@ -84,7 +84,7 @@ def transcribed(key: bytes, size: int, start: int, count: int) -> list[int]:
 )
 def test_stream_pads_are_those_of_the_specification(size: int, start: int, count: int) -> None:
     """Any start and any length, beside the ends of words, blocks and spans, and far away."""
-    pad = pads.stream_pad(KEY, size, start, count)
+    pad = pads.StreamPad(KEY, size).rows(start, count)
     assert pad.dtype == (np.uint8 if size <= 256 else np.uint16)
     assert pad.tolist() == transcribed(KEY, size, start, count)
 
@@ -93,16 +93,16 @@ def test_stream_pads_are_those_of_the_specification(size: int, start: int, count
 def test_every_small_size_follows_the_specification(size: int) -> None:
     """Rows from an odd start, and the same rows backwards, one by one."""
     expected = transcribed(KEY, size, 5, 60)
-    assert pads.stream_pad(KEY, size, 5, 60).tolist() == expected
+    assert pads.StreamPad(KEY, size).rows(5, 60).tolist() == expected
     backwards = np.arange(64, 4, -1)
-    assert pads.stream_pad_at(KEY, size, backwards).tolist() == expected[::-1]
+    assert pads.StreamPad(KEY, size).at(backwards).tolist() == expected[::-1]
 
 
 @pytest.mark.parametrize("size", [1, 3, 16, 200, 1000])
 @pytest.mark.parametrize("start", [0, 5])
 def test_long_pads_are_made_of_spans_without_a_seam(size: int, start: int) -> None:
     """Around each border between spans, wherever the first span began, elements are as fixed."""
-    pad = pads.stream_pad(KEY, size, start, 3 * SPAN + 11)
+    pad = pads.StreamPad(KEY, size).rows(start, 3 * SPAN + 11)
     for border in (SPAN, 2 * SPAN, 3 * SPAN):
         near = pad[border - 20 : border + 11].tolist()
         assert near == transcribed(KEY, size, start + border - 20, 31)
@@ -123,12 +123,12 @@ def test_refused_words_are_replaced_by_their_own_spares(size: int) -> None:
     if size <= 256:
         assert max(depth for _, depth in found) >= 2
     assert min(depth for _, depth in found) >= 1
-    pad = pads.stream_pad(KEY, size, 0, rows)
+    pad = pads.StreamPad(KEY, size).rows(0, rows)
     places = refused * elements
     assert pad[places].tolist() == [each for each, _ in found]
     around = (places[:, None] + np.arange(-2, 4)).reshape(-1)
     around = around[(around >= 0) & (around < rows)]
-    assert pads.stream_pad_at(KEY, size, around).tolist() == pad[around].tolist()
+    assert pads.StreamPad(KEY, size).at(around).tolist() == pad[around].tolist()
     for row in around[:600].tolist():
         assert pad[row] == element(KEY, size, row)[0]
 
@@ -168,7 +168,7 @@ def test_32_bit_words_are_mapped_exactly_uniformly(size: int) -> None:
 @pytest.mark.parametrize("size", [2, 3, 16, 17, 200, 257, 1000])
 def test_pads_are_uniform(size: int) -> None:
     """Chi-square over a million elements; 1e-9 false alarms."""
-    stream = pads.stream_pad(KEY, size, 12_345, 1_000_000)
+    stream = pads.StreamPad(KEY, size).rows(12_345, 1_000_000)
     assert_fits(np.bincount(stream, minlength=size), np.full(size, 1 / size))
 
 
@@ -176,7 +176,7 @@ def test_pads_are_uniform(size: int) -> None:
 @pytest.mark.parametrize("start", [0, 1])
 def test_neighbours_are_independent(size: int, start: int) -> None:
     """Rows of one word, and of two words: their pairs are uniform over Z_k × Z_k (1e-9)."""
-    pairs = pads.stream_pad(KEY, size, start, 1_000_000).reshape(-1, 2).astype(np.int64)
+    pairs = pads.StreamPad(KEY, size).rows(start, 1_000_000).reshape(-1, 2).astype(np.int64)
     counts = np.bincount(pairs[:, 0] * size + pairs[:, 1], minlength=size**2)
     assert_fits(counts, np.full(size**2, 1 / size**2))
 
@@ -189,7 +189,7 @@ def test_neighbours_are_independent(size: int, start: int) -> None:
 )
 def test_any_range_is_part_of_the_whole(size: int, start: int, count: int) -> None:
     """Random access gives what reading from the start gives, across spans and odd rows."""
-    part = pads.stream_pad(KEY, size, start, count)
+    part = pads.StreamPad(KEY, size).rows(start, count)
     assert part.tobytes() == _whole(size)[start : start + count].tobytes()
 
 
@@ -200,7 +200,7 @@ def test_any_range_is_part_of_the_whole(size: int, start: int, count: int) -> No
 )
 def test_any_positions_are_part_of_the_whole(size: int, positions: list[int]) -> None:
     """Arbitrary rows, in any order and repeated, each get their own element."""
-    found = pads.stream_pad_at(KEY, size, np.array(positions, dtype=np.int64))
+    found = pads.StreamPad(KEY, size).at(np.array(positions, dtype=np.int64))
     assert found.dtype == _whole(size).dtype
     assert found.tolist() == _whole(size)[positions].tolist()
 
@@ -210,7 +210,7 @@ def test_many_scattered_rows(size: int) -> None:
     """More positions than are looked up at a time, and the last row that there can be."""
     positions = np.random.default_rng(size).integers(0, 2 * SPAN, 30_001)
     positions[-1] = 2**48 - 1
-    found = pads.stream_pad_at(KEY, size, positions)
+    found = pads.StreamPad(KEY, size).at(positions)
     assert found[:-1].tolist() == _whole(size)[positions[:-1]].tolist()
     assert found[-1] == element(KEY, size, 2**48 - 1)[0]
 
@@ -246,8 +246,8 @@ def test_attributes_uploads_and_studies_have_unrelated_pads(
     upload: bytes, index: int, scope: bytes
 ) -> None:
     """The difference of two pads, all that a server could cancel, is uniform (1e-9)."""
-    first = pads.stream_pad(pad_key(KEY, b"s" * 32, bytes(16), 0), 16, 0, 200_000)
-    other = pads.stream_pad(pad_key(KEY, scope, upload, index), 16, 0, 200_000)
+    first = pads.StreamPad(pad_key(KEY, b"s" * 32, bytes(16), 0), 16).rows(0, 200_000)
+    other = pads.StreamPad(pad_key(KEY, scope, upload, index), 16).rows(0, 200_000)
     assert_fits(np.bincount((first - other) % 16, minlength=16), np.full(16, 1 / 16))
 
 
@@ -255,23 +255,23 @@ def test_what_has_no_pad_is_refused() -> None:
     """Sizes, rows and keys out of range are errors, not other pads."""
     for size in (0, -1, 65_536):
         with pytest.raises(ParameterError):
-            pads.stream_pad(KEY, size, 0, 1)
+            pads.StreamPad(KEY, size).rows(0, 1)
         with pytest.raises(ParameterError):
-            pads.stream_pad_at(KEY, size, np.array([0]))
+            pads.StreamPad(KEY, size).at(np.array([0]))
     for start, count in ((-1, 1), (0, -1)):
         with pytest.raises(ParameterError):
-            pads.stream_pad(KEY, 2, start, count)
+            pads.StreamPad(KEY, 2).rows(start, count)
     with pytest.raises(ParameterError):
-        pads.stream_pad_at(KEY, 2, np.array([3, -1], dtype=np.int64))
+        pads.StreamPad(KEY, 2).at(np.array([3, -1], dtype=np.int64))
     for key in (b"", bytes(16), KEY.hex().encode()):
         with pytest.raises(ParameterError) as caught:
-            pads.stream_pad(key, 2, 0, 1)
+            pads.StreamPad(key, 2).rows(0, 1)
         assert KEY.hex() not in str(caught.value)
 
 
 @cache
 def _whole(size: int) -> Codes:
-    return pads.stream_pad(KEY, size, 0, 2 * SPAN + 10)
+    return pads.StreamPad(KEY, size).rows(0, 2 * SPAN + 10)
 
 
 def _words(size: int, rows: int) -> np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]:

@@ -125,7 +125,7 @@ def test_odd_names_of_columns(path: Path, names: list[str]) -> None:
         (b'a,b\n1,2\n"x,y"\n', "row 2 has 1 fields, and the header has 2"),
         (b"a;b\n1;2,5\n", "row 1 has 2 fields, and the header has 1"),
         (b'a,b\n1,"2\n3,4\n', "a quote in the file is never closed"),
-        ('a,b\n1,2\n"x\ny",ä\n'.encode("latin-1"), "about row 3 the file is not UTF-8"),
+        ('a,b\n1,2\n"x\ny",ä\n'.encode("latin-1"), "near row 3 the file is not UTF-8"),
         (b'a,b\n1,2\n"x"y,3\n', "row 2 has a quote in the middle of a field"),
         (b'a,b\n"1",2\nx"y,3\n4",5\n', "row 2 has a quote in the middle of a field"),
         (b'a,b\nx"y,3"z,4\n', "row 1 has a quote in the middle of a field"),
@@ -151,7 +151,7 @@ def test_rows_are_counted_over_blocks(path: Path, monkeypatch: pytest.MonkeyPatc
     rows = b"".join(b"%d,x\n" % row for row in range(1, 100))
     assert refused(path, b"a,b\n" + rows + b"100\n") == "row 100 has 1 fields, and the header has 2"
     message = refused(path, b"a,b\n" + rows + b"100,\xff\n")
-    assert message == "about row 100 the file is not UTF-8"
+    assert message == "near row 100 the file is not UTF-8"
 
 
 def test_a_quote_that_is_never_closed_does_not_fill_the_memory(

@@ -15,7 +15,7 @@ import veiltab
 from tests.support.offices import run
 from tests.support.reference import REFERENCE, ROOT, listed, paths, section
 from tests.support.reference_study import Stage, run_study
-from veiltab.crypto import keyfile
+from veiltab.crypto import identity
 from veiltab.data import recode
 from veiltab.demo.results import (
     Cell,
@@ -183,7 +183,9 @@ def test_every_key_of_a_file_in_a_home(stage: Stage, heading: str, pattern: str)
 def test_every_key_of_a_key_file() -> None:
     """Of either kind."""
     keys = listed(section(REFERENCE / "files.md", "Keys of identity.key"), "key")
-    assert sorted(keys) == sorted(keyfile._FIELDS[keyfile.PLAIN] | keyfile._FIELDS[keyfile.LOCKED])
+    assert sorted(keys) == sorted(
+        identity.FIELDS[identity.PLAIN] | identity.FIELDS[identity.LOCKED]
+    )
 
 
 @pytest.mark.parametrize(

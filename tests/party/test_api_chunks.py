@@ -22,7 +22,7 @@ from veiltab.protocol.researcher.decrypt import count_records
 from veiltab.protocol.stores import ChunkStore, MemoryChunks
 from veiltab.rehearsal import Outcome, Terms
 from veiltab.server.limits import Settings
-from veiltab.wire.bundles import BUNDLE_BYTES, MAX_ASKED, Named, bundle, unbundle
+from veiltab.wire.bundles import BUNDLE_BYTES, MAX_ASKED, NamedChunk, bundle, unbundle
 from veiltab.wire.codec import dump
 
 STUDY = filler("study")
@@ -39,7 +39,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "BUNDLE_BYTES", IN_ONE * (SIZE + 36) + 4)
 
 
-def chunks(count: int) -> Iterator[Named]:
+def chunks(count: int) -> Iterator[NamedChunk]:
     """Make chunks with their digests, one at a time."""
     for number in range(count):
         chunk = filler(f"chunk {number}", SIZE)
@@ -48,7 +48,7 @@ def chunks(count: int) -> Iterator[Named]:
 
 def test_all_chunks_arrive_though_connections_break() -> None:
     """Every third request is dropped; the server has every chunk, and each is told once."""
-    kept: list[Named] = []
+    kept: list[NamedChunk] = []
     count, lock = [0], Lock()
 
     def take(seen: Seen) -> Reply | Drop:
@@ -75,7 +75,7 @@ def test_chunks_are_sent_at_the_same_time() -> None:
     """As many as there are workers: this would wait for ever if they came one by one."""
     together = Barrier(WORKERS, timeout=10)
 
-    def send(_: Sequence[Named]) -> None:
+    def send(_: Sequence[NamedChunk]) -> None:
         together.wait()
 
     count = 3 * WORKERS * IN_ONE
@@ -87,7 +87,7 @@ def test_few_chunks_are_in_memory() -> None:
     made, sent = [0], [0]
     most = [0]
 
-    def counted() -> Iterator[Named]:
+    def counted() -> Iterator[NamedChunk]:
         for each in chunks(100):
             made[0] += 1
             most[0] = max(most[0], made[0] - sent[0])
@@ -106,14 +106,14 @@ def test_a_refusal_ends_it() -> None:
     taken = [0]
     told: list[int] = []
 
-    def counted() -> Iterator[Named]:
+    def counted() -> Iterator[NamedChunk]:
         for each in chunks(1_000):
             taken[0] += 1
             yield each
 
     bad = list(chunks(20))[5]
 
-    def send(some: Sequence[Named]) -> None:
+    def send(some: Sequence[NamedChunk]) -> None:
         if bad in some:
             raise StateError("the study was aborted", hint="ask why")
 
@@ -126,7 +126,7 @@ def test_a_refusal_ends_it() -> None:
 def test_a_source_that_fails_ends_it() -> None:
     """A chunk file that cannot be read is the caller's error, not swallowed."""
 
-    def broken() -> Iterator[Named]:
+    def broken() -> Iterator[NamedChunk]:
         yield from chunks(3)
         raise OSError("the disk is gone")
 
@@ -139,7 +139,7 @@ def test_a_chunk_that_fills_more_than_a_bundle_is_sent_alone() -> None:
     sent: list[list[int]] = []
     long = [(bytes(32), bytes(size)) for size in (SIZE, 9 * SIZE, SIZE, SIZE)]
 
-    def send(some: Sequence[Named]) -> None:
+    def send(some: Sequence[NamedChunk]) -> None:
         sent.append([len(chunk) for _, chunk in some])
 
     assert send_all(send, long, lambda _: None) == 4

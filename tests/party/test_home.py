@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.messages import filler, party, plain_contract
-from veiltab.crypto import keyfile
+from veiltab.crypto import identity
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import fingerprint
 from veiltab.errors import HomeError, KeyFileError, ParameterError
-from veiltab.party.files import write_private
+from veiltab.files.private import write_private
 from veiltab.party.home import Home
 from veiltab.protocol.curator.agreement import public_identity, unsigned
 from veiltab.wire.contract import PublicIdentity
@@ -24,7 +24,7 @@ URL = "https://veiltab.example"
 @pytest.fixture(autouse=True)
 def _cheap_scrypt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lower scrypt's cost."""
-    monkeypatch.setattr(keyfile, "SCRYPT_COST", 1 << 4)
+    monkeypatch.setattr(identity, "SCRYPT_COST", 1 << 4)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_home_cut_off_while_it_was_made_can_be_made_again(
     """Between the public part and the key: there is no identity yet."""
     home = Home(tmp_path / "home")
     with monkeypatch.context() as patch:
-        patch.setattr("veiltab.party.home.move_into_place", _cut_off)
+        patch.setattr(Path, "hardlink_to", _cut_off)
         with pytest.raises(KeyboardInterrupt):
             home.create(NAME, None, CipherEntropy(bytes(32)))
     assert not home.exists

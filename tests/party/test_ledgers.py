@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.message_strategies import TEXTS
 from veiltab.errors import BudgetError, HomeError, ParameterError
-from veiltab.party.files import write_private
+from veiltab.files.private import write_private
 from veiltab.party.ledgers import Ledgers, Note
 from veiltab.protocol.curator.ledger import Entry, Ledger
 

@@ -15,7 +15,7 @@ from tests.support.messages import filler, signed
 from veiltab.core.schema import Attribute, Schema
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import HomeError, MismatchError, VeiltabError, VersionError
-from veiltab.party.files import parse_file, write_private
+from veiltab.files.private import parse_file, write_private
 from veiltab.party.study_folder import dump_prepared, parse_prepared
 from veiltab.protocol.curator.upload import OneTimePads, Pads, Prepared, StreamPads
 from veiltab.protocol.stores import MemoryChunks

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.messages import HOSPITAL, filler, grant, plain_contract, signed, upload
 from veiltab.errors import AuditError, HomeError, MismatchError
-from veiltab.party.files import write_private
+from veiltab.files.private import write_private
 from veiltab.party.study_folder import StudyFolder, _SecretFile
 from veiltab.protocol.curator.upload import Prepared, StreamPads
 from veiltab.protocol.stores import MemoryChunks

@@ -23,7 +23,7 @@ from veiltab.errors import ParameterError
 from veiltab.protocol.researcher.access import Access
 from veiltab.protocol.researcher.decrypt import count_records
 from veiltab.rehearsal import Outcome, Terms
-from veiltab.wire.contract import Pads
+from veiltab.wire.contract import PadMode
 from veiltab.wire.messages import Upload
 from veiltab.wire.packing import CHUNK_ROWS
 
@@ -38,7 +38,7 @@ SHARES: dict[int, tuple[Mapping[str, int], ...]] = {
 """The same attributes, from 1 to 1000 categories, divided among more and more curators."""
 
 WAYS: tuple[Way, ...] = ("curators", "fresh", "stored")
-PADS: tuple[Pads, ...] = ("stream", "one-time")
+PADS: tuple[PadMode, ...] = ("stream", "one-time")
 ways = pytest.mark.parametrize("way", WAYS)
 pads = pytest.mark.parametrize("mode", PADS)
 
@@ -62,7 +62,7 @@ def parties(shares: Sequence[Mapping[str, int]], way: Way, population: int) -> R
     )
 
 
-def run(rehearsal: Recorded, way: Way, mode: Pads, sample_size: int | None) -> Outcome:
+def run(rehearsal: Recorded, way: Way, mode: PadMode, sample_size: int | None) -> Outcome:
     """Go through a study in one of the three ways; ε is large, so that most records are kept."""
     terms = Terms(
         epsilon=18.0,
@@ -133,7 +133,7 @@ def check(rehearsal: Recorded, outcome: Outcome, way: Way, population: int) -> A
 @ways
 @pads
 @pytest.mark.parametrize("curators", SHARES)
-def test_every_attribute_of_every_curator(curators: int, mode: Pads, way: Way) -> None:
+def test_every_attribute_of_every_curator(curators: int, mode: PadMode, way: Way) -> None:
     """All sizes of attributes, 1 to 5 curators, both pads, all ways: exactly x[order] + noise."""
     rehearsal = parties(SHARES[curators], way, 90)
     outcome = run(rehearsal, way, mode, 60)
@@ -145,7 +145,7 @@ def test_every_attribute_of_every_curator(curators: int, mode: Pads, way: Way) -
 @pads
 @pytest.mark.parametrize(("population", "sample_size"), [(1, 1), (1, None), (9, 1), (9, 9), (2, 2)])
 def test_the_ends_of_the_range(
-    population: int, sample_size: int | None, mode: Pads, way: Way
+    population: int, sample_size: int | None, mode: PadMode, way: Way
 ) -> None:
     """One respondent, one sampled, all sampled."""
     rehearsal = parties(({"a": 3}, {"b": 2, "c": 5}), way, population)
@@ -165,7 +165,7 @@ def test_the_ends_of_the_range(
         ("stored", "one-time"),
     ],
 )
-def test_samples_of_several_chunks(way: Way, mode: Pads) -> None:
+def test_samples_of_several_chunks(way: Way, mode: PadMode) -> None:
     """More than 65,536 rows are sampled, so pads, noise, columns and positions all continue."""
     population, sample_size = CHUNK_ROWS + 5000, CHUNK_ROWS + 1003
     rehearsal = parties(({"a": 3, "b": 300}, {"c": 17}), way, population)
@@ -238,7 +238,7 @@ def test_pads_hide_every_column(way: Way) -> None:
 
 
 class _NoPads:
-    """Pads that are all zero: what somebody without a grant can try."""
+    """PadMode that are all zero: what somebody without a grant can try."""
 
     def rows(self, where: slice) -> Codes:
         return np.zeros(where.stop - where.start, dtype=np.uint8)
@@ -253,7 +253,7 @@ def _with_pads(access: Access, nothing: Mapping[str, _NoPads]) -> Access:
 
 @ways
 @pads
-def test_partial_estimates_are_marginals_of_the_joint_counts(mode: Pads, way: Way) -> None:
+def test_partial_estimates_are_marginals_of_the_joint_counts(mode: PadMode, way: Way) -> None:
     """Any attributes, in any order, from any curators: the counts are the joint table's sums."""
     rehearsal = parties(({"a": 2, "b": 3}, {"c": 1, "d": 7}), way, 300)
     outcome = run(rehearsal, way, mode, 200)

@@ -11,13 +11,13 @@ from tests.support.columns import read_column, write_positions
 from tests.support.studies import Recorded, Staged, holding, prepare, stage, stored_contract
 from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
-from veiltab.crypto.pads import stream_pad
+from veiltab.crypto.pads import StreamPad
 from veiltab.errors import StateError
 from veiltab.protocol.curator.upload import Prepared, align, prepare_sample, prepare_table
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.verify import sign
 from veiltab.rehearsal import Holding, Terms, take_in
-from veiltab.wire.contract import Pads, Sampler
+from veiltab.wire.contract import PadMode, Sampler
 from veiltab.wire.messages import Repad, Upload
 
 ROWS, SIZE = 600, 97
@@ -38,19 +38,19 @@ def table(codes: Sequence[Codes]) -> Holding:
     return replace(holding(SIZES, range(ROWS)), codes=codes)
 
 
-def terms(mode: Pads, sampler: Sampler = "curators") -> Terms:
+def terms(mode: PadMode, sampler: Sampler = "curators") -> Terms:
     """Sample everybody, so that every preparation has the same rows."""
     return Terms(epsilon=1.0, sample_size=ROWS, pads=mode, sampler=sampler)
 
 
 def prepared(staged: Staged, codes: Sequence[Codes]) -> Prepared[Upload]:
     """Prepare these codes for a study, through what a curator's program would call."""
-    (desk,), signed = staged.outcome.desks, staged.outcome.contract
+    (context,), signed = staged.outcome.desks, staged.outcome.contract
     intake = take_in(signed.body, staged.secret, table(codes))
     if staged.contract.sampling.by == "server":
-        return prepare_table(desk, signed, intake, MemorySpool())
-    aligned = [align(signed.body, desk.identity, intake)]
-    return prepare_sample(desk, signed, intake, aligned)
+        return prepare_table(context, signed, intake, MemorySpool())
+    aligned = [align(signed.body, context.identity, intake)]
+    return prepare_sample(context, signed, intake, aligned)
 
 
 def pads_of(made: AnyPrepared) -> list[Codes]:
@@ -68,7 +68,7 @@ def assert_all_different(columns: Sequence[Codes]) -> None:
 
 @modes
 @pytest.mark.parametrize("sampler", ["curators", "server"])
-def test_two_preparations_share_no_pad(mode: Pads, sampler: Sampler) -> None:
+def test_two_preparations_share_no_pad(mode: PadMode, sampler: Sampler) -> None:
     """The same data for the same study twice: another id, other pads, other ciphertext."""
     rehearsal = curator()
     staged = stage(rehearsal, terms(mode, sampler))
@@ -85,7 +85,7 @@ def test_two_preparations_share_no_pad(mode: Pads, sampler: Sampler) -> None:
 
 
 @modes
-def test_nothing_that_a_curator_can_do_repeats_a_pad(mode: Pads) -> None:
+def test_nothing_that_a_curator_can_do_repeats_a_pad(mode: PadMode) -> None:
     """Other data, other studies, both architectures, a vault, and new pads for stored rows."""
     rehearsal = curator()
     own = rehearsal.holdings[0].codes
@@ -113,14 +113,14 @@ def test_nothing_that_a_curator_can_do_repeats_a_pad(mode: Pads) -> None:
         same = stored.repad(outcome.desks[0], outcome.contract, request, outcome.received)
         assert same.message == answer.message
     assert len(made) == 12
-    kept = [stream_pad(key, SIZE, 0, ROWS) for key in deposit.stored[0]._keys]
+    kept = [StreamPad(key, SIZE).rows(0, ROWS) for key in deposit.stored[0]._pads.keys]
     assert_all_different([*kept, *(pad for each in made for pad in pads_of(each))])
     assert len({each.pads.upload_id for each in made}) == len(made)
     assert len({each.pads.material([0]) for each in made}) == len(made)
 
 
 @modes
-def test_the_server_never_holds_two_ciphertexts_of_one_upload(mode: Pads) -> None:
+def test_the_server_never_holds_two_ciphertexts_of_one_upload(mode: PadMode) -> None:
     """A second preparation is not taken in the place of the first, whatever was changed."""
     rehearsal = curator()
     staged = stage(rehearsal, terms(mode))

@@ -26,15 +26,15 @@ from veiltab.protocol.researcher.access import Access, open_access
 from veiltab.protocol.researcher.decrypt import count_records, decrypt
 from veiltab.protocol.verify import seal_context
 from veiltab.rehearsal import Outcome, Terms
-from veiltab.wire.contract import Pads
+from veiltab.wire.contract import PadMode
 from veiltab.wire.messages import SignedGrant
 
 EXPIRES = 1_000
-PADS: tuple[Pads, ...] = ("stream", "one-time")
+PADS: tuple[PadMode, ...] = ("stream", "one-time")
 modes = pytest.mark.parametrize("mode", PADS)
 
 
-def study(mode: Pads = "stream", seed: int = 1) -> tuple[Recorded, Outcome]:
+def study(mode: PadMode = "stream", seed: int = 1) -> tuple[Recorded, Outcome]:
     """Return the ordinary study, released."""
     rehearsal = pair(seed=seed)
     terms = Terms(epsilon=2.0, sample_size=30, pads=mode, sampler="server")
@@ -46,8 +46,8 @@ def granted(
 ) -> SignedGrant:
     """Let a curator grant attributes to the researcher."""
     to = public_identity(rehearsal.researcher)
-    desk, prepared = outcome.desks[curator], outcome.prepared[curator]
-    return grant(desk, outcome.contract.body, prepared, to, attributes, expires=EXPIRES)
+    context, prepared = outcome.desks[curator], outcome.prepared[curator]
+    return grant(context, outcome.contract.body, prepared, to, attributes, expires=EXPIRES)
 
 
 def opened(rehearsal: Recorded, outcome: Outcome, *grants: SignedGrant, now: int = 0) -> Access:
@@ -59,7 +59,7 @@ def opened(rehearsal: Recorded, outcome: Outcome, *grants: SignedGrant, now: int
 @modes
 @pytest.mark.parametrize(("curator", "names"), [(0, ("smoker", "age")), (1, ("income", "region"))])
 def test_one_curators_grant_gives_its_marginal(
-    curator: int, names: tuple[str, ...], mode: Pads
+    curator: int, names: tuple[str, ...], mode: PadMode
 ) -> None:
     """The table of that curator alone, which is the sum of the joint one over all others."""
     rehearsal, outcome = study(mode)
@@ -72,7 +72,7 @@ def test_one_curators_grant_gives_its_marginal(
 
 
 @modes
-def test_asking_for_more_names_what_is_missing_and_whom_to_ask(mode: Pads) -> None:
+def test_asking_for_more_names_what_is_missing_and_whom_to_ask(mode: PadMode) -> None:
     """The joint table needs every curator; the error says which attributes and whose."""
     rehearsal, outcome = study(mode)
     access = opened(rehearsal, outcome, granted(rehearsal, outcome, 0, ["age"]))
@@ -89,7 +89,7 @@ def test_asking_for_more_names_what_is_missing_and_whom_to_ask(mode: Pads) -> No
 
 
 @modes
-def test_without_a_grant_nothing_decrypts(mode: Pads) -> None:
+def test_without_a_grant_nothing_decrypts(mode: PadMode) -> None:
     """Not one attribute, asked for or not."""
     rehearsal, outcome = study(mode)
     access = opened(rehearsal, outcome)
@@ -105,7 +105,7 @@ def test_without_a_grant_nothing_decrypts(mode: Pads) -> None:
 
 
 @modes
-def test_grants_of_single_attributes(mode: Pads) -> None:
+def test_grants_of_single_attributes(mode: PadMode) -> None:
     """Attributes have separate pads: each grant opens its own, and together they open all."""
     rehearsal, outcome = study(mode)
     whole = sanitized(rehearsal.access(outcome), outcome.released)
@@ -126,9 +126,11 @@ def test_attributes_are_granted_in_the_contracts_order() -> None:
     """However they are named; unknown ones, another curator's, and none at all are refused."""
     rehearsal, outcome = study()
     assert granted(rehearsal, outcome, 0, ["age", "smoker"]).body.attributes == ("smoker", "age")
-    for names in (["income"], ["age", "shoe size"], []):
+    for names in (["income"], ["age", "shoe size"]):
         with pytest.raises(SchemaError, match="has no attribute"):
             granted(rehearsal, outcome, 0, names)
+    with pytest.raises(SchemaError, match="at least one attribute"):
+        granted(rehearsal, outcome, 0, [])
 
 
 def test_a_grant_ends_when_it_says() -> None:
@@ -201,7 +203,7 @@ def test_only_the_contracts_researchers_are_granted_anything() -> None:
 
 
 @modes
-def test_a_header_has_no_pads(mode: Pads) -> None:
+def test_a_header_has_no_pads(mode: PadMode) -> None:
     """What the server may have in one-time mode opens nothing."""
     rehearsal, outcome = study(mode)
     with pytest.raises(SealError, match="only a header"):
@@ -219,7 +221,7 @@ def test_overlapping_grants_are_refused() -> None:
 
 
 @modes
-def test_tampered_pads_are_noticed(mode: Pads) -> None:
+def test_tampered_pads_are_noticed(mode: PadMode) -> None:
     """Every byte of the sealed part counts: against the digest, and against the seal itself."""
     rehearsal, outcome = study(mode)
     whole = granted(rehearsal, outcome, 0)
@@ -237,7 +239,7 @@ def test_tampered_pads_are_noticed(mode: Pads) -> None:
 
 
 @modes
-def test_another_amount_of_pads_is_refused(mode: Pads) -> None:
+def test_another_amount_of_pads_is_refused(mode: PadMode) -> None:
     """A curator who seals too little, too much or nonsense gives no access at all."""
     rehearsal, outcome = study(mode)
     whole = granted(rehearsal, outcome, 0)

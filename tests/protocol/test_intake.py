@@ -66,7 +66,7 @@ def take_in(staged: Staged, own: Holding, cuts: Sequence[int], partitions: int) 
 
 def prepare(staged: Staged, intake: Intake) -> tuple[Prepared[Upload], MemoryChunks]:
     """Prepare an upload, always with the same randomness."""
-    desk = CuratorContext(
+    context = CuratorContext(
         staged.outcome.desks[0].identity,
         CipherEntropy.from_seed(1, "intake"),
         MemoryChunks(),
@@ -74,11 +74,13 @@ def prepare(staged: Staged, intake: Intake) -> tuple[Prepared[Upload], MemoryChu
     )
     signed = staged.outcome.contract
     if signed.body.sampling.by == "server":
-        prepared = prepare_table(desk, signed, intake, MemorySpool())
+        prepared = prepare_table(context, signed, intake, MemorySpool())
     else:
-        prepared = prepare_sample(desk, signed, intake, [align(signed.body, desk.identity, intake)])
-    assert isinstance(desk.outgoing, MemoryChunks)
-    return prepared, desk.outgoing
+        prepared = prepare_sample(
+            context, signed, intake, [align(signed.body, context.identity, intake)]
+        )
+    assert isinstance(context.outgoing, MemoryChunks)
+    return prepared, context.outgoing
 
 
 def decrypted(prepared: Prepared[Upload], chunks: MemoryChunks) -> list[list[int]]:
@@ -266,9 +268,9 @@ def test_what_goes_wrong_while_preparing_leaves_no_scratch() -> None:
 
     staged, spool = open_study(9, "server"), MemorySpool()
     intake = take_in(staged, table(9), [], 1)
-    desk = replace(staged.outcome.desks[0], outgoing=Full())
+    context = replace(staged.outcome.desks[0], outgoing=Full())
     with pytest.raises(OSError, match="no room"):
-        prepare_table(desk, staged.outcome.contract, intake, spool)
+        prepare_table(context, staged.outcome.contract, intake, spool)
     assert not spool._partitions
 
 

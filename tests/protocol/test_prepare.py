@@ -89,12 +89,12 @@ def test_the_table_that_is_prepared_is_the_one_that_was_aligned() -> None:
     """Fewer rows, or as many of other people, are refused before anything is encrypted."""
     rehearsal, staged, *_ = shared()
     held = alignments(rehearsal, staged)
-    desk, signed = staged.outcome.desks[0], staged.outcome.contract
+    context, signed = staged.outcome.desks[0], staged.outcome.contract
     for ids, count in ((range(39), 39), (range(1, 41), 40)):
         intake = take_in(staged.contract, staged.secret, holding(PAIR[0], ids))
         match = f"40 respondents, and not of the table's {count}"
         with pytest.raises(MismatchError, match=match):
-            prepare_sample(desk, signed, intake, held)
+            prepare_sample(context, signed, intake, held)
     assert not len(staged.outcome.received)
 
 
@@ -102,13 +102,13 @@ def test_a_table_is_taken_in_for_one_study() -> None:
     """Tokens of another study, even under the same secret, would match nobody's."""
     rehearsal, staged, first, _ = shared()
     held = alignments(rehearsal, staged)
-    desk, signed = staged.outcome.desks[0], staged.outcome.contract
+    context, signed = staged.outcome.desks[0], staged.outcome.contract
     other = replace(staged.contract, title="another study")
     intake = take_in(other, staged.secret, rehearsal.holdings[0])
     with pytest.raises(MismatchError, match="for another study"):
         align(staged.contract, first, intake)
     with pytest.raises(MismatchError, match="for another study"):
-        prepare_sample(desk, signed, intake, held)
+        prepare_sample(context, signed, intake, held)
     server = stage(rehearsal, replace(TERMS, sampler="server"))
     with pytest.raises(MismatchError, match="for another study"):
         prepare_table(server.outcome.desks[0], server.outcome.contract, intake, MemorySpool())
@@ -120,16 +120,16 @@ def test_a_table_is_taken_in_by_the_curators_own_schema() -> None:
     """The attributes of another curator, or the same in another order, are refused."""
     rehearsal, staged, *_ = shared()
     held = alignments(rehearsal, staged)
-    desk, signed = staged.outcome.desks[0], staged.outcome.contract
+    context, signed = staged.outcome.desks[0], staged.outcome.contract
     own = rehearsal.holdings[0]
     turned = replace(own, attributes=own.attributes[::-1], codes=own.codes[::-1])
     for table in (rehearsal.holdings[1], turned):
         intake = take_in(staged.contract, staged.secret, table)
-        with pytest.raises(SchemaError, match="the table was taken in as"):
-            prepare_sample(desk, signed, intake, held)
+        with pytest.raises(SchemaError, match="the table was read as"):
+            prepare_sample(context, signed, intake, held)
     server = stage(rehearsal, replace(TERMS, sampler="server"))
     intake, scratch = take_in(server.contract, server.secret, turned), MemorySpool()
-    with pytest.raises(SchemaError, match="the table was taken in as"):
+    with pytest.raises(SchemaError, match="the table was read as"):
         prepare_table(server.outcome.desks[0], server.outcome.contract, intake, scratch)
     assert not len(staged.outcome.received)
     assert not len(server.outcome.received)
@@ -153,16 +153,16 @@ def test_the_way_is_the_contracts() -> None:
     rehearsal, staged, *_ = shared()
     held = alignments(rehearsal, staged)
     intake = staged.intakes[0]
-    desk, signed = staged.outcome.desks[0], staged.outcome.contract
+    context, signed = staged.outcome.desks[0], staged.outcome.contract
     with pytest.raises(MismatchError, match="the curators sample"):
-        prepare_table(desk, signed, intake, MemorySpool())
+        prepare_table(context, signed, intake, MemorySpool())
     server = replace(staged.contract, sampling=replace(staged.contract.sampling, by="server"))
     stored = replace(server, stored=Stored(bytes(32), (bytes(32), bytes(32))))
     for other, way in ((server, "the server sample$"), (stored, "from stored tables")):
         with pytest.raises(MismatchError, match=way):
-            prepare_sample(desk, signed_by_all(rehearsal, other), intake, held)
+            prepare_sample(context, signed_by_all(rehearsal, other), intake, held)
     with pytest.raises(MismatchError, match="from stored tables"):
-        prepare_table(desk, signed_by_all(rehearsal, stored), intake, MemorySpool())
+        prepare_table(context, signed_by_all(rehearsal, stored), intake, MemorySpool())
     assert not len(staged.outcome.received)
 
 

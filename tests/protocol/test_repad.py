@@ -89,7 +89,7 @@ def test_a_curator_answers_only_for_its_own_table() -> None:
         replace(contract, curators=(CuratorTerms(first.identity, first.attributes[::-1]), second)),
         replace(contract, curators=(CuratorTerms(first.identity, first.attributes[:1]), second)),
     ]
-    desk = case.outcome.desks[0]
+    context = case.outcome.desks[0]
     for other in wrong:
         signed = signed_by_all(case.rehearsal, other)
         request = sign(
@@ -97,15 +97,15 @@ def test_a_curator_answers_only_for_its_own_table() -> None:
         )
         refusal = "not about this stored table|not read this vault|vault differ in curators"
         with pytest.raises(MismatchError, match=refusal):
-            case.deposit.stored[0].repad(desk, signed, request, case.outcome.received)
+            case.deposit.stored[0].repad(context, signed, request, case.outcome.received)
     with pytest.raises(MismatchError, match="not about this stored table"):
         case.deposit.stored[1].repad(
-            desk, case.outcome.contract, case.requests[0], case.outcome.received
+            context, case.outcome.contract, case.requests[0], case.outcome.received
         )
     stranger = PrivateIdentity.create("stranger", CipherEntropy.from_seed(8, "stranger"))
     with pytest.raises(MismatchError, match="is no curator"):
         case.deposit.stored[0].repad(
-            replace(desk, identity=stranger),
+            replace(context, identity=stranger),
             case.outcome.contract,
             case.requests[0],
             case.outcome.received,

@@ -17,13 +17,13 @@ from veiltab.errors import (
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.grant import grant
 from veiltab.rehearsal import Outcome, Terms
-from veiltab.wire.contract import Pads
+from veiltab.wire.contract import PadMode
 from veiltab.wire.messages import SignedGrant, Upload
 
 NAMES = ("smoker", "age", "income", "region")
 
 
-def study(mode: Pads = "stream") -> tuple[Recorded, Outcome]:
+def study(mode: PadMode = "stream") -> tuple[Recorded, Outcome]:
     """Return a released study whose release has positions: the server sampled afresh."""
     rehearsal = pair()
     terms = Terms(epsilon=2.0, sample_size=30, pads=mode, sampler="server")

@@ -16,9 +16,9 @@ from tests.support.studies import Recorded, holding, pair, stored_contract
 from veiltab.core import privacy
 from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
-from veiltab.crypto.pads import stream_pad_at
+from veiltab.crypto.pads import StreamPad
 from veiltab.rehearsal import Deposit, Terms
-from veiltab.wire.contract import Pads
+from veiltab.wire.contract import PadMode
 
 Law = dict[tuple[int, ...], Fraction]
 LawOf = Callable[[tuple[int, ...]], Law]
@@ -130,7 +130,7 @@ class Drawn:
     differences: list[Codes]
 
 
-def draw(rehearsal: Recorded, deposit: Deposit, mode: Pads) -> Drawn:
+def draw(rehearsal: Recorded, deposit: Deposit, mode: PadMode) -> Drawn:
     """Go through a study that samples everybody, and keep what is forgotten afterwards."""
     terms = Terms(epsilon=1.0, sample_size=ROWS, sampler="server", pads=mode)
     outcome = rehearsal._open(stored_contract(rehearsal, terms, deposit))
@@ -157,7 +157,7 @@ def assert_unrelated(left: Codes, right: Codes, size: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["stream", "one-time"])
-def test_pads_of_two_studies_have_nothing_in_common(mode: Pads) -> None:
+def test_pads_of_two_studies_have_nothing_in_common(mode: PadMode) -> None:
     """Not with each other, nor with the table's, whether by respondent or by row of the release."""
     rehearsal = Recorded([holding(SIZES, range(ROWS))], CipherEntropy.from_seed(7, mode))
     deposit = rehearsal.deposit()
@@ -166,7 +166,7 @@ def test_pads_of_two_studies_have_nothing_in_common(mode: Pads) -> None:
     assert sorted(one.positions) == sorted(two.positions) == list(range(ROWS))
     back = np.argsort(one.positions)[two.positions]  # where in the first study each row was
     for i, size in enumerate(SIZES.values()):
-        stored = stream_pad_at(deposit.stored[0]._keys[i], size, one.positions)
+        stored = StreamPad(deposit.stored[0]._pads.keys[i], size).at(one.positions)
         assert_unrelated(one.pads[i], two.pads[i], size)
         assert_unrelated(one.pads[i][back], two.pads[i], size)
         assert_unrelated(one.pads[i], stored, size)

@@ -18,7 +18,7 @@ from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.protocol.stores import read_chunk
 from veiltab.rehearsal import Holding, Terms
-from veiltab.wire.contract import Pads, Sampler
+from veiltab.wire.contract import PadMode, Sampler
 from veiltab.wire.messages import Upload
 from veiltab.wire.packing import chunk_slices
 
@@ -79,7 +79,9 @@ def _periodic(size: int) -> NDArray[np.int64]:
 
 @pytest.mark.parametrize("mode", ["stream", "one-time"])
 @pytest.mark.parametrize("make", [_constant, _periodic])
-def test_a_large_upload_looks_random(mode: Pads, make: Callable[[int], NDArray[np.int64]]) -> None:
+def test_a_large_upload_looks_random(
+    mode: PadMode, make: Callable[[int], NDArray[np.int64]]
+) -> None:
     """Ciphertexts of constant and of periodic data are uniform, alone and in pairs of rows."""
     attributes = tuple(attribute(name, size) for name, size in SIZES.items())
     codes: list[Codes] = [make(a.size).astype(a.dtype) for a in attributes]

@@ -29,12 +29,12 @@ from veiltab.party.context import PartyContext
 from veiltab.party.researcher import estimate_study
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.verify import sign
-from veiltab.wire.bundles import CHUNK_BYTES, Named, bundle
+from veiltab.wire.bundles import CHUNK_BYTES, NamedChunk, bundle
 from veiltab.wire.codec import MAX_TEXT, dump
 from veiltab.wire.messages import Alignment
 
 
-def named(*chunks: bytes) -> list[Named]:
+def named(*chunks: bytes) -> list[NamedChunk]:
     """Return chunks with their digests."""
     return [(hashlib.sha256(chunk).digest(), chunk) for chunk in chunks]
 

@@ -24,7 +24,7 @@ from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.rehearsal import take_in
 from veiltab.server.context import ServiceContext
-from veiltab.wire.contract import Pads, Sampler
+from veiltab.wire.contract import PadMode, Sampler
 from veiltab.wire.states import State
 
 KEY_BYTES = 32
@@ -84,7 +84,7 @@ def in_process(study: HttpStudy, context: ServiceContext, noise_key: bytes) -> R
     ],
     indirect=["address"],
 )
-def test_the_same_estimate(tmp_path: Path, address: str, sampler: Sampler, pads: Pads) -> None:
+def test_the_same_estimate(tmp_path: Path, address: str, sampler: Sampler, pads: PadMode) -> None:
     """Other pads, other uploads, another place: the same counts and the same plan."""
     entropy = Remembering(CipherEntropy.from_seed(3, "server"))
     context = make_context(tmp_path / "data", database=address, entropy=entropy)

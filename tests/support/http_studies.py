@@ -31,7 +31,7 @@ from veiltab.protocol.curator.upload import (
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.rehearsal import Holding, take_in
 from veiltab.server.worker import Worker
-from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Pads, Sampler, Sampling
+from veiltab.wire.contract import Contract, CuratorTerms, Linkage, PadMode, Sampler, Sampling
 from veiltab.wire.messages import Upload
 from veiltab.wire.signed import Signed
 
@@ -63,7 +63,7 @@ class Terms:
 
     title: str = "a study"
     sampler: Sampler = "curators"
-    pads: Pads = "stream"
+    pads: PadMode = "stream"
     named: bool = True
     population: int = POPULATION
     sample_size: int | None = SAMPLE_SIZE

@@ -8,10 +8,10 @@ import pytest
 
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.crypto.keyfile import load_identity, save_identity
 from veiltab.crypto.sealing import SealingKey
 from veiltab.crypto.signing import SigningKey
 from veiltab.errors import KeyFileError
+from veiltab.party.keyfile import load_identity, save_identity
 
 NAME = "Klinik Süd"
 PASSPHRASE = "fünf kleine Wörter"  # noqa: S105 - a test's own

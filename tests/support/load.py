@@ -28,7 +28,7 @@ from veiltab.party.study import Study
 from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.ledger import Ledger
-from veiltab.wire.contract import CuratorTerms, Linkage, Pads, Sampler, Sampling
+from veiltab.wire.contract import CuratorTerms, Linkage, PadMode, Sampler, Sampling
 from veiltab.wire.messages import SignedGrant
 
 CURATORS = 3
@@ -36,7 +36,7 @@ PARTIES = CURATORS + 1
 EXPIRES = 2**40
 PATIENCE = 600.0
 
-_FORMS: Sequence[tuple[Sampler, Pads]] = (
+_FORMS: Sequence[tuple[Sampler, PadMode]] = (
     ("curators", "stream"),
     ("server", "stream"),
     ("curators", "one-time"),
@@ -52,7 +52,7 @@ class Plot:
     number: int
 
     @property
-    def form(self) -> tuple[Sampler, Pads]:
+    def form(self) -> tuple[Sampler, PadMode]:
         """Who samples, and under which pads."""
         return _FORMS[self.number % len(_FORMS)]
 

@@ -11,7 +11,7 @@ from veiltab.wire.contract import (
     Contract,
     CuratorTerms,
     Linkage,
-    Pads,
+    PadMode,
     PublicIdentity,
     Sampler,
     Sampling,
@@ -35,7 +35,7 @@ CHARACTERS = st.characters(codec="utf-8", min_codepoint=0x20, exclude_characters
 TEXTS = st.text(CHARACTERS, min_size=1, max_size=12)
 IDS = st.binary(min_size=32, max_size=32)
 SHORT_IDS = st.binary(min_size=16, max_size=16)
-PADS: st.SearchStrategy[Pads] = st.sampled_from(["stream", "one-time"])
+PADS: st.SearchStrategy[PadMode] = st.sampled_from(["stream", "one-time"])
 SAMPLERS: st.SearchStrategy[Sampler] = st.sampled_from(["curators", "server"])
 EPSILONS = st.floats(0, 50, exclude_min=True) | st.integers(1, 50)
 IDENTITIES = st.builds(PublicIdentity, TEXTS, IDS, IDS)

@@ -21,13 +21,13 @@ from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
 from veiltab.crypto import derivation, signing
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
-from veiltab.crypto.keyfile import load_identity
 from veiltab.crypto.linkage import alignment_digest, token_order
 from veiltab.crypto.linkage import tokens as make_tokens
-from veiltab.crypto.pads import stream_pad, stream_pad_at
+from veiltab.crypto.pads import StreamPad
 from veiltab.crypto.sealing import SealingKey
 from veiltab.crypto.signing import SigningKey
 from veiltab.data.ids import id_messages
+from veiltab.party.keyfile import load_identity
 from veiltab.wire.codec import dump, load
 from veiltab.wire.contract import Contract, Vault
 from veiltab.wire.messages import (
@@ -171,11 +171,11 @@ def pads(
         assert start is not None
         assert count is not None
         positions = list(range(start, start + count))
-        found: list[int] = stream_pad(secret, size, start, count).tolist()
-        assert stream_pad_at(secret, size, np.array(positions)).tolist() == found
+        found: list[int] = StreamPad(secret, size).rows(start, count).tolist()
+        assert StreamPad(secret, size).at(np.array(positions)).tolist() == found
         return found
-    rows: list[int] = stream_pad_at(secret, size, np.array(positions)).tolist()
-    assert rows == [int(stream_pad(secret, size, place, 1)[0]) for place in positions]
+    rows: list[int] = StreamPad(secret, size).at(np.array(positions)).tolist()
+    assert rows == [int(StreamPad(secret, size).rows(place, 1)[0]) for place in positions]
     return rows
 
 

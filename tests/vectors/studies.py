@@ -18,7 +18,7 @@ from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.derivation import pad_key, token_key
 from veiltab.crypto.linkage import IdMessages, token_order
 from veiltab.crypto.linkage import tokens as make_tokens
-from veiltab.crypto.pads import stream_pad_at
+from veiltab.crypto.pads import StreamPad
 from veiltab.data.ids import id_messages, row_messages
 from veiltab.protocol.curator.agreement import receive_secret
 from veiltab.protocol.curator.stored import StoredTable
@@ -182,7 +182,7 @@ def pads_of(study: StudyFile, name: str, number: int, rows: NDArray[np.int64]) -
     material = study.document[name][number]["one_time_pads"]
     if material is None:
         keys = pad_keys(study, name, number)
-        return [stream_pad_at(key, a.size, rows) for key, a in zip(keys, attributes, strict=True)]
+        return [StreamPad(key, a.size).at(rows) for key, a in zip(keys, attributes, strict=True)]
     data = bytes.fromhex(material)
     count, start, found = int.from_bytes(data[:8], "big"), 8, []
     for attribute in attributes:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from veiltab.errors import MalformedError
 from veiltab.wire.bundles import (
-    Named,
+    NamedChunk,
     bundle,
     bundled_bytes,
     filled,
@@ -20,7 +20,7 @@ CHUNKS = st.lists(st.tuples(DIGEST, st.binary(max_size=60)), min_size=1, max_siz
 
 
 @given(chunks=CHUNKS)
-def test_what_is_bundled_comes_out_again(chunks: list[Named]) -> None:
+def test_what_is_bundled_comes_out_again(chunks: list[NamedChunk]) -> None:
     """In its order, empty chunks too; the digests are taken as they are."""
     body = bundle(chunks)
     assert [(digest, bytes(chunk)) for digest, chunk in unbundle(body)] == chunks
@@ -35,7 +35,7 @@ def test_the_form_is_an_index_and_chunks() -> None:
 
 
 @given(chunks=CHUNKS, cut=st.integers(1, 500))
-def test_half_a_bundle_is_none(chunks: list[Named], cut: int) -> None:
+def test_half_a_bundle_is_none(chunks: list[NamedChunk], cut: int) -> None:
     """Wherever it is cut off."""
     body = bundle(chunks)
     with pytest.raises(MalformedError):
@@ -50,14 +50,14 @@ def test_what_is_no_bundle(body: bytes) -> None:
 
 
 @given(chunks=CHUNKS, more=st.binary(min_size=1, max_size=40))
-def test_nothing_comes_after_the_chunks(chunks: list[Named], more: bytes) -> None:
+def test_nothing_comes_after_the_chunks(chunks: list[NamedChunk], more: bytes) -> None:
     """A bundle has one form."""
     with pytest.raises(MalformedError):
         unbundle(bundle(chunks) + more)
 
 
 @given(chunks=CHUNKS)
-def test_an_index_can_be_read_alone(chunks: list[Named]) -> None:
+def test_an_index_can_be_read_alone(chunks: list[NamedChunk]) -> None:
     """It says where each chunk is, also when the chunks are not at hand."""
     body = bundle(chunks)
     places = read_index(body[: 4 + 36 * len(chunks)])
@@ -77,7 +77,7 @@ def test_pieces_are_the_same_bytes(parts: list[bytes], least: int) -> None:
 
 
 @given(chunks=CHUNKS, most=st.integers(1, 300))
-def test_bundles_are_filled_in_order(chunks: list[Named], most: int) -> None:
+def test_bundles_are_filled_in_order(chunks: list[NamedChunk], most: int) -> None:
     """As full as they can be, none fuller, and a chunk that is too long has one of its own."""
     bundles = list(filled(chunks, most))
     assert [chunk for each in bundles for chunk in each] == chunks

@@ -1,15 +1,12 @@
 """Vectors of messages, identities and keys: sections 1 to 4 of the specification."""
 
 import json
-import tempfile
-from pathlib import Path
 
 from vectors.generator.files import Case, Document, bad, case, document, filler
 from vectors.generator.hpke import ephemeral_key, seal
 from vectors.generator.scripted import Scripted
 from veiltab.crypto import derivation
-from veiltab.crypto.identity import PrivateIdentity, fingerprint
-from veiltab.crypto.keyfile import save_identity
+from veiltab.crypto.identity import PrivateIdentity, dump_identity, fingerprint
 from veiltab.crypto.sealing import SealingKey
 from veiltab.crypto.signing import SigningKey
 from veiltab.wire.codec import dump
@@ -238,7 +235,4 @@ def _label_of_a_leading_zero() -> str:
 
 def _saved(party: PrivateIdentity, passphrase: str | None) -> str:
     """Return the text of a key file whose salt and nonce are fixed."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "key"
-        save_identity(party, path, passphrase, Scripted(filler("salt and nonce", 28)))
-        return path.read_text("utf-8")
+    return dump_identity(party, passphrase, Scripted(filler("salt and nonce", 28))).decode()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vectors.generator.files import Case, Document, bad, case, document, entropy, filler
 from veiltab.core.group import draw_uniform
-from veiltab.crypto.pads import WordMap, stream_pad, stream_pad_at
+from veiltab.crypto.pads import StreamPad, WordMap
 from veiltab.wire.packing import CHUNK_ROWS, pack, pack_positions
 
 SIZES = (1, 2, 3, 7, 16, 17, 200, 256, 257, 1_000, 65_535)
@@ -38,7 +38,7 @@ def pads() -> Document:
         cases.append(_rows(f"k = {size}, two chunks", key, size, CHUNK_ROWS - 5, 10))
         cases.append(_rows(f"k = {size}, the last rows", key, size, FAR - 4, 4))
         places = [CHUNK_ROWS, 3, 2 * CHUNK_ROWS + 1, 3, 0, FAR - 1]
-        found = stream_pad_at(key, size, np.array(places)).tolist()
+        found = StreamPad(key, size).at(np.array(places)).tolist()
         cases.append(
             case(f"k = {size}, positions", found, key=key.hex(), size=size, positions=places)
         )
@@ -123,7 +123,7 @@ def _refused(key: bytes, size: int) -> NDArray[np.int64]:
 
 
 def _rows(name: str, key: bytes, size: int, start: int, rows: int) -> Case:
-    found = stream_pad(key, size, start, rows).tolist()
+    found = StreamPad(key, size).rows(start, rows).tolist()
     return case(name, found, key=key.hex(), size=size, start=start, count=rows)
 
 

@@ -13,7 +13,7 @@ import click
 
 from veiltab.cli.output import console, json_option, print_json
 from veiltab.errors import OutputError, ParameterError
-from veiltab.files.plain import make_folder, write_whole
+from veiltab.files.disk import make_output_folder, write_output
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -59,8 +59,8 @@ class DemoFolder:
                 f"{self.path} holds files that no demonstration has made",
                 hint="name another folder with --out; nothing in this one was touched",
             )
-        make_folder(self.path)
-        write_whole(mark, MARK_TEXT.encode())
+        make_output_folder(self.path)
+        write_output(mark, MARK_TEXT.encode())
         self.delete_parties()
         self.report.unlink(missing_ok=True)
         self.parties.mkdir(mode=0o700)
@@ -169,12 +169,12 @@ def _report(demonstration: "Demonstration", folder: "DemoFolder", start: float) 
     verifying = demonstration.processes.later(demonstration.verify)
     from veiltab.demo.charts import draw_charts
     from veiltab.demo.page import demo_page
-    from veiltab.files.plain import write_whole
+    from veiltab.files.disk import write_output
 
     charts = draw_charts(demonstration.results, demonstration.column)
     verifying.result()
     results = demonstration.summary(time.monotonic() - start)
-    write_whole(folder.report, demo_page(results, charts).encode())
+    write_output(folder.report, demo_page(results, charts).encode())
     return results
 
 

@@ -35,7 +35,7 @@ class OutputFiles:
 
     def check(self) -> None:
         """Refuse names that are taken, before any work is done."""
-        from veiltab.files.plain import check_empty, check_new
+        from veiltab.files.disk import check_empty, check_new
 
         paths = self.paths
         if len({path.absolute() for path in paths.values()}) < len(paths):

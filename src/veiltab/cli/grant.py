@@ -15,7 +15,7 @@ from veiltab.cli.output import (
     print_json,
     tell,
 )
-from veiltab.files.plain import check_new
+from veiltab.files.disk import check_new
 
 if TYPE_CHECKING:
     from veiltab.party.curator import GivenGrant

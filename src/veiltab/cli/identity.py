@@ -110,10 +110,10 @@ def show_command(public: bool, out: Path | None, party: PartyOptions, as_json: b
     home = party.home
     identity = home.public
     if out is not None:
-        from veiltab.files.plain import check_new, write_whole
+        from veiltab.files.disk import check_new, write_output
 
         check_new(out)
-        write_whole(out, f"{_public(identity)}\n".encode())
+        write_output(out, f"{_public(identity)}\n".encode())
         tell(f"Give {out} to those who are to name you in a study file.")
     if public and out is None:
         click.echo(_public(identity))

@@ -125,9 +125,9 @@ def _draft(
     as_json: bool,
 ) -> None:
     from veiltab.data.tables import BATCH_ROWS
-    from veiltab.files.plain import check_new, write_whole
+    from veiltab.files.disk import check_new, write_output
+    from veiltab.files.private import write_private
     from veiltab.party.draft import draft_study
-    from veiltab.party.files import write_private
 
     for path in (out, recode_out):
         if path is not None:
@@ -135,7 +135,7 @@ def _draft(
     me, source = party.home.public, open_source("--from", *table)
     draft = draft_study(source.batches(list(source.columns), BATCH_ROWS), me)
     if out is not None:
-        write_whole(out, draft.study.encode())
+        write_output(out, draft.study.encode())
     if recode_out is not None:
         write_private(recode_out, draft.recode.encode())
     _print_draft(draft, out, recode_out, as_json=as_json)

@@ -1,25 +1,10 @@
 """Keys from secrets (spec, sections 1, 4.2, 5 and 6.1): HKDF-SHA256 under fixed labels."""
 
-from hashlib import sha256
-
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from veiltab.core.hashing import labelled_hash
 from veiltab.errors import ParameterError
-
-
-def exact_bytes(value: bytes, count: int, what: str) -> bytes:
-    """Return ``value`` if it has ``count`` bytes, and refuse it otherwise, without showing it.
-
-    A key derivation takes secrets of any length; an empty one would go unnoticed there.
-    """
-    if len(value) != count:
-        raise ParameterError(
-            f"{what} has {len(value)} bytes, not {count}",
-            hint="give its raw bytes, not their hexadecimal text",
-        )
-    return bytes(value)
-
 
 SECRET_BYTES = 32
 SCOPE_BYTES = 32
@@ -40,7 +25,7 @@ def secret_commitment(secret: bytes) -> bytes:
     Every curator who receives the secret checks it, so that all hold the same one.
     """
     exact_bytes(secret, SECRET_BYTES, "a study secret")
-    return sha256(b"veiltab/v1/secret\x00" + secret).digest()
+    return labelled_hash("secret", secret)
 
 
 def token_key(secret: bytes, scope: bytes) -> bytes:
@@ -67,3 +52,16 @@ def pad_key(upload_secret: bytes, scope: bytes, upload_id: bytes, attribute_inde
         )
     label = b"veiltab/v1/pad\x00" + upload_id + attribute_index.to_bytes(4, "big")
     return derive_key(upload_secret, scope, label)
+
+
+def exact_bytes(value: bytes, count: int, what: str) -> bytes:
+    """Return ``value`` if it has ``count`` bytes, and refuse it otherwise, without showing it.
+
+    A key derivation takes secrets of any length; an empty one would go unnoticed there.
+    """
+    if len(value) != count:
+        raise ParameterError(
+            f"{what} has {len(value)} bytes, not {count}",
+            hint="give its raw bytes, not their hexadecimal text",
+        )
+    return bytes(value)

@@ -1,30 +1,51 @@
-"""Who a party is (spec, section 2): two keys, an id made of both, and a fingerprint for people."""
+"""Who a party is (spec, section 2): two keys, an id made of both, and a fingerprint for people.
 
+Section 2.1 writes a private identity as bytes, in the clear or locked by a passphrase.  Errors name
+the key file and the field, never a value: they end up in logs.
+"""
+
+import base64
+import contextlib
+import json
+import re
 from dataclasses import dataclass
-from hashlib import sha256
 
-from veiltab.core.entropy import Entropy
+import rfc8785
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+from veiltab.core import hashing
+from veiltab.core.entropy import Entropy, random_bytes
 from veiltab.core.schema import check_text
-from veiltab.crypto import sealing, signing
 from veiltab.crypto.derivation import exact_bytes
-from veiltab.crypto.sealing import SealingKey
-from veiltab.crypto.signing import SigningKey
-from veiltab.errors import ParameterError, SchemaError
+from veiltab.crypto.sealing import KEY_BYTES, SealingKey
+from veiltab.crypto.signing import SEED_BYTES, SigningKey
+from veiltab.errors import KeyFileError, ParameterError, SchemaError
 
 PARTY_ID_BYTES = 32
 MAX_NAME_LENGTH = 1_000
+
+VERSION = 1
+PLAIN = "identity"
+LOCKED = "locked-identity"
+FIELDS = {
+    PLAIN: {"kind", "name", "sealing_key", "signing_key", "version"},
+    LOCKED: {"kind", "name", "nonce", "salt", "sealed", "version"},
+}
+"""The two kinds of key files, and their fields."""
+
+SCRYPT_COST = 1 << 17
+"""scrypt's N, fixed by the spec: about 0.4 s and 128 MiB for each guess.  Tests lower it."""
+
+NONCE_BYTES = 12
+SALT_BYTES = 16
+MAX_KEY_FILE_BYTES = 1 << 14
+"""No identity takes more bytes: a name has at most 1,000 characters."""
+
+_TAG_BYTES = 16
 _FINGERPRINT_DIGITS = 30
 _GROUP_DIGITS = 5
-
-
-def party_id(signing_public: bytes, sealing_public: bytes) -> bytes:
-    """Return the party id, 32 bytes: a hash of both public keys, so that neither can be swapped.
-
-    The name is not part of it: anybody may call a key anything.
-    """
-    signing_public = exact_bytes(signing_public, signing.PUBLIC_BYTES, "a public signing key")
-    sealing_public = exact_bytes(sealing_public, sealing.KEY_BYTES, "a public sealing key")
-    return sha256(b"veiltab/v1/identity\x00" + signing_public + sealing_public).digest()
 
 
 def fingerprint(party_id: bytes) -> str:
@@ -63,9 +84,146 @@ class PrivateIdentity:
 
     @property
     def party_id(self) -> bytes:
-        """The party id, 32 bytes."""
-        return party_id(self.signing.public, self.sealing.public)
+        """The hash of both public keys, by which messages refer to the party (spec, section 2)."""
+        return hashing.party_id(self.signing.public, self.sealing.public)
 
     def __repr__(self) -> str:
         """Show what everybody may know: the name and the fingerprint."""
         return f"PrivateIdentity(name={self.name!r}, fingerprint={fingerprint(self.party_id)!r})"
+
+
+def dump_identity(identity: PrivateIdentity, passphrase: str | None, entropy: Entropy) -> bytes:
+    """Return the content of a key file; with a passphrase, both keys are encrypted under it."""
+    fields: dict[str, str | int] = {"name": identity.name, "version": VERSION}
+    if passphrase is None:
+        fields["kind"] = PLAIN
+        fields["sealing_key"] = identity.sealing.secret_bytes().hex()
+        fields["signing_key"] = identity.signing.secret_bytes().hex()
+    else:
+        fields["kind"] = LOCKED
+        fields.update(_lock(identity, passphrase, entropy))
+    return rfc8785.dumps(fields)
+
+
+def parse_identity(content: bytes, passphrase: str | None, where: str) -> PrivateIdentity:
+    """Read the content of a key file; ``where`` is what errors call the file.
+
+    Every byte that differs from what :func:`dump_identity` would have written is refused.  A
+    passphrase for a file that is not locked is ignored.
+    """
+    fields = _KeyFile(content, where)
+    if fields.kind == LOCKED:
+        secrets = _unlock(fields, passphrase)
+    else:
+        secrets = fields.hexadecimal("signing_key", SEED_BYTES)
+        secrets += fields.hexadecimal("sealing_key", KEY_BYTES)
+    signing, sealing = SigningKey(secrets[:SEED_BYTES]), SealingKey(secrets[SEED_BYTES:])
+    try:
+        return PrivateIdentity(fields.text("name"), signing, sealing)
+    except ParameterError as error:
+        raise fields.malformed("its name is not usable") from error
+
+
+def _lock(identity: PrivateIdentity, passphrase: str, entropy: Entropy) -> dict[str, str]:
+    """Encrypt both keys; the salt is fresh, so a key meets one nonce only."""
+    salt, nonce = random_bytes(SALT_BYTES, entropy), random_bytes(NONCE_BYTES, entropy)
+    secrets = identity.signing.secret_bytes() + identity.sealing.secret_bytes()
+    cipher = AESGCM(_stretch(passphrase, salt))
+    sealed = cipher.encrypt(nonce, secrets, _associated(identity.name))
+    return {
+        "nonce": nonce.hex(),
+        "salt": salt.hex(),
+        "sealed": base64.b64encode(sealed).decode(),
+    }
+
+
+def _unlock(fields: "_KeyFile", passphrase: str | None) -> bytes:
+    """Decrypt signing_key ‖ sealing_key."""
+    salt = fields.hexadecimal("salt", SALT_BYTES)
+    nonce = fields.hexadecimal("nonce", NONCE_BYTES)
+    sealed = fields.base64("sealed", SEED_BYTES + KEY_BYTES + _TAG_BYTES)
+    associated = _associated(fields.text("name"))
+    if passphrase is None:
+        raise KeyFileError(
+            f"the key file {fields.where} is locked",
+            hint="give the passphrase that it was made with",
+        )
+    try:
+        return AESGCM(_stretch(passphrase, salt)).decrypt(nonce, sealed, associated)
+    except InvalidTag as error:
+        raise KeyFileError(
+            f"the key file {fields.where} does not unlock",
+            hint="check the passphrase; if it is right the file was changed: restore a copy",
+        ) from error
+
+
+def _stretch(passphrase: str, salt: bytes) -> bytes:
+    encoded = passphrase.encode(errors="replace")
+    if not encoded or encoded.decode() != passphrase:
+        raise KeyFileError(
+            "the passphrase is empty or is not text",
+            hint="give one in UTF-8, or none at all for a key file that is not locked",
+        )
+    return Scrypt(salt=salt, length=32, n=SCRYPT_COST, r=8, p=1).derive(encoded)
+
+
+def _associated(name: str) -> bytes:
+    return b"veiltab/v1/keyfile\x00" + name.encode()
+
+
+class _KeyFile:
+    """The fields of a canonical message of a known kind and version (spec, section 1.1)."""
+
+    def __init__(self, content: bytes, where: str) -> None:
+        self.where = where
+        fields = _canonical_object(content)
+        if fields is None:
+            raise self.malformed("it is not canonical JSON")
+        kind, version = fields.get("kind"), fields.get("version")
+        if not isinstance(kind, str) or kind not in FIELDS:
+            raise self.malformed("it is of another kind")
+        if type(version) is not int or version != VERSION:  # True == 1 in Python
+            raise KeyFileError(
+                f"the key file {where} is of another version", hint="use a newer veiltab to read it"
+            )
+        if set(fields) != FIELDS[kind]:
+            raise self.malformed("fields are missing or unknown")
+        self.kind, self._fields = kind, fields
+
+    def text(self, name: str) -> str:
+        value = self._fields[name]
+        if not isinstance(value, str):
+            raise self.malformed(f"its {name} is not text")
+        return value
+
+    def hexadecimal(self, name: str, count: int) -> bytes:
+        value = self.text(name)
+        if not re.fullmatch(f"[0-9a-f]{{{2 * count}}}", value):
+            raise self.malformed(f"its {name} is not {2 * count} lowercase hexadecimal digits")
+        return bytes.fromhex(value)
+
+    def base64(self, name: str, count: int) -> bytes:
+        """Decode base64 in its one spelling: no other alphabet, no stray bits at the end."""
+        value = self.text(name)
+        decoded = b""
+        with contextlib.suppress(ValueError):
+            decoded = base64.b64decode(value, validate=True)
+        if len(decoded) != count or base64.b64encode(decoded).decode() != value:
+            raise self.malformed(f"its {name} is not the base64 of {count} bytes")
+        return decoded
+
+    def malformed(self, why: str) -> KeyFileError:
+        return KeyFileError(
+            f"{self.where} is not a key file of veiltab: {why}",
+            hint="check the path; a key file must not be edited, so restore a copy",
+        )
+
+
+def _canonical_object(content: bytes) -> dict[str, object] | None:
+    """Parse without letting an exception escape: those of ``json`` hold the whole text."""
+    if len(content) <= MAX_KEY_FILE_BYTES:
+        with contextlib.suppress(ValueError, RecursionError):
+            parsed = json.loads(content.decode())
+            if isinstance(parsed, dict) and rfc8785.dumps(parsed) == content:
+                return parsed
+    return None

@@ -1,7 +1,7 @@
 """Linkage tokens (spec, section 5): keyed names of respondents, and the secret order they give.
 
 All curators of a scope share the token key, so a respondent has the same token with each of them,
-and the server, who has no key, cannot test whether a guessed id is there.
+and the server, which has no key, cannot test whether a guessed id is there.
 """
 
 import hmac
@@ -48,16 +48,16 @@ def tokens(key: bytes, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> N
     _check_messages(data, offsets)
     cipher = _Cmac(key)
     count = offsets.size - 1
-    found = np.empty((count + 1, TOKEN_BYTES), dtype=np.uint8)  # the cipher wants room for one more
+    result = np.empty((count + 1, TOKEN_BYTES), dtype=np.uint8)  # the cipher needs room for one
     single = bool((np.diff(offsets) == TOKEN_BYTES).all())  # as ids of 16 characters are
     for start in range(0, count, BATCH_ROWS):
         stop = min(start + BATCH_ROWS, count)
         bounds = offsets[start : stop + 1]
         if single:
-            cipher.fill_single(found[start : stop + 1], data[bounds[0] : bounds[-1]])
+            cipher.fill_single(result[start : stop + 1], data[bounds[0] : bounds[-1]])
         else:
-            cipher.fill(found[start:stop].reshape(-1).view(_BLOCK), data, bounds)
-    return found[:count]
+            cipher.fill(result[start:stop].reshape(-1).view(_BLOCK), data, bounds)
+    return result[:count]
 
 
 def token_order(tokens: NDArray[np.uint8]) -> NDArray[np.int64]:
@@ -122,7 +122,7 @@ def alignment_digest(key: bytes, count: int, ordered: Iterable[NDArray[np.uint8]
 
 
 def repeats(ordered: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Say of each token, of many in order, whether it occurs more than once.
+    """Say for each of the ordered tokens whether it occurs more than once.
 
     Equal tokens mean equal messages, which section 5 forbids within one curator.
     """
@@ -159,16 +159,16 @@ class _Cmac:
         self._masks = np.frombuffer(b"".join(masks), dtype=np.uint64).reshape(-1, 2)
         self._tails = np.frombuffer(b"".join(tails), dtype=np.uint64).reshape(-1, 2)
 
-    def fill_single(self, found: NDArray[np.uint8], data: NDArray[np.uint8]) -> None:
+    def fill_single(self, out: NDArray[np.uint8], data: NDArray[np.uint8]) -> None:
         """Write the tokens of messages of one full block each, which need no chain.
 
-        The last row of ``found`` is overwritten with anything.
+        The last row of ``out`` is overwritten with anything.
         """
         blocks = data.view(np.uint64).reshape(-1, 2) ^ self._tails[TOKEN_BYTES]
-        self._encryptor.update_into(blocks.data.cast("B"), found.data.cast("B"))
+        self._encryptor.update_into(blocks.data.cast("B"), out.data.cast("B"))
 
     def fill(
-        self, found: NDArray[np.void], data: NDArray[np.uint8], bounds: NDArray[np.int64]
+        self, out: NDArray[np.void], data: NDArray[np.uint8], bounds: NDArray[np.int64]
     ) -> None:
         """Write the tokens of the messages between the bounds, one 16-byte entry each."""
         first, last = int(bounds[0]), int(bounds[-1])
@@ -183,7 +183,7 @@ class _Cmac:
             chain ^= blocks[starts].view(np.uint64).reshape(-1, 2) & self._masks.take(kind, axis=0)
             chain ^= self._tails.take(kind, axis=0)
             encrypted = self._encrypt(chain)
-            found[rows] = encrypted
+            out[rows] = encrypted
             more = np.flatnonzero(left > TOKEN_BYTES)
             chain = encrypted[more].view(np.uint64).reshape(-1, 2)
             rows, starts, left = rows[more], starts[more] + TOKEN_BYTES, left[more] - TOKEN_BYTES

@@ -16,29 +16,6 @@ from veiltab.core.schema import MAX_CATEGORIES, Codes
 from veiltab.crypto.derivation import exact_bytes
 from veiltab.errors import ParameterError
 
-_ROWS = 32
-_WORTHWHILE = 1 << 16
-
-
-def places_from(values: NDArray[np.unsignedinteger[Any]], limit: int) -> NDArray[np.intp]:
-    """Return the places of the values that are ``limit`` or more, in ascending order.
-
-    Where they are few, nearly all columns of a table of the values have none, which is seen from
-    the columns' maxima in a third of the time that looking at each value takes.
-    """
-    bound = values.dtype.type(limit)
-    body = values.size - values.size % _ROWS
-    if body < _WORTHWHILE:
-        return np.flatnonzero(values >= bound)
-    table = values[:body].reshape(_ROWS, -1)
-    columns = np.flatnonzero(table.max(axis=0) >= bound)
-    row, column = np.nonzero(table[:, columns] >= bound)
-    places = row * table.shape[1] + columns[column]
-    if body == values.size:
-        return places
-    return np.concatenate([places, body + np.flatnonzero(values[body:] >= bound)])
-
-
 PAD_KEY_BYTES = 32
 PAIRED_SIZE = 16
 """Up to this many categories a 16-bit word gives two elements."""
@@ -47,25 +24,17 @@ BYTE_SIZE = 256
 """Up to this many categories a word has 16 bits, and a code 8."""
 
 SPAN_ROWS = 1 << 18
-"""Rows that are mapped at a time: what lies between stays in the processor's cache."""
+"""Rows that are mapped at a time: intermediate results stay in the processor's cache."""
 
 SCATTERED_ROWS = 1 << 13
-"""The same for rows that do not follow each other, of which each takes a block of its own."""
+"""The same for scattered rows, each of which takes a block of its own."""
 
 Words = NDArray[np.unsignedinteger[Any]]
 _BLOCK_BYTES = 16
+_TABLE_ROWS = 32
+_WORTHWHILE = 1 << 16
 _LOG2 = {8: 3, 4: 2}
 _ZEROS = memoryview(bytes(4 * SPAN_ROWS + _BLOCK_BYTES))
-
-
-def stream_pad(key: bytes, size: int, start: int, count: int) -> Codes:
-    """Return the stream pad of rows ``start`` to ``start + count`` of an attribute."""
-    return StreamPad(key, size).rows(start, count)
-
-
-def stream_pad_at(key: bytes, size: int, positions: NDArray[np.int64]) -> Codes:
-    """Return the stream pad of the rows at ``positions``, in their order."""
-    return StreamPad(key, size).at(positions)
 
 
 def one_time_pad(size: int, count: int, entropy: Entropy) -> Codes:
@@ -82,11 +51,11 @@ def one_time_pad(size: int, count: int, entropy: Entropy) -> Codes:
 class StreamPad:
     """The stream pad of one attribute: any rows, in any order, at the cost of those rows alone.
 
-    Threads may share it.  Each takes a cipher that nobody uses, or sets a new one up.
+    Threads may share it.  Each uses an idle cipher, or sets up a new one.
     """
 
     def __init__(self, key: bytes, size: int) -> None:
-        """Take the attribute's key and its number of categories."""
+        """Keep the attribute's key and its number of categories, ``size``."""
         _check_size(size)
         self._key, self._size = exact_bytes(key, PAD_KEY_BYTES, "a pad key"), size
         self._idle: list[_Stream] = []
@@ -204,7 +173,7 @@ class WordMap:
     """
 
     def __init__(self, size: int) -> None:
-        """Take the number of categories, at least 2."""
+        """Compute the map for ``size`` categories, at least 2."""
         paired = size <= PAIRED_SIZE
         self.size, self.elements = size, 2 if paired else 1
         self.word = np.dtype("<u2" if size <= BYTE_SIZE else "<u4")
@@ -240,6 +209,25 @@ class WordMap:
         if self._exact:
             return np.empty(0, dtype=np.intp)
         return places_from(words, self.limit)
+
+
+def places_from(values: NDArray[np.unsignedinteger[Any]], limit: int) -> NDArray[np.intp]:
+    """Return the places of the values that are ``limit`` or more, in ascending order.
+
+    Where such values are few, most columns of a table of the values have none.  The maxima of the
+    columns show that in a third of the time that looking at each value takes.
+    """
+    bound = values.dtype.type(limit)
+    body = values.size - values.size % _TABLE_ROWS
+    if body < _WORTHWHILE:
+        return np.flatnonzero(values >= bound)
+    table = values[:body].reshape(_TABLE_ROWS, -1)
+    columns = np.flatnonzero(table.max(axis=0) >= bound)
+    row, column = np.nonzero(table[:, columns] >= bound)
+    places = row * table.shape[1] + columns[column]
+    if body == values.size:
+        return places
+    return np.concatenate([places, body + np.flatnonzero(values[body:] >= bound)])
 
 
 def _code_type(size: int) -> Any:  # noqa: ANN401 - a scalar type of NumPy

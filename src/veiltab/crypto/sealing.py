@@ -14,9 +14,6 @@ from veiltab.crypto.derivation import exact_bytes
 from veiltab.errors import ParameterError, SealError
 
 KEY_BYTES = 32
-OVERHEAD_BYTES = 48
-"""What sealing adds: the ephemeral public key (32) and the tag (16)."""
-
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 

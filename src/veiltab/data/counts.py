@@ -14,6 +14,9 @@ from veiltab.data.encoding import decode_cells, encode_column
 from veiltab.errors import CountsError, ParameterError, SchemaError
 
 COUNT_COLUMN = "count"
+CARDINALITIES = (12, 24, 48, 96, 192, 384, 768)
+"""The numbers of cells that the paper goes through."""
+
 _FORMAT = (
     "the file is a CSV with a column for each attribute and a column 'count',"
     " and a row for every combination of categories, also the empty ones"
@@ -40,6 +43,23 @@ def read_counts(path: Path) -> CountTable:
     except SchemaError as error:
         raise CountsError(f"{path}: {error.message}", hint=error.hint) from error
     return CountTable(schema, _arrange(path, frame, schema, counts))
+
+
+def adult_table(cells: int = 24) -> CountTable:
+    """Return the Adult counts over the first attributes, as many as make ``cells`` cells."""
+    if cells not in CARDINALITIES:
+        raise ParameterError(
+            f"the Adult table has no version with {cells} cells",
+            hint=f"choose one of {', '.join(map(str, CARDINALITIES))}",
+        )
+    with as_file(files("veiltab.data") / "adult_joint_768.csv") as path:
+        whole = read_counts(path)
+    names, product = [], 1
+    for attribute in whole.schema.attributes:
+        if product < cells:
+            names.append(attribute.name)
+            product *= attribute.size
+    return whole.marginal(names)
 
 
 def _read_text(path: Path) -> pl.DataFrame:
@@ -76,7 +96,7 @@ def _parse_counts(path: Path, column: pl.Series) -> NDArray[np.int64]:
     _refuse(path, text.is_null() | (text == ""), "no count")
     _refuse(path, text.str.contains(r"^-\s*[0-9.]+$"), "a negative count")
     _refuse(path, text.str.contains(r"^[0-9]*\.[0-9]*$"), "a fractional count")
-    _refuse(path, ~text.str.contains(r"^[0-9]+$"), "a count that is no whole number")
+    _refuse(path, ~text.str.contains(r"^[0-9]+$"), "a count that is not a whole number")
     _refuse(path, ~text.str.contains(r"^.{1,18}$"), "a count of more than 18 digits")
     counts = text.cast(pl.Int64)
     total = counts.cast(pl.Int128).sum()  # 64 bits could overflow without a word
@@ -128,27 +148,6 @@ def _refuse(path: Path, bad: pl.Series, what: str) -> None:
         raise CountsError(
             f"{path} has {what} in {len(rows)} row(s), first in line {rows[0] + 2}", hint=_FORMAT
         )
-
-
-CARDINALITIES = (12, 24, 48, 96, 192, 384, 768)
-"""The numbers of cells that the paper goes through."""
-
-
-def adult_table(cells: int = 24) -> CountTable:
-    """Return the Adult counts over the first attributes, as many as make ``cells`` cells."""
-    if cells not in CARDINALITIES:
-        raise ParameterError(
-            f"the Adult table has no version with {cells} cells",
-            hint=f"choose one of {', '.join(map(str, CARDINALITIES))}",
-        )
-    with as_file(files("veiltab.data") / "adult_joint_768.csv") as path:
-        whole = read_counts(path)
-    names, product = [], 1
-    for attribute in whole.schema.attributes:
-        if product < cells:
-            names.append(attribute.name)
-            product *= attribute.size
-    return whole.marginal(names)
 
 
 def adult_records(cells: int = 24) -> pl.DataFrame:

@@ -42,7 +42,7 @@ class CsvTable:
         return self._columns
 
     def row_count(self) -> None:
-        """Return nothing: to count the rows is to read them."""
+        """Return ``None``: counting the rows takes as long as reading them."""
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
         """Yield these columns; an empty field is missing, also in quotes."""
@@ -134,7 +134,7 @@ class _Reader:
         self._file.close()
 
     def read(self, size: int) -> bytes:
-        """Read so many bytes, or up to the end."""
+        """Read ``size`` bytes, or up to the end."""
         try:
             return self._file.read(size)
         except (OSError, EOFError, zlib.error) as error:
@@ -185,7 +185,7 @@ def _last_end(data: bytes) -> int:
 
 
 def _next_end(data: bytes, start: int) -> int:
-    """Return where the line ends that has its last character before ``start``; 0 if none has."""
+    """Return the end of the line whose last character is before ``start``; 0 if there is none."""
     return data.find(b"\n", start) + 1 if start else 0
 
 
@@ -199,7 +199,7 @@ def _outside_quotes(data: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def _stray_quote(data: NDArray[np.uint8]) -> int | None:
-    """Return where a quote stands that does not begin or end a field, and is not doubled.
+    """Return the place of a quote that neither begins nor ends a field, and is not doubled.
 
     Readers of CSV do not agree on what such a row says.  The data begin with a row and end with a
     line break.
@@ -221,8 +221,8 @@ def _unreadable(block: bytes, first: int) -> TableError:
         block.decode()
     except UnicodeDecodeError as error:
         row = first + block.count(b"\n", 0, error.start)
-        return TableError(f"about row {row:,} the file is not UTF-8", hint=_ENCODING_HINT)
-    return TableError(f"the rows from {first:,} on cannot be read", hint="write the file anew")
+        return TableError(f"near row {row:,} the file is not UTF-8", hint=_ENCODING_HINT)
+    return TableError(f"the rows from {first:,} on cannot be read", hint="save the file again")
 
 
 def _never_closed() -> TableError:

@@ -46,16 +46,14 @@ class PostgresTable:
         return self._columns
 
     def row_count(self) -> None:
-        """Return nothing: the database would have to go through all rows."""
+        """Return ``None``: the database would have to go through all rows."""
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
         """Yield these columns, in the order in which the database gives the rows."""
         wanted = wanted_columns(columns, self._columns, rows)
         names = ", ".join(map(_quoted, wanted))
         with self._cursor() as cursor:
-            cursor.execute(
-                f"DECLARE veiltab NO SCROLL CURSOR FOR SELECT {names} FROM ({self._query}\n) AS t"  # noqa: S608 - the user's own query
-            )
+            cursor.execute(f"DECLARE veiltab NO SCROLL CURSOR FOR {self._select(names)}")
             while (frame := _fetch(cursor, f"FETCH FORWARD {rows} FROM veiltab")).height:
                 yield from cut(frame, rows)
 
@@ -97,15 +95,15 @@ class SqliteTable:
         return self._columns
 
     def row_count(self) -> None:
-        """Return nothing: the database would have to go through all rows."""
+        """Return ``None``: the database would have to go through all rows."""
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
         """Yield these columns, in the order in which the database gives the rows."""
         wanted = wanted_columns(columns, self._columns, rows)
         names = ", ".join(map(_quoted, wanted))
         with self._rows(f"SELECT {names} FROM ({self._query}\n)") as cursor:  # noqa: S608
-            while found := cursor.fetchmany(rows):
-                values = zip(wanted, zip(*found, strict=True), strict=True)
+            while fetched := cursor.fetchmany(rows):
+                values = zip(wanted, zip(*fetched, strict=True), strict=True)
                 yield pl.DataFrame(dict(values), strict=False)
 
     @contextmanager
@@ -124,8 +122,7 @@ class SqliteTable:
 class OtherTable:
     """The answer to a query of any other database that polars reads by its address.
 
-    The driver is the user's to install: one of ADBC's, or connectorx.  The answer is held in
-    memory as a whole.
+    The user installs the driver: one of ADBC's, or connectorx.  Memory holds the whole answer.
     """
 
     def __init__(self, address: str, query: str) -> None:
@@ -148,7 +145,7 @@ class OtherTable:
 
 
 def _read_whole(query: str, address: str) -> pl.DataFrame:
-    """Ask through the first driver that is there; its errors could hold the whole address."""
+    """Ask through the first installed driver; its errors could show the whole address."""
     for engine in _ENGINES:
         try:
             return pl.read_database_uri(query, address, engine=engine)
@@ -205,7 +202,7 @@ def _plain(column: pl.Series) -> pl.Series:
 def _checked(address: str) -> str:
     """Refuse an address that two readers could take apart differently.
 
-    A part of a password that is taken for a part of the host's name would be shown.
+    Otherwise a part of a password could be shown as a part of the host's name.
     """
     try:
         parts = urlsplit(address)
@@ -223,7 +220,7 @@ def _checked(address: str) -> str:
 
 
 def _without_secrets(text: str, address: str) -> str:
-    """Return what the server says, or the driver, in one line, without any password."""
+    """Return the message of the server or the driver in one line, without any password."""
     parts = urlsplit(address)
     secrets = [parts.password or ""]
     secrets += [value for name, value in parse_qsl(parts.query) if name in _SECRET_OPTIONS]

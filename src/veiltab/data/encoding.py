@@ -20,93 +20,7 @@ _LISTED_VALUES = 5
 _LISTED_ROWS = 3
 _LISTED_LENGTH = 40
 _KEPT_VALUES = 1000
-"""Different values of a column that are told apart; a column of free text has one for each row."""
-
-
-class Finding:
-    """What is wrong with one column; findings are collected, so that one error shows them all.
-
-    Columns of a table that is read in parts keep only so many different values.
-    """
-
-    def __init__(self, column: str) -> None:
-        """Start with nothing wrong."""
-        self.column, self.rows = column, 0
-        self._groups: dict[str | None, tuple[int, tuple[int, ...]]] = {}
-
-    def add(self, texts: pl.Series, unknown: pl.Series, first_row: int) -> None:
-        """Count the offenders in a part of the column, and place the first few of them."""
-        rows = unknown.arg_true() + first_row
-        offending = pl.DataFrame({"value": texts.filter(unknown), "row": rows})
-        groups = offending.group_by("value", maintain_order=True).agg(
-            pl.len().alias("count"), pl.col("row").head(_LISTED_ROWS)
-        )
-        self.rows += offending.height
-        if len(self._groups) == _KEPT_VALUES:  # no new ones are kept, so look at these alone
-            kept = pl.Series(list(self._groups), dtype=pl.String)
-            groups = groups.filter(pl.col("value").is_in(kept.implode(), nulls_equal=True))
-        for value, count, found in groups.iter_rows():
-            earlier = self._groups.get(value)
-            if earlier is not None:
-                listed = (*earlier[1], *found)[:_LISTED_ROWS]
-                self._groups[value] = (earlier[0] + count, listed)
-            elif len(self._groups) < _KEPT_VALUES:
-                self._groups[value] = (count, tuple(found))
-
-    @property
-    def offenders(self) -> tuple[Offender, ...]:
-        """The first few values that no category covers."""
-        listed = islice(self._groups.items(), _LISTED_VALUES)
-        return tuple(Offender(self.column, value, *where) for value, where in listed)
-
-    def lines(self) -> list[str]:
-        """Describe the column for people."""
-        lines = [f"  column {self.column!r}: {_rows(self.rows)}"]
-        lines += [f"    {_describe(offender)}" for offender in self.offenders]
-        more = len(self._groups) - len(self.offenders)
-        if more:
-            least = "at least " if len(self._groups) == _KEPT_VALUES else ""
-            lines.append(f"    and {least}{more:,} more distinct value{'s' * (more > 1)}")
-        return lines
-
-
-class Unknown(Exception):  # noqa: N818 - raised and caught while encoding, never shown
-    """Some values of a column have no category."""
-
-    def __init__(self, texts: pl.Series, unknown: pl.Series) -> None:
-        """Take the column's texts, and which of them are unknown."""
-        super().__init__()
-        self.texts, self.unknown = texts, unknown
-
-
-def not_in_schema(findings: Sequence[Finding]) -> ValueNotInSchemaError:
-    """Put what was found in all columns into one error."""
-    lines = ["the table holds values that no category covers (row 1 is the first data row)"]
-    for finding in findings:
-        lines += finding.lines()
-    return ValueNotInSchemaError(
-        "\n".join(lines),
-        hint="map these values to a category under [values] and [missing] in a recode file (in"
-        " Python, with a ValueMap, whose key None stands for missing values), add a category, or"
-        " fix the table; bins cannot take missing values",
-        offenders=tuple(offender for finding in findings for offender in finding.offenders),
-    )
-
-
-def _describe(offender: Offender) -> str:
-    """Show a value on one line, with control characters escaped by its ``repr``."""
-    value = offender.value
-    if value is not None and len(value) > _LISTED_LENGTH:
-        value = value[: _LISTED_LENGTH - 1] + "…"
-    rows = ", ".join(f"{row}" for row in offender.rows)
-    more = ", …" if offender.count > len(offender.rows) else ""
-    shown = "(missing)" if value is None else repr(value)
-    return f"{shown} in {_rows(offender.count)}: {rows}{more}"
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row{'s' * (count != 1)}"
-
+"""Different values that are counted in a column; free text could have one for each row."""
 
 _FEW = 8
 
@@ -129,41 +43,31 @@ class Encoder:
         _check_attributes(self._rules, schema, "rules")
         _check_attributes(columns or {}, schema, "column names")
         self.columns = tuple((columns or {}).get(name, name) for name in schema.names)
-        self._findings: dict[str, Finding] = {}
+        self._findings: dict[str, _Finding] = {}
         self._rows = 0
 
     def encode(self, frame: pl.DataFrame) -> list[Codes] | None:
         """Return the codes of the next rows, in the schema's order.
 
         The answer is ``None`` if a value has no category, in these rows or earlier ones: go on to
-        the end of the table, and :meth:`finish` says what stands in the way.
+        the end of the table, and :meth:`finish` raises an error that lists the values.
         """
         _check_columns(self.columns, frame)
         codes: list[Codes] = []
         for attribute, source in zip(self._schema.attributes, self.columns, strict=True):
             try:
                 codes.append(_encode(frame[source], attribute, self._rules.get(attribute.name)))
-            except Unknown as found:
-                finding = self._findings.setdefault(attribute.name, Finding(source))
-                finding.add(found.texts, found.unknown, self._rows + 1)
+            except _Unknown as values:
+                finding = self._findings.setdefault(attribute.name, _Finding(source))
+                finding.add(values.texts, values.unknown, self._rows + 1)
         self._rows += frame.height
         return None if self._findings else codes
 
     def finish(self) -> None:
-        """Raise one error that shows all that no category covers, if there is anything."""
+        """Raise one error that shows every value without a category, if there is any."""
         if self._findings:
             order = [name for name in self._schema.names if name in self._findings]
-            raise not_in_schema([self._findings[name] for name in order])
-
-
-def encode_column(column: pl.Series, attribute: Attribute, rule: Rule | None = None) -> Codes:
-    """Turn a column into codes of the attribute, or say which values stand in the way."""
-    try:
-        return _encode(column, attribute, rule)
-    except Unknown as found:
-        finding = Finding(found.texts.name)
-        finding.add(found.texts, found.unknown, first_row=1)
-        raise not_in_schema([finding]) from None
+            raise _not_in_schema([self._findings[name] for name in order])
 
 
 def encode_table(
@@ -177,6 +81,16 @@ def encode_table(
     codes = encoder.encode(frame)
     encoder.finish()
     return codes or []
+
+
+def encode_column(column: pl.Series, attribute: Attribute, rule: Rule | None = None) -> Codes:
+    """Turn a column into codes of the attribute; an error lists the values without a category."""
+    try:
+        return _encode(column, attribute, rule)
+    except _Unknown as values:
+        finding = _Finding(values.texts.name)
+        finding.add(values.texts, values.unknown, first_row=1)
+        raise _not_in_schema([finding]) from None
 
 
 def decode_column(codes: NDArray[np.integer[Any]], attribute: Attribute) -> pl.Series:
@@ -198,6 +112,93 @@ def decode_cells(cells: NDArray[np.integer[Any]], schema: Schema) -> pl.DataFram
     )
 
 
+def value_texts(column: pl.Series) -> pl.Series:
+    """Write every value in one way, whatever the file's types: 1, 1.0 and '1' are all ``1``."""
+    dtype = column.dtype
+    if dtype.is_float():
+        return _float_texts(column)
+    if isinstance(dtype, pl.Decimal):
+        texts = column.cast(pl.String)
+        return texts.str.replace(r"\.?0+$", "") if dtype.scale else texts
+    plain = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Date, pl.Null)
+    if dtype.is_integer() or dtype in plain:
+        return column.cast(pl.String)
+    raise SchemaError(
+        f"column {column.name!r} is {dtype}, which has no text to match with categories",
+        hint="convert the column to text, numbers, booleans or dates",
+    )
+
+
+class _Finding:
+    """What is wrong with one column; findings are collected, so that one error shows them all.
+
+    Of a table that is read in parts, only the first different values are kept.
+    """
+
+    def __init__(self, column: str) -> None:
+        """Start with nothing wrong."""
+        self.column, self.rows = column, 0
+        self._groups: dict[str | None, tuple[int, tuple[int, ...]]] = {}
+
+    def add(self, texts: pl.Series, unknown: pl.Series, first_row: int) -> None:
+        """Count the offenders in a part of the column, and place the first few of them."""
+        rows = unknown.arg_true() + first_row
+        offending = pl.DataFrame({"value": texts.filter(unknown), "row": rows})
+        groups = offending.group_by("value", maintain_order=True).agg(
+            pl.len().alias("count"), pl.col("row").head(_LISTED_ROWS)
+        )
+        self.rows += offending.height
+        if len(self._groups) == _KEPT_VALUES:  # no new ones are kept, so look at these alone
+            kept = pl.Series(list(self._groups), dtype=pl.String)
+            groups = groups.filter(pl.col("value").is_in(kept.implode(), nulls_equal=True))
+        for value, count, places in groups.iter_rows():
+            earlier = self._groups.get(value)
+            if earlier is not None:
+                listed = (*earlier[1], *places)[:_LISTED_ROWS]
+                self._groups[value] = (earlier[0] + count, listed)
+            elif len(self._groups) < _KEPT_VALUES:
+                self._groups[value] = (count, tuple(places))
+
+    @property
+    def offenders(self) -> tuple[Offender, ...]:
+        """The first few values that no category covers."""
+        listed = islice(self._groups.items(), _LISTED_VALUES)
+        return tuple(Offender(self.column, value, *where) for value, where in listed)
+
+    def lines(self) -> list[str]:
+        """Describe the column for people."""
+        lines = [f"  column {self.column!r}: {_rows(self.rows)}"]
+        lines += [f"    {_describe(offender)}" for offender in self.offenders]
+        more = len(self._groups) - len(self.offenders)
+        if more:
+            least = "at least " if len(self._groups) == _KEPT_VALUES else ""
+            lines.append(f"    and {least}{more:,} more distinct value{'s' * (more > 1)}")
+        return lines
+
+
+class _Unknown(Exception):  # noqa: N818 - raised and caught while encoding, never shown
+    """Some values of a column have no category."""
+
+    def __init__(self, texts: pl.Series, unknown: pl.Series) -> None:
+        """Take the column's texts, and which of them are unknown."""
+        super().__init__()
+        self.texts, self.unknown = texts, unknown
+
+
+def _not_in_schema(findings: Sequence[_Finding]) -> ValueNotInSchemaError:
+    """Put the findings of all columns into one error."""
+    lines = ["the table holds values that no category covers (row 1 is the first data row)"]
+    for finding in findings:
+        lines += finding.lines()
+    return ValueNotInSchemaError(
+        "\n".join(lines),
+        hint="map these values to a category under [values] and [missing] in a recode file (in"
+        " Python, with a ValueMap, whose key None stands for missing values), add a category, or"
+        " fix the table; bins cannot take missing values",
+        offenders=tuple(offender for finding in findings for offender in finding.offenders),
+    )
+
+
 def _encode(column: pl.Series, attribute: Attribute, rule: Rule | None) -> Codes:
     column = column if column.name else column.alias(attribute.name)
     if isinstance(rule, Bins):
@@ -213,30 +214,30 @@ def _look_up(column: pl.Series, attribute: Attribute, entries: Mapping[str | Non
     missing = index[entries[None]] if None in entries else 0
     codes = np.array([*table.values(), missing], dtype=attribute.dtype)
     texts = value_texts(column)
-    found = _look_up_few(texts, list(table)) if len(table) <= _FEW else None
-    if found is not None:
-        return np.take(codes, found) if entries else found
+    few = _look_up_few(texts, list(table)) if len(table) <= _FEW else None
+    if few is not None:
+        return np.take(codes, few) if entries else few
     positions = texts.cast(pl.Enum(list(table)), strict=False).to_physical()
     unknown = positions.is_null()
     if None in entries:
         unknown &= texts.is_not_null()
     if unknown.any():
-        raise Unknown(texts, unknown)
+        raise _Unknown(texts, unknown)
     return np.take(codes, positions.fill_null(len(table)).to_numpy())
 
 
 def _look_up_few(texts: pl.Series, known: Sequence[str]) -> Codes | None:
-    """Compare with each of a few texts, which is faster than to look each value up.
+    """Compare with each of a few texts, which is faster than looking each value up.
 
-    The answer is ``None`` if some value is none of them.
+    Return ``None`` if some value is none of them.
     """
     positions = np.zeros(len(texts), dtype=np.uint8)
-    found = 0
+    matched = 0
     for position, text in enumerate(known):
         equal = (texts == text).fill_null(value=False).to_numpy()
-        found += int(np.count_nonzero(equal))
+        matched += int(np.count_nonzero(equal))
         positions += equal.view(np.uint8) * np.uint8(position)
-    return positions if found == len(texts) else None
+    return positions if matched == len(texts) else None
 
 
 def _bin(column: pl.Series, attribute: Attribute, bins: Bins) -> Codes:
@@ -251,19 +252,19 @@ def _bin(column: pl.Series, attribute: Attribute, bins: Bins) -> Codes:
     numbers = _numbers(column)
     missing = numbers.is_null()
     if missing.any():
-        raise Unknown(value_texts(column), missing)
+        raise _Unknown(value_texts(column), missing)
     return _place(numbers, attribute, bins)
 
 
 def _bin_texts(column: pl.Series, attribute: Attribute, bins: Bins) -> Codes:
     """Bin what a file without types says, such as ``40`` and ``39.5``.
 
-    Whole numbers are compared as such: which others stand in the column makes no difference.
+    Whole numbers are compared as such, whatever else is in the column.
     """
     numbers = column.cast(pl.Float64, strict=False).fill_nan(None)
     missing = numbers.is_null()
     if missing.any():
-        raise Unknown(column, missing)
+        raise _Unknown(column, missing)
     whole = column.cast(pl.Int64, strict=False)
     codes = _place(numbers, attribute, bins)
     integers = whole.is_not_null().to_numpy()
@@ -307,23 +308,6 @@ def _numbers(column: pl.Series) -> pl.Series:
     )
 
 
-def value_texts(column: pl.Series) -> pl.Series:
-    """Write every value in one way, whatever the file's types: 1, 1.0 and '1' are all ``1``."""
-    dtype = column.dtype
-    if dtype.is_float():
-        return _float_texts(column)
-    if isinstance(dtype, pl.Decimal):
-        texts = column.cast(pl.String)
-        return texts.str.replace(r"\.?0+$", "") if dtype.scale else texts
-    plain = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Date, pl.Null)
-    if dtype.is_integer() or dtype in plain:
-        return column.cast(pl.String)
-    raise SchemaError(
-        f"column {column.name!r} is {dtype}, which has no text to match with categories",
-        hint="convert the column to text, numbers, booleans or dates",
-    )
-
-
 def _float_texts(column: pl.Series) -> pl.Series:
     """Write whole floats as integers, however large; NaN counts as missing."""
     number = pl.col("number")
@@ -362,3 +346,18 @@ def _check_targets(targets: Iterable[str], attribute: Attribute, index: Mapping[
             hint=f"its categories are {', '.join(map(repr, attribute.categories[:10]))}"
             + (", …" if attribute.size > 10 else ""),  # noqa: PLR2004
         )
+
+
+def _describe(offender: Offender) -> str:
+    """Show a value on one line, with control characters escaped by its ``repr``."""
+    value = offender.value
+    if value is not None and len(value) > _LISTED_LENGTH:
+        value = value[: _LISTED_LENGTH - 1] + "…"
+    rows = ", ".join(f"{row}" for row in offender.rows)
+    more = ", …" if offender.count > len(offender.rows) else ""
+    shown = "(missing)" if value is None else repr(value)
+    return f"{shown} in {_rows(offender.count)}: {rows}{more}"
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"

@@ -24,8 +24,8 @@ def id_messages(
 ) -> IdMessages:
     """Normalise the id columns and join them; empty and odd ids are errors.
 
-    A frame that is part of a longer table says the number of its ``first_row``; an id that comes
-    again is found by :meth:`veiltab.protocol.curator.table.Intake.close`.
+    For a part of a longer table, ``first_row`` is the number of its first row.  Repeated ids are
+    found by :meth:`veiltab.protocol.curator.table.Intake.close`.
     """
     if not columns:
         raise LinkageError(
@@ -51,7 +51,7 @@ def id_messages(
 
 
 def row_messages(count: int, *, first_row: int = 1) -> IdMessages:
-    """Stand row numbers in for ids, for tables that are already aligned; row 1 is ``0``."""
+    """Use row numbers as ids, for tables that are already aligned; row 1 is ``0``."""
     numbers = pl.int_range(first_row - 1, first_row - 1 + count, eager=True)
     return _to_bytes(numbers.cast(pl.String))
 
@@ -74,7 +74,7 @@ def _column(frame: pl.DataFrame, name: str) -> pl.Series:
 def _plain_messages(text: pl.Series, rules: Sequence[str]) -> IdMessages | None:
     """Return the bytes of ids that are in their normal form already; ``None`` if any is not.
 
-    Most tables have nothing but printable ASCII, which is seen from the bytes in a fifth of the
+    Most tables have nothing but printable ASCII.  Looking at bytes shows that in a fifth of the
     time that looking at texts takes.
     """
     if text.null_count():

@@ -1,4 +1,4 @@
-"""A look at the columns of a table, a batch at a time: which could be attributes, and with what."""
+"""A look at the columns of a table, batch by batch: which could be attributes of a study."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ MOST_CATEGORIES = 50
 """A column with more different values is no attribute as it is."""
 
 SAMPLED_ROWS = 100_000
-"""First rows that tell an id from a measurement; the categories are of all rows."""
+"""How many of the first rows tell an id from a measurement; categories come from all rows."""
 
 ID_SHARE = 0.9
 """With more different values than this among its values, a column looks like an id."""
@@ -49,7 +49,7 @@ class ProposedAttribute:
 
 
 class ColumnProfile:
-    """What is known of one column after some batches; no counts come out of it."""
+    """What is known about one column after some batches; it shows no counts."""
 
     def __init__(self, name: str, dtype: pl.DataType) -> None:
         """Start with nothing."""
@@ -92,7 +92,7 @@ class ColumnProfile:
 
     @cached_property
     def use(self) -> Use:
-        """What the column is good for; to be asked after the last batch."""
+        """What the column is good for; ask after the last batch."""
         if not self._usable:
             return Use.UNUSABLE
         if not self._texts:
@@ -122,7 +122,7 @@ class ColumnProfile:
         return sample.drop_nans() if self._dtype.is_float() else sample
 
     def _looks_like_id(self) -> bool:
-        """Tell ids from what merely has many values: fractions are measurements."""
+        """Tell ids from columns that merely have many values: fractions are measurements."""
         if self._dtype == pl.Boolean:
             return False
         values = self._values()
@@ -156,7 +156,7 @@ def round_edges(low: float, high: float, least: float = 0.0) -> list[int | float
     if not math.isfinite(width) or width <= 0:
         return []
     exponent = math.floor(math.log10(width))
-    factor = next((each for each in (1, 2, 5) if each * 10.0**exponent >= width), 10)
+    factor = next((f for f in (1, 2, 5) if f * 10.0**exponent >= width), 10)
     step = factor * 10.0**exponent
     if step == 0:
         return []

@@ -18,7 +18,7 @@ from veiltab.core.uncertainty import Population
 from veiltab.errors import InputError
 from veiltab.estimates import storing
 from veiltab.estimates.notebook import notebook_html
-from veiltab.files.plain import check_empty, check_new, write_whole
+from veiltab.files.disk import check_empty, check_new, write_output
 from veiltab.inference import association, quantities, tables
 from veiltab.inference.conditions import Categories, Condition, negate, read_condition
 from veiltab.inference.diagnostics import table_warnings
@@ -279,7 +279,7 @@ class Estimate(ReleasedCounts):
             estimator=estimator,
             conditions=tuple(conditions),
         )
-        write_whole(Path(path), estimate_page(self._view(options)).encode())
+        write_output(Path(path), estimate_page(self._view(options)).encode())
 
     def figures(
         self,
@@ -307,7 +307,7 @@ class Estimate(ReleasedCounts):
     def write_csv(self, path: str | Path, estimator: Estimator = "best", **options: Any) -> None:
         """Write :meth:`table`, with its options, to a new CSV file."""
         check_new(Path(path))
-        write_whole(Path(path), self.table(estimator, **options).write_csv().encode())
+        write_output(Path(path), self.table(estimator, **options).write_csv().encode())
 
     def write_parquet(
         self, path: str | Path, estimator: Estimator = "best", **options: Any
@@ -320,7 +320,7 @@ class Estimate(ReleasedCounts):
         file = BytesIO()
         note = json.dumps(self.summary(), ensure_ascii=False, allow_nan=False)
         self.table(estimator, **options).write_parquet(file, metadata={PARQUET_KEY: note})
-        write_whole(Path(path), file.getvalue())
+        write_output(Path(path), file.getvalue())
 
     def save(self, path: str | Path) -> None:
         """Write everything to a new file that :meth:`load` reads: canonical JSON, counts packed."""

@@ -13,8 +13,7 @@ from veiltab.core.plan import Plan
 from veiltab.core.released import ReleasedCounts
 from veiltab.core.schema import MAX_CATEGORIES, Attribute, Schema
 from veiltab.errors import InputError, MalformedError, VersionError
-from veiltab.files.disk import write_private
-from veiltab.files.plain import cannot_write, check_new
+from veiltab.files.disk import FILE_MODE, check_new, write_output
 from veiltab.inference.provenance import Promise, Provenance
 from veiltab.wire import codec
 from veiltab.wire.codec import (
@@ -39,7 +38,7 @@ from veiltab.wire.contract import (
     PADS,
     SAMPLER,
     Accounting,
-    Pads,
+    PadMode,
     Sampler,
     accounting_id,
     accounting_name,
@@ -87,10 +86,7 @@ def save(released: ReleasedCounts, origin: Provenance, path: Path) -> None:
     fields = stored.to_json()
     if stored.parties is None:
         del fields[OPTIONAL]
-    try:
-        write_private(path, codec.dump(fields), durable=False)
-    except OSError as error:
-        raise cannot_write(path, error) from error
+    write_output(path, codec.dump(fields), FILE_MODE)
 
 
 def load(path: Path) -> tuple[ReleasedCounts, Provenance]:
@@ -238,7 +234,7 @@ class _Holder(Part):
 @message
 class _Parties(Part):
     holders: tuple[_Holder, ...] = wired(items(nested(_Holder)))
-    pads: Pads | None = wired(optional(PADS))
+    pads: PadMode | None = wired(optional(PADS))
     researcher: str | None = wired(optional(TEXT))
     sampled_by: Sampler | None = wired(optional(SAMPLER))
 

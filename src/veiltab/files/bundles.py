@@ -15,7 +15,7 @@ from veiltab.files.disk import (
     remove_folder,
     sync_file,
     sync_folder,
-    write_private,
+    write_whole,
 )
 from veiltab.wire.bundles import (
     BUNDLE_BYTES,
@@ -29,75 +29,10 @@ from veiltab.wire.bundles import (
     read_index,
 )
 
-
-def read_places(path: Path, wanted: Container[bytes] | None = None) -> list[Place]:
-    """Read where in a file the chunks are, or those of them with the wanted digests.
-
-    Of a damaged file, nothing, or what lies within it and will be found to be damaged.
-    """
-    with disk_errors("reading chunks"):
-        try:
-            with path.open("rb", buffering=0) as file:
-                size = os.fstat(file.fileno()).st_size
-                beginning = file.read(COUNT_BYTES)
-                length = index_bytes(beginning)
-                if length > size:
-                    return []
-                found = read_index(beginning + file.read(length - COUNT_BYTES), wanted)
-        except FileNotFoundError:
-            return []
-    return [place for place in found if place.start + place.length <= size]
-
-
-def read_chunks(path: Path, places: Sequence[Place]) -> dict[Place, memoryview]:
-    """Read chunks as they are: one open, and one read for chunks that follow each other.
-
-    Each call lets another thread of the server go first.  Of a file that has become shorter, or
-    is gone, chunks are shorter or empty.
-    """
-    found: dict[Place, memoryview] = {}
-    with disk_errors("reading a chunk"):
-        try:
-            descriptor = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:
-            return dict.fromkeys(places, memoryview(b""))
-        try:
-            for run in _runs(places):
-                start, end = run[0].start, run[-1].start + run[-1].length
-                view = memoryview(os.pread(descriptor, end - start, start))
-                for place in run:
-                    begin = place.start - start
-                    found[place] = view[begin : begin + place.length]
-        finally:
-            os.close(descriptor)
-    return found
-
-
-def is_whole(path: Path) -> bool:
-    """Say whether a bundle is what its name says, and its chunks what its index says."""
-    with disk_errors("reading chunks"), path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != path.stem:
-            return False
-    chunks = read_chunks(path, read_places(path))
-    return all(hashlib.sha256(chunk).digest() == place.digest for place, chunk in chunks.items())
-
-
-def _runs(places: Sequence[Place]) -> Iterator[list[Place]]:
-    """Put places together that follow each other without a gap."""
-    run: list[Place] = []
-    for place in sorted(places, key=attrgetter("start")):
-        if run and place.start != run[-1].start + run[-1].length:
-            yield run
-            run = []
-        run.append(place)
-    if run:
-        yield run
-
+Copy = tuple[str, Place]
+"""A file that has a chunk, and where; a chunk that came in two bundles has two copies."""
 
 _NAME = re.compile(r"[0-9a-f]{64}\.chunks")
-
-Copy = tuple[str, Place]
-"""A file that has a chunk, and where in it the chunk is; one that came in two bundles has two."""
 
 
 class BundledChunks:
@@ -106,14 +41,14 @@ class BundledChunks:
     A bundle that somebody has sent is kept at once, as it is.  Single chunks are gathered in
     memory until they fill a bundle, and are all on the disk after :meth:`sync`.
 
-    What somebody else writes after the first look is not seen: these objects are made anew for
-    every request.
+    Bundles that another process writes after the first look are not seen: the server makes a new
+    object for every request.
     """
 
     def __init__(self, folder: Path) -> None:
         """Name the folder; nothing is created or read yet."""
         self._folder = folder
-        self._known: dict[bytes, list[Copy]] | None = None
+        self._copies: dict[bytes, list[Copy]] | None = None
         self._gathered: dict[bytes, bytes] = {}
         self._size = COUNT_BYTES
 
@@ -138,9 +73,9 @@ class BundledChunks:
         return True
 
     def put(self, chunk: bytes) -> bytes:
-        """Take a single chunk and return its digest; :meth:`sync` makes it durable.
+        """Keep a single chunk and return its digest; :meth:`sync` makes it durable.
 
-        One that is there already, and whole, is not kept a second time.
+        A chunk that is there already, and whole, is not kept a second time.
         """
         digest = hashlib.sha256(chunk).digest()
         if not self.has_whole(digest):
@@ -148,17 +83,17 @@ class BundledChunks:
         return digest
 
     def put_bundle(self, name: bytes, pieces: Sequence[bytes]) -> bool:
-        """Keep a bundle under its SHA-256, durably; say whether it was new or mended a damage."""
+        """Keep a bundle under its SHA-256, durably; say whether anything was written."""
         path = self._folder / _file_name(name)
         with disk_errors("writing chunks"):
             make_folder(self._folder)
             new = not holds(path, *pieces)
             if new:
-                write_private(path, *pieces, durable=True)
-            else:  # whoever wrote it may not have waited for the disk, but our caller relies on it
+                write_whole(path, *pieces)
+            else:  # its writer may not have waited for the disk, but our caller relies on it
                 sync_file(path)
                 sync_folder(self._folder)
-        self._known = None
+        self._copies = None
         return new
 
     def sync(self) -> None:
@@ -182,32 +117,32 @@ class BundledChunks:
         return bytes(self.read(copies[:1])[0])
 
     def find(self, digests: Sequence[bytes]) -> list[Copy]:
-        """Return where in files chunks are, or raise :class:`DigestError` if one is nowhere.
+        """Return where in files chunks are, or raise :class:`DigestError` if one is missing.
 
-        Of the other chunks, which may be many more, nothing is remembered.
+        Nothing is remembered about the other chunks, which may be many more.
         """
-        found: dict[bytes, Copy] = {}
+        copies: dict[bytes, Copy] = {}
         left = set(digests)
         for name in self._files():
             if not left:
                 break
             for place in read_places(self._folder / name, left):
-                found[place.digest] = name, place
-            left.difference_update(found)
+                copies[place.digest] = name, place
+            left.difference_update(copies)
         for digest in left:
             raise missing(digest)
-        return [found[digest] for digest in digests]
+        return [copies[digest] for digest in digests]
 
-    def read(self, found: Sequence[Copy]) -> list[memoryview]:
-        """Return chunks that were found, each checked, and open each file only once.
+    def read(self, copies: Sequence[Copy]) -> list[memoryview]:
+        """Return the chunks of these copies, each checked, and open each file only once.
 
-        Instead of a damaged one, another copy is taken if there is one.
+        If a copy is damaged, another one is read instead, if there is one.
         """
         files: dict[str, list[Place]] = {}
-        for name, place in found:
+        for name, place in copies:
             files.setdefault(name, []).append(place)
         chunks = {name: read_chunks(self._folder / name, files[name]) for name in files}
-        return [self._checked(copy, chunks[copy[0]][copy[1]]) for copy in found]
+        return [self._checked(copy, chunks[copy[0]][copy[1]]) for copy in copies]
 
     def drop_damaged(self) -> int:
         """Delete the bundles that are not what they should be; return how many there were.
@@ -218,13 +153,13 @@ class BundledChunks:
         for name in bad:
             with disk_errors("deleting damaged chunks"):
                 (self._folder / name).unlink(missing_ok=True)
-        self._known = None
+        self._copies = None
         return len(bad)
 
     def clear(self) -> None:
         """Delete every chunk and the folder; after an interruption, call it again."""
-        self._let_go()
-        self._known = None
+        self._drop_gathered()
+        self._copies = None
         with disk_errors("deleting chunks"):
             remove_folder(self._folder)
             if self._folder.parent.is_dir():
@@ -241,27 +176,27 @@ class BundledChunks:
 
     def _write_gathered(self) -> None:
         """Write one bundle, and remember what is in it instead of the chunks."""
-        known, pieces = self._index(), list(bundle_pieces(self._gathered.items()))
+        copies, pieces = self._index(), list(bundle_pieces(self._gathered.items()))
         hashed = hashlib.sha256()
         for piece in pieces:
             hashed.update(piece)
         self.put_bundle(hashed.digest(), pieces)
-        for place in check_bundle(pieces):  # before copies of it, which are damaged
-            known.setdefault(place.digest, []).insert(0, (_file_name(hashed.digest()), place))
-        self._known = known
-        self._let_go()
+        for place in check_bundle(pieces):  # first: any other copies are damaged
+            copies.setdefault(place.digest, []).insert(0, (_file_name(hashed.digest()), place))
+        self._copies = copies
+        self._drop_gathered()
 
-    def _let_go(self) -> None:
+    def _drop_gathered(self) -> None:
         self._gathered.clear()
         self._size = COUNT_BYTES
 
     def _index(self) -> dict[bytes, list[Copy]]:
-        if self._known is None:
-            self._known = {}
+        if self._copies is None:
+            self._copies = {}
             for name in self._files():
                 for place in read_places(self._folder / name):
-                    self._known.setdefault(place.digest, []).append((name, place))
-        return self._known
+                    self._copies.setdefault(place.digest, []).append((name, place))
+        return self._copies
 
     def _files(self) -> list[str]:
         with disk_errors("listing chunks"):
@@ -272,7 +207,7 @@ class BundledChunks:
         return [name for name in names if _NAME.fullmatch(name)]
 
     def _checked(self, copy: Copy, chunk: memoryview) -> memoryview:
-        """Return what was read of a copy, or another copy if this one is damaged."""
+        """Return a copy's chunk as it was read, or that of another copy if this one is damaged."""
         digest = copy[1].digest
         if hashlib.sha256(chunk).digest() == digest:
             return chunk
@@ -283,8 +218,56 @@ class BundledChunks:
         raise damaged(digest)
 
 
-def _file_name(digest: bytes) -> str:
-    return f"{digest.hex()}.chunks"
+def read_places(path: Path, wanted: Container[bytes] | None = None) -> list[Place]:
+    """Read where in a file the chunks are: all, or those with the wanted digests.
+
+    For a damaged file this is nothing, or places within it, whose digests will not match.
+    """
+    with disk_errors("reading chunks"):
+        try:
+            with path.open("rb", buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                beginning = file.read(COUNT_BYTES)
+                length = index_bytes(beginning)
+                if length > size:
+                    return []
+                places = read_index(beginning + file.read(length - COUNT_BYTES), wanted)
+        except FileNotFoundError:
+            return []
+    return [place for place in places if place.start + place.length <= size]
+
+
+def read_chunks(path: Path, places: Sequence[Place]) -> dict[Place, memoryview]:
+    """Read chunks as they are: one open, and one read for chunks that follow each other.
+
+    Each system call lets another thread of the server go first.  If the file has become shorter,
+    or is gone, chunks are short or empty.
+    """
+    chunks: dict[Place, memoryview] = {}
+    with disk_errors("reading a chunk"):
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return dict.fromkeys(places, memoryview(b""))
+        try:
+            for run in _runs(places):
+                start, end = run[0].start, run[-1].start + run[-1].length
+                view = memoryview(os.pread(descriptor, end - start, start))
+                for place in run:
+                    begin = place.start - start
+                    chunks[place] = view[begin : begin + place.length]
+        finally:
+            os.close(descriptor)
+    return chunks
+
+
+def is_whole(path: Path) -> bool:
+    """Say whether a bundle is what its name says, and its chunks what its index says."""
+    with disk_errors("reading chunks"), path.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != path.stem:
+            return False
+    chunks = read_chunks(path, read_places(path))
+    return all(hashlib.sha256(chunk).digest() == place.digest for place, chunk in chunks.items())
 
 
 def missing(digest: bytes) -> DigestError:
@@ -295,8 +278,24 @@ def missing(digest: bytes) -> DigestError:
 
 
 def damaged(digest: bytes) -> DigestError:
-    """Return the error for a chunk that is not what its name says."""
+    """Return the error for a chunk that does not match its digest."""
     return DigestError(
         f"the stored chunk {digest.hex()} is damaged",
-        hint="send it again, which mends it; the operator should look at the disk",
+        hint="send it again, which repairs it; the operator should look at the disk",
     )
+
+
+def _file_name(digest: bytes) -> str:
+    return f"{digest.hex()}.chunks"
+
+
+def _runs(places: Sequence[Place]) -> Iterator[list[Place]]:
+    """Group places that follow each other without a gap."""
+    run: list[Place] = []
+    for place in sorted(places, key=attrgetter("start")):
+        if run and place.start != run[-1].start + run[-1].length:
+            yield run
+            run = []
+        run.append(place)
+    if run:
+        yield run

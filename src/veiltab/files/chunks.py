@@ -16,20 +16,20 @@ from veiltab.files.disk import (
     remove_folder,
     sync_file,
     sync_folder,
-    write_private,
+    write_whole,
 )
 
 DIGEST_BYTES = hashlib.sha256().digest_size
 
 _AT_ONCE = 2**15
-"""Bytes of most chunks at most; of longer ones it is asked how long they are."""
+"""Bytes that most chunks do not exceed; of longer ones the length is looked up."""
 
 
 class FolderChunks:
     """Chunks in one folder, which is made when the first of them comes.
 
-    With ``durable`` a chunk is on the disk when ``put`` returns.  Without, a power cut may damage
-    it, which ``get`` notices: enough for what can be computed again.
+    With ``durable`` a chunk is on the disk when ``put`` returns.  Without it a power cut may damage
+    the chunk, which ``get`` notices: enough for what can be computed again.
     """
 
     def __init__(self, folder: Path, *, durable: bool = True) -> None:
@@ -56,10 +56,10 @@ class FolderChunks:
         return chunk
 
     def read(self, digest: bytes) -> bytes:
-        """Return the chunk with this digest as it is on the disk, for those who check it anyway."""
+        """Return the chunk with this digest as it is on the disk; the caller checks it."""
         if len(digest) != DIGEST_BYTES:
             raise missing(digest)
-        try:  # without disk_errors: of small chunks there may be a hundred thousand
+        try:  # without disk_errors: there may be a hundred thousand small chunks
             return _read_file(f"{self._prefix}{digest.hex()}")
         except FileNotFoundError:
             raise missing(digest) from None
@@ -80,9 +80,9 @@ class FolderChunks:
         with disk_errors("writing a chunk"):
             make_folder(self._folder)
             if not holds(path, chunk):
-                write_private(path, chunk, durable=self._durable)
+                write_whole(path, chunk, durable=self._durable)
             elif self._durable:
-                # Whoever wrote it may not have waited for the disk yet, but our caller relies on it
+                # Its writer may not have waited for the disk yet, but our caller relies on it.
                 sync_file(path)
                 sync_folder(self._folder)
 
@@ -101,16 +101,16 @@ class SearchedChunks(Protocol):
 
 
 class JoinedChunks:
-    """One view of several folders: what is new goes to ``own``, and all of them are searched."""
+    """One view of several folders: new chunks go to ``target``, and all folders are searched."""
 
-    def __init__(self, own: FolderChunks, others: Sequence[SearchedChunks]) -> None:
-        """Take the folder to write to and the folders to read besides."""
-        self._own = own
-        self._stores: tuple[SearchedChunks, ...] = (own, *others)
+    def __init__(self, target: FolderChunks, others: Sequence[SearchedChunks]) -> None:
+        """Name the folder to write to, and the folders that are read too."""
+        self._target = target
+        self._stores: tuple[SearchedChunks, ...] = (target, *others)
 
     def put(self, chunk: bytes) -> bytes:
-        """Keep a chunk in the own folder and return its digest."""
-        return self._own.put(chunk)
+        """Keep a chunk in the target folder and return its digest."""
+        return self._target.put(chunk)
 
     def get(self, digest: bytes) -> bytes:
         """Return the chunk from the first folder that has it undamaged."""
@@ -123,7 +123,7 @@ class JoinedChunks:
                     problem = error
         if problem is not None:
             raise problem
-        return self._own.get(digest)
+        return self._target.get(digest)
 
     def clear(self) -> None:
         """Delete every chunk in all of the folders."""

@@ -1,21 +1,93 @@
-"""Writing and removing files so that a crash, a full disk or a second writer leaves no half."""
+"""Writing and removing files so that a crash, a full disk or a second writer leaves no half.
+
+:func:`write_whole` writes every file.  It raises ``OSError``; callers turn that into an error for
+whoever can act on it: the server's operator (:func:`disk_errors`), a user who named an output
+(:func:`write_output`), or the owner of a home (:mod:`veiltab.files.private`).
+"""
 
 import contextlib
 import os
 import secrets
 import tempfile
 from collections.abc import Iterator
+from errno import ENOTDIR
 from pathlib import Path
 
-from veiltab.errors import UnavailableError
+from veiltab.errors import OutputError, UnavailableError
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
+OUTPUT_MODE = 0o644
+"""Outputs are for sharing: everybody may read them, whatever the umask."""
+
 DELETED = ".deleted-"
 """How the name of a folder begins that is being removed; nothing looks into such a folder."""
 
 UNFINISHED = ".unfinished-"
 """How the name of a file begins that is being written; nothing reads such a file."""
+
+
+def write_whole(
+    path: Path,
+    *content: bytes,
+    mode: int = FILE_MODE,
+    durable: bool = True,
+    replace: bool = True,
+) -> None:
+    """Write a file beside its place and move it there: it is there whole or not at all.
+
+    With ``durable`` the bytes and the name are on the disk when this returns.  Without ``replace``
+    an existing file, or a link that leads nowhere, is a ``FileExistsError`` and stays as it is.
+    """
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)  # of mode 0600
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            os.fchmod(file.fileno(), mode)  # whatever the umask took away
+            for piece in content:
+                _write_all(file.fileno(), piece)
+            if durable:
+                os.fsync(file.fileno())
+        if replace:
+            temporary.replace(path)
+        else:
+            path.hardlink_to(temporary)
+    finally:  # also when it is stopped from the keyboard; after a move nothing is left to remove
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+    if durable:
+        sync_folder(path.parent)
+
+
+def write_output(path: Path, data: bytes, mode: int = OUTPUT_MODE) -> None:
+    """Write a file that the user asked for, whole or not at all."""
+    with _output_errors(path):
+        write_whole(path, data, mode=mode)
+
+
+def make_output_folder(path: Path) -> None:
+    """Create a folder that the user asked for, and its parents, unless it exists."""
+    with _output_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+
+
+def check_new(path: Path) -> None:
+    """Refuse a name for a new file that is taken, or whose folder does not exist."""
+    if path.exists() or path.is_symlink():
+        raise OutputError(f"{path} exists already", hint="name a new file; nothing is overwritten")
+    if not path.parent.is_dir():
+        raise OutputError(
+            f"cannot write {path}: there is no such folder",
+            hint="choose a place that you may write to",
+        )
+
+
+def check_empty(folder: Path) -> None:
+    """Refuse a folder for new files that holds any."""
+    if folder.is_dir() and any(folder.iterdir()):
+        raise OutputError(
+            f"{folder} is not empty", hint="name a new folder; nothing is overwritten"
+        )
 
 
 @contextlib.contextmanager
@@ -39,9 +111,13 @@ def make_folder(folder: Path) -> None:
     """Create a folder and what is missing above it, for the owner only, and wait for the disk."""
     if folder.is_dir():
         return
-    make_folder(folder.parent)
-    with contextlib.suppress(FileExistsError):  # somebody else was faster
+    if folder.parent != folder:
+        make_folder(folder.parent)
+    try:
         folder.mkdir(mode=FOLDER_MODE)
+    except FileExistsError:  # another process was faster, unless it is a file
+        if not folder.is_dir():
+            raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(folder)) from None
     sync_folder(folder.parent)
 
 
@@ -55,7 +131,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Wait until a file that is there already is on the disk."""
+    """Wait until an existing file is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -63,26 +139,8 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_private(path: Path, *content: bytes, durable: bool) -> None:
-    """Write a file of mode 0600 beside its place and move it there: whole or not at all."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=UNFINISHED)
-    try:
-        with os.fdopen(descriptor, "wb", buffering=0) as file:
-            os.fchmod(file.fileno(), FILE_MODE)  # whatever the umask took away
-            for part in content:
-                _write_all(file.fileno(), part)
-            if durable:
-                os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    finally:  # after the move there is nothing left to remove
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink(missing_ok=True)
-    if durable:
-        sync_folder(path.parent)
-
-
 def holds(path: Path, *content: bytes) -> bool:
-    """Compare with what is there; a file that cannot be read is as good as a damaged one."""
+    """Say whether a file has exactly this content; one that cannot be read has not."""
     try:
         if path.stat().st_size != sum(map(len, content)):
             return False
@@ -99,7 +157,7 @@ def set_aside(folder: Path, beside: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what was set aside in a folder, also by somebody who was stopped before the end."""
+    """Remove the folders that were set aside here, also by a process that died before the end."""
     with contextlib.suppress(FileNotFoundError):
         for entry in list(folder.iterdir()):
             if entry.name.startswith(DELETED):
@@ -108,7 +166,7 @@ def sweep(folder: Path) -> None:
 
 
 def drop_unfinished(folder: Path) -> None:
-    """Remove the files whose writers were stopped before the end; nobody may be writing now."""
+    """Remove the files of writers that died before the end; nobody may be writing now."""
     with contextlib.suppress(FileNotFoundError):
         for entry in list(folder.iterdir()):
             if entry.name.startswith(UNFINISHED):
@@ -116,11 +174,11 @@ def drop_unfinished(folder: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder with everything in it; parts that are gone already are fine."""
+    """Remove a folder with everything in it; parts that are gone already are no error."""
     with contextlib.suppress(FileNotFoundError):
         with os.scandir(folder) as entries:
-            found = list(entries)
-        for entry in found:
+            listed = list(entries)
+        for entry in listed:
             if entry.is_dir(follow_symlinks=False):
                 remove_folder(folder / entry.name)
             else:
@@ -128,8 +186,18 @@ def remove_folder(folder: Path) -> None:
         folder.rmdir()
 
 
+@contextlib.contextmanager
+def _output_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {path}: {error.strerror}", hint="choose a place that you may write to"
+        ) from error
+
+
 def _write_all(descriptor: int, content: bytes) -> None:
-    """Write everything: one call may take only a part of it."""
+    """Write everything: one call may write only a part of it."""
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(descriptor, rest) :]

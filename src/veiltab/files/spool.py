@@ -1,8 +1,8 @@
 """Scratch files for sorting a table that does not fit into memory.
 
-A curator's hold the tokens and codes of every respondent, unencrypted: personal data.  Use a folder
-on the curator's own machine, on a disk that the table itself might be on.  A server's hold tokens
-and ciphertext.
+A curator's scratch files hold the tokens and codes of every respondent, unencrypted: personal data.
+Keep them on the curator's own machine, on a disk that could hold the table itself.  A server's
+scratch files hold tokens and ciphertext.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from typing import TypeAlias
 from veiltab.errors import OutputError
 
 Errors: TypeAlias = Callable[[], AbstractContextManager[None]]
-"""Turns what the operating system refuses into an error for whoever can mend it."""
+"""Turns what the operating system refuses into an error for whoever can fix it."""
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -24,8 +24,8 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 class FolderSpool:
     """Partitions as files of one folder, which only the owner can read.
 
-    Spools of one folder need names of their own.  What a crash left there goes with the next
-    ``clear``, which every sorting begins with; nothing else in the folder is touched.
+    Spools in one folder need different names.  What a crash leaves behind is deleted by the next
+    ``clear``, with which every sorting begins; nothing else in the folder is touched.
     """
 
     def __init__(self, folder: Path, name: str = "partition", errors: Errors | None = None) -> None:
@@ -54,10 +54,10 @@ class FolderSpool:
 
     def clear(self) -> None:
         """Delete every partition, and the folder unless something else is in it."""
-        own = re.compile(rf"{re.escape(self._name)}-\d{{5}}")
+        file_name = re.compile(rf"{re.escape(self._name)}-\d{{5}}")
         with self._errors(), contextlib.suppress(FileNotFoundError):
             for path in list(self._folder.iterdir()):
-                if own.fullmatch(path.name):
+                if file_name.fullmatch(path.name):
                     path.unlink(missing_ok=True)
             if not any(self._folder.iterdir()):
                 self._folder.rmdir()

@@ -1,4 +1,4 @@
-"""TOML that people write: read strictly, written exactly, and errors that name the line."""
+"""TOML files that people write: read strictly, written exactly, with errors that name the line."""
 
 import contextlib
 import difflib
@@ -9,109 +9,26 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from veiltab.errors import InputError, MessageError, StudyFileError
-from veiltab.wire.codec import describe, malformed
+from veiltab.wire.codec import MALFORMED_HINT, describe
 
-Place = tuple[str | int, ...]
+T = TypeVar("T")
+KeyPath = tuple[str | int, ...]
 """The way to a value: keys of tables and positions in lists."""
 
+LARGEST_FILE = 1 << 26
 _PART = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
+
 _KEY = rf"{_PART}(?:\s*\.\s*{_PART})*"
 _HEADER = re.compile(rf"\s*(?:\[\[\s*(?P<list>{_KEY})\s*\]\]|\[\s*(?P<table>{_KEY})\s*\])")
 _ASSIGNMENT = re.compile(rf"\s*(?P<key>{_KEY})\s*=(?P<value>.*)")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|' + r"'[^']*'")
 _TRIPLE = re.compile('"""|' + "'''")
 
-
-def find_lines(text: str) -> dict[Place, int]:
-    """Return the line of each key, table and table in a list, counted from 1.
-
-    The text must be valid TOML.  Tables within one line are found by the line of their list.
-    """
-    scan = _Scan()
-    for number, line in enumerate(text.split("\n"), start=1):
-        with contextlib.suppress(tomllib.TOMLDecodeError):  # a text that only looks like a key
-            scan.take(number, line)
-    return scan.lines
-
-
-class _Scan:
-    """One pass over the lines; ``depth`` is how many brackets of a value are still open."""
-
-    def __init__(self) -> None:
-        self.lines: dict[Place, int] = {}
-        self._table: Place = ()
-        self._value: Place = ()
-        self._counts: dict[Place, int] = {}
-        self._depth = 0
-        self._items = 0
-        self._in_text = False
-
-    def take(self, number: int, line: str) -> None:
-        """Look at one line."""
-        if self._in_text:
-            self._in_text = len(_TRIPLE.findall(line)) % 2 == 0
-        elif self._depth:
-            self._continue(number, line)
-        elif found := _HEADER.match(line):
-            self._open_table(number, found)
-        elif found := _ASSIGNMENT.match(line):
-            self._value = (*self._table, *_parts(found["key"]))
-            self._mark(self._value, number)
-            self._items = 0
-            self._in_text = len(_TRIPLE.findall(found["value"])) % 2 == 1
-            self._count_brackets(found["value"])
-
-    def _continue(self, number: int, line: str) -> None:
-        if self._depth == 1 and line.lstrip().startswith("{"):
-            self.lines[(*self._value, self._items)] = number
-            self._items += 1
-        self._count_brackets(line)
-
-    def _count_brackets(self, value: str) -> None:
-        bare = _QUOTED.sub("", value).partition("#")[0]
-        self._depth += sum(bare.count(each) for each in "[{")
-        self._depth = max(0, self._depth - sum(bare.count(each) for each in "]}"))
-
-    def _open_table(self, number: int, found: re.Match[str]) -> None:
-        parts = _parts(found["list"] or found["table"])
-        if found["list"]:
-            place = (*self._resolve(parts[:-1]), parts[-1])
-            self._counts[place] = self._counts.get(place, -1) + 1
-            self._table = (*place, self._counts[place])
-        else:
-            self._table = self._resolve(parts)
-        self._mark(self._table, number)
-
-    def _mark(self, place: Place, number: int) -> None:
-        """Remember where a place, and what is around it, was first seen."""
-        for end in range(1, len(place) + 1):
-            self.lines.setdefault(place[:end], number)
-
-    def _resolve(self, parts: tuple[str, ...]) -> Place:
-        """Lead through lists of tables by way of their last table, as TOML does."""
-        place: Place = ()
-        for part in parts:
-            place = (*place, part)
-            if place in self._counts:
-                place = (*place, self._counts[place])
-        return place
-
-
-def _parts(key: str) -> tuple[str, ...]:
-    """Split a dotted key, with tomllib's own reading of quotes and escapes."""
-    parts = []
-    value: dict[str, Any] | int = tomllib.loads(f"{key} = 0")
-    while isinstance(value, dict):
-        ((part, value),) = value.items()
-        parts.append(part)
-    return tuple(parts)
-
-
-LARGEST_FILE = 1 << 26
-T = TypeVar("T")
-
-_WIRE_HINT = malformed("", "").hint
 _POSITION = re.compile(r" \(at line (\d+), column (\d+)\)$")
+_BARE = re.compile("[A-Za-z0-9_-]+")
+_ESCAPED = re.compile('[\x00-\x1f"\\\\\x7f]')
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
 def read_bytes(path: Path, what: str) -> bytes:
@@ -150,7 +67,7 @@ class Document:
             ) from error
         self._lines = find_lines(text)
 
-    def error(self, place: Place, problem: str, hint: str) -> StudyFileError:
+    def error(self, place: KeyPath, problem: str, hint: str) -> StudyFileError:
         """Build the error about a key, or about the nearest table around it that has a line."""
         line = next(
             (
@@ -173,11 +90,11 @@ class Document:
         )
 
 
-class Table:
+class TomlTable:
     """A table of a document with a fixed set of keys; each key has a hint about what to write."""
 
     def __init__(
-        self, document: Document, place: Place, value: object, keys: Mapping[str, str]
+        self, document: Document, place: KeyPath, value: object, keys: Mapping[str, str]
     ) -> None:
         """Refuse what is no table, and every unknown key."""
         self._document = document
@@ -205,7 +122,7 @@ class Table:
         except (MessageError, InputError) as error:
             if isinstance(error, StudyFileError):
                 raise
-            hint = self._keys[key] if error.hint == _WIRE_HINT else error.hint
+            hint = self._keys[key] if error.hint == MALFORMED_HINT else error.hint
             problem = error.message.removeprefix(f"{key}: ")
             raise self.error(key, problem, hint) from error
 
@@ -213,17 +130,17 @@ class Table:
         """Return the value of a key that may be left out."""
         return self.get(key, read) if key in self._values else default
 
-    def tables(self, key: str, keys: Mapping[str, str]) -> list["Table"]:
+    def tables(self, key: str, keys: Mapping[str, str]) -> list["TomlTable"]:
         """Return the tables of a list, at least one."""
         values = self.get(key, lambda value, _: value)
         if not isinstance(values, list) or not values:
             raise self.error(key, "must be a list of at least one table", self._keys[key])
         place = (*self._place, key)
-        return [Table(self._document, (*place, i), v, keys) for i, v in enumerate(values)]
+        return [TomlTable(self._document, (*place, i), v, keys) for i, v in enumerate(values)]
 
-    def table(self, key: str, keys: Mapping[str, str]) -> "Table":
+    def table(self, key: str, keys: Mapping[str, str]) -> "TomlTable":
         """Return a table in this one; one that is left out is empty."""
-        return Table(self._document, (*self._place, key), self._values.get(key, {}), keys)
+        return TomlTable(self._document, (*self._place, key), self._values.get(key, {}), keys)
 
     def items(self) -> Iterable[tuple[str, Any]]:
         """Return all keys that are given, with their values."""
@@ -237,37 +154,26 @@ class Table:
 
 
 def closest(text: str, known: Iterable[str]) -> str:
-    """Say which of the known texts may be meant, or list them."""
+    """Suggest the known text that is closest, or list all of them."""
     names = list(known)
     close = difflib.get_close_matches(text, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"there are {_listed(names)}"
 
 
-def _listed(names: Iterable[str]) -> str:
-    listed = list(names)
-    shown = ", ".join(map(repr, listed[:10]))
-    return f"{shown}, …" if len(listed) > 10 else shown or "none"  # noqa: PLR2004
+def find_lines(text: str) -> dict[KeyPath, int]:
+    """Return the line of each key, table and table in a list, counted from 1.
 
-
-def _spell(place: Place) -> str:
-    """Write a place for people, who count from one: ``curators no. 2, attributes``."""
-    words: list[str] = []
-    for part in place:
-        if isinstance(part, int):
-            words[-1] += f" no. {part + 1}"
-        else:
-            words.append(part if part.isprintable() else repr(part))
-    return ", ".join(words)
-
-
-_BARE = re.compile("[A-Za-z0-9_-]+")
-_ESCAPED = re.compile('[\x00-\x1f"\\\\\x7f]')
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+    The text must be valid TOML.  Tables within one line are found by the line of their list.
+    """
+    scan = _Scan()
+    for number, line in enumerate(text.split("\n"), start=1):
+        with contextlib.suppress(tomllib.TOMLDecodeError):  # a text that only looks like a key
+            scan.read_line(number, line)
+    return scan.lines
 
 
 def toml_string(text: str) -> str:
-    """Write a text on one line, in quotes; also the way to put any text in a comment."""
+    """Write a text on one line, in quotes; any text can be put in a comment this way."""
     if _SURROGATE.search(text):
         raise StudyFileError(
             f"{text!r} has a lone surrogate, which no file can hold",
@@ -292,10 +198,101 @@ def toml_number(number: float) -> str:
 
 
 def comment(text: str) -> str:
-    """Write lines of a comment; the text must be without control characters but newlines."""
+    """Write a comment; the text may have newlines, but no other control characters."""
     return "".join(f"# {line}".rstrip() + "\n" for line in text.split("\n"))
 
 
-def _escape(found: re.Match[str]) -> str:
-    character = found.group()
+class _Scan:
+    """One pass over the lines; ``depth`` is how many brackets of a value are still open."""
+
+    def __init__(self) -> None:
+        self.lines: dict[KeyPath, int] = {}
+        self._table: KeyPath = ()
+        self._value: KeyPath = ()
+        self._counts: dict[KeyPath, int] = {}
+        self._depth = 0
+        self._items = 0
+        self._in_text = False
+
+    def read_line(self, number: int, line: str) -> None:
+        """Look at one line."""
+        if self._in_text:
+            self._in_text = len(_TRIPLE.findall(line)) % 2 == 0
+        elif self._depth:
+            self._continue(number, line)
+        elif match := _HEADER.match(line):
+            self._open_table(number, match)
+        elif match := _ASSIGNMENT.match(line):
+            self._value = (*self._table, *_parts(match["key"]))
+            self._mark(self._value, number)
+            self._items = 0
+            self._in_text = len(_TRIPLE.findall(match["value"])) % 2 == 1
+            self._count_brackets(match["value"])
+
+    def _continue(self, number: int, line: str) -> None:
+        if self._depth == 1 and line.lstrip().startswith("{"):
+            self.lines[(*self._value, self._items)] = number
+            self._items += 1
+        self._count_brackets(line)
+
+    def _count_brackets(self, value: str) -> None:
+        bare = _QUOTED.sub("", value).partition("#")[0]
+        self._depth += sum(bare.count(bracket) for bracket in "[{")
+        closed = sum(bare.count(bracket) for bracket in "]}")
+        self._depth = max(0, self._depth - closed)
+
+    def _open_table(self, number: int, match: re.Match[str]) -> None:
+        parts = _parts(match["list"] or match["table"])
+        if match["list"]:
+            place = (*self._resolve(parts[:-1]), parts[-1])
+            self._counts[place] = self._counts.get(place, -1) + 1
+            self._table = (*place, self._counts[place])
+        else:
+            self._table = self._resolve(parts)
+        self._mark(self._table, number)
+
+    def _mark(self, place: KeyPath, number: int) -> None:
+        """Remember where a place, and what is around it, was first seen."""
+        for end in range(1, len(place) + 1):
+            self.lines.setdefault(place[:end], number)
+
+    def _resolve(self, parts: tuple[str, ...]) -> KeyPath:
+        """Follow a key through lists of tables by their last table, as TOML does."""
+        place: KeyPath = ()
+        for part in parts:
+            place = (*place, part)
+            if place in self._counts:
+                place = (*place, self._counts[place])
+        return place
+
+
+def _parts(key: str) -> tuple[str, ...]:
+    """Split a dotted key, with tomllib's own reading of quotes and escapes."""
+    parts = []
+    value: dict[str, Any] | int = tomllib.loads(f"{key} = 0")
+    while isinstance(value, dict):
+        ((part, value),) = value.items()
+        parts.append(part)
+    return tuple(parts)
+
+
+def _listed(names: Iterable[str]) -> str:
+    listed = list(names)
+    shown = ", ".join(map(repr, listed[:10]))
+    return f"{shown}, …" if len(listed) > 10 else shown or "none"  # noqa: PLR2004
+
+
+def _spell(place: KeyPath) -> str:
+    """Write a place for people, who count from one: ``curators no. 2, attributes``."""
+    words: list[str] = []
+    for part in place:
+        if isinstance(part, int):
+            words[-1] += f" no. {part + 1}"
+        else:
+            words.append(part if part.isprintable() else repr(part))
+    return ", ".join(words)
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match.group()
     return _SHORT.get(character) or f"\\u{ord(character):04x}"

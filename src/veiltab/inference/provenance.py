@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from veiltab.core.plan import Plan
-from veiltab.wire.contract import Pads, Sampler
+from veiltab.wire.contract import PadMode, Sampler
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Provenance:
     researcher: str | None = None
     holders: Mapping[str, str] = field(default_factory=dict)
     sampled_by: Sampler | None = None
-    pads: Pads | None = None
+    pads: PadMode | None = None
 
     def promises_under(self, plan: Plan) -> tuple[Promise, ...]:
         """Return the promises that were stated, or else those that follow from the plan."""

@@ -1,12 +1,14 @@
 """Run every experiment of the paper, draw its figures, write all points, and check its claims."""
 
+import csv
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from veiltab.core.parameters import check_runs, check_seed
-from veiltab.files.plain import csv_bytes, make_folder, write_whole
+from veiltab.files.disk import make_output_folder, write_output
 from veiltab.paper import figures
 from veiltab.paper.claims import Claim, check_claims, check_gain
 from veiltab.paper.experiment import ADULT_POPULATION, Result, run_experiment
@@ -50,7 +52,7 @@ def reproduce(
     """
     check_runs(runs, fewest=FEWEST_RUNS)
     check_seed(seed)
-    make_folder(folder)
+    make_output_folder(folder)
     by_size, by_cells = figures.sample_size_settings(), figures.cardinality_settings()
     settings = track([*by_size, *by_cells], "Running the paper's experiments")
     results = [run_experiment(setting, runs, seed) for setting in settings]
@@ -61,10 +63,19 @@ def reproduce(
         "comparison.csv": [asdict(comparison) for comparison in compared],
     }
     for name, rows in tables.items():
-        write_whole(folder / name, csv_bytes(rows))
+        write_output(folder / name, _csv_bytes(rows))
     pictures = _draw(folder, _charts(size_results, cell_results, compared), track)
     claims = [*check_claims(size_results, cell_results), check_gain(compared)]
     return Reproduction([*pictures, *(folder / name for name in tables)], claims)
+
+
+def _csv_bytes(rows: Sequence[Mapping[str, object]]) -> bytes:
+    """Return rows of the same keys as a CSV file with a header."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
 
 
 def _compare(track: Track) -> list[Comparison]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from veiltab.errors import HomeError, InputError, NotFoundError, ParameterError, StateError
 from veiltab.files.chunks import FolderChunks
-from veiltab.files.plain import check_new
+from veiltab.files.disk import check_new
+from veiltab.files.private import write_private
 from veiltab.party.context import PartyContext
-from veiltab.party.files import write_private
 from veiltab.party.home import Home, read_identity
 from veiltab.party.ledgers import Note
 from veiltab.party.remote import Status

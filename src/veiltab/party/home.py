@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import SystemEntropy
-from veiltab.crypto.identity import PrivateIdentity, fingerprint
-from veiltab.crypto.keyfile import LOCKED, load_identity, save_identity
+from veiltab.crypto.identity import LOCKED, PrivateIdentity, fingerprint
 from veiltab.errors import HomeError, InputError, MalformedError
-from veiltab.party.files import (
-    cannot_write,
+from veiltab.files.private import (
     check_private_folder,
     locked,
     make_private_folder,
-    move_into_place,
     parse_file,
     write_private,
 )
+from veiltab.party.keyfile import load_identity, save_identity
 from veiltab.party.ledgers import Ledgers, StoredLedger
 from veiltab.party.study_folder import StudyFolder
 from veiltab.protocol.curator.agreement import public_identity
@@ -131,7 +129,7 @@ class Home:
                 )
             # First: whenever there is a key, what others may know of it can be shown.
             self._write_public(identity)
-            self._write_key(identity, passphrase, entropy)
+            save_identity(identity, self._key, passphrase, entropy)
         return identity
 
     def check_identity(self) -> None:
@@ -329,20 +327,6 @@ class Home:
 
     def _write_public(self, identity: PrivateIdentity) -> None:
         write_private(self._public, dump(public_identity(identity).to_json()))
-
-    def _write_key(
-        self, identity: PrivateIdentity, passphrase: str | None, entropy: Entropy
-    ) -> None:
-        """Write the key beside its place and move it there; the caller holds the lock."""
-        temporary = self.path / f".identity.key.{os.getpid()}"
-        temporary.unlink(missing_ok=True)
-        try:
-            save_identity(identity, temporary, passphrase, entropy)
-            move_into_place(temporary, self._key)
-        except OSError as error:
-            raise cannot_write(self._key, error) from error
-        finally:
-            temporary.unlink(missing_ok=True)
 
 
 def read_identity(path: Path) -> PublicIdentity:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from veiltab.core.schema import check_text
 from veiltab.errors import HomeError, InputError, MalformedError, ParameterError
-from veiltab.party.files import damaged, make_private_folder, parse_file, write_private
+from veiltab.files.private import damaged, make_private_folder, parse_file, write_private
 from veiltab.protocol.curator.ledger import Entry, Ledger
 from veiltab.wire.codec import (
     MAX_INTEGER,

@@ -15,9 +15,9 @@ from veiltab.data.recode import Recode
 from veiltab.data.tables import Table, feed
 from veiltab.errors import DigestError, StateError
 from veiltab.files.chunks import FolderChunks
+from veiltab.files.private import locked
 from veiltab.files.spool import FolderSpool
 from veiltab.party.context import PartyContext
-from veiltab.party.files import locked
 from veiltab.party.progress import OnProgress, Patience, Progress
 from veiltab.party.remote import Status
 from veiltab.party.study_folder import StudyFolder

@@ -42,7 +42,7 @@ from veiltab.party.transfer import (
 )
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.wire.audit import AuditEntry, AuditHead
-from veiltab.wire.bundles import BUNDLE_BYTES, Named, bundle_pieces
+from veiltab.wire.bundles import BUNDLE_BYTES, NamedChunk, bundle_pieces
 from veiltab.wire.codec import MAX_TEXT, TEXT, dump
 from veiltab.wire.contract import DIGEST, Contract, PublicIdentity
 from veiltab.wire.messages import Alignment, Release, Secret, SignedGrant, Upload
@@ -214,7 +214,7 @@ class RemoteServer:
     def send_chunks(
         self,
         study: bytes,
-        chunks: Iterable[Named],
+        chunks: Iterable[NamedChunk],
         on_sent: Callable[[int], None] = lambda _: None,
     ) -> int:
         """Send chunks with their digests, a few bundles at a time; return how many they were.
@@ -223,7 +223,7 @@ class RemoteServer:
         """
         path = _path(study, "chunks")
 
-        def send(some: Sequence[Named]) -> None:
+        def send(some: Sequence[NamedChunk]) -> None:
             body, *more = bundle_pieces(some)
             self._connection.send(Call("PUT", path, body, CHUNK, more=more), self._sign)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from veiltab.core.schema import MAX_CATEGORIES, Attribute
 from veiltab.errors import InputError, MalformedError, StudyFileError
-from veiltab.files.toml import Document, Table, read_bytes
+from veiltab.files.toml import Document, TomlTable, read_bytes
 from veiltab.wire.codec import MAX_INTEGER, TEXT, Codec, choice, describe, integer, items, malformed
 from veiltab.wire.contract import (
     DELTA,
@@ -25,7 +25,7 @@ from veiltab.wire.contract import (
     Linkage,
     LinkageBy,
     Normalisation,
-    Pads,
+    PadMode,
     PublicIdentity,
     Sampler,
     Sampling,
@@ -86,7 +86,7 @@ class StudyDraft:
     delta: float
     population: int | None
     sampling: Sampling
-    pads: Pads
+    pads: PadMode
     linkage: Linkage
     curators: tuple[CuratorTerms, ...]
     researchers: tuple[PublicIdentity, ...] | None
@@ -124,7 +124,7 @@ def read_study_file(path: Path, me: PublicIdentity) -> StudyDraft:
     Refused is whatever could not become a contract, so that nobody signs in vain.
     """
     document = Document(read_bytes(path, "study file"), str(path))
-    table = Table(document, (), document.values, STUDY_KEYS)
+    table = TomlTable(document, (), document.values, STUDY_KEYS)
     parties = _Parties(path.parent, me)
     draft = StudyDraft(
         title=table.get("title", TEXT.read),
@@ -141,7 +141,7 @@ def read_study_file(path: Path, me: PublicIdentity) -> StudyDraft:
     return draft
 
 
-def _sampling(table: Table) -> Sampling:
+def _sampling(table: TomlTable) -> Sampling:
     return Sampling(
         table.get_or("by", _SAMPLER.read, "curators"),
         table.get_or("size", _read_size, None),
@@ -154,7 +154,7 @@ def _read_size(value: object, path: str) -> int | None:
     return None if value == OPTIMAL else ROWS.read(value, path)
 
 
-def _linkage(study: Table) -> Linkage:
+def _linkage(study: TomlTable) -> Linkage:
     study.get("linkage", lambda value, _: value)
     table = study.table("linkage", LINKAGE_KEYS)
     if table.get("by", _BY.read) == "ids":
@@ -172,12 +172,12 @@ def _linkage(study: Table) -> Linkage:
     return Linkage.by_rows()
 
 
-def _curator(table: Table, parties: "_Parties") -> CuratorTerms:
+def _curator(table: TomlTable, parties: "_Parties") -> CuratorTerms:
     attributes = tuple(_attribute(each) for each in table.tables("attributes", ATTRIBUTE_KEYS))
     return CuratorTerms(parties.read(table), attributes)
 
 
-def _attribute(table: Table) -> Attribute:
+def _attribute(table: TomlTable) -> Attribute:
     name = table.get("name", TEXT.read)
 
     def read(value: object, path: str) -> Attribute:
@@ -186,7 +186,7 @@ def _attribute(table: Table) -> Attribute:
     return table.get("categories", read)
 
 
-def _researchers(table: Table, parties: "_Parties") -> tuple[PublicIdentity, ...] | None:
+def _researchers(table: TomlTable, parties: "_Parties") -> tuple[PublicIdentity, ...] | None:
     if "researchers" not in table:
         return None
     return tuple(parties.read(each) for each in table.tables("researchers", RESEARCHER_KEYS))
@@ -199,7 +199,7 @@ class _Parties:
     folder: Path
     me: PublicIdentity
 
-    def read(self, table: Table) -> PublicIdentity:
+    def read(self, table: TomlTable) -> PublicIdentity:
         """Return the party of a table."""
 
         def from_value(value: object, path: str) -> PublicIdentity:
@@ -213,7 +213,7 @@ class _Parties:
 
         return table.get("identity", from_value)
 
-    def _from_file(self, name: str, table: Table) -> PublicIdentity:
+    def _from_file(self, name: str, table: TomlTable) -> PublicIdentity:
         path = self.folder / name
         try:
             return PublicIdentity.from_json(json.loads(read_bytes(path, "identity file")))

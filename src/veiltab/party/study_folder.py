@@ -7,7 +7,7 @@ from typing import ClassVar
 from veiltab.core.schema import Schema
 from veiltab.crypto.derivation import DERIVED_BYTES, SECRET_BYTES
 from veiltab.errors import AuditError, HomeError, MismatchError
-from veiltab.party.files import damaged, make_private_folder, parse_file, write_private
+from veiltab.files.private import damaged, make_private_folder, parse_file, write_private
 from veiltab.protocol.curator.upload import OneTimePads, Pads, Prepared, StreamPads
 from veiltab.protocol.stores import ChunkStore, check_column_names
 from veiltab.wire.codec import (
@@ -81,7 +81,7 @@ def parse_prepared(data: bytes, schema: Schema, private: ChunkStore) -> Prepared
     """Read what :func:`dump_prepared` wrote; ``private`` holds the one-time pads, if any.
 
     ``schema`` is the curator's part of the contract.  Errors may quote a secret: whoever shows
-    them must not show those (see :func:`veiltab.party.files.parse_file`).
+    them must not show those (see :func:`veiltab.files.private.parse_file`).
     """
     found = _PreparedFile.from_json(load(data))
     upload = found.upload.body

@@ -16,7 +16,7 @@ from veiltab.wire.bundles import (
     COUNT_BYTES,
     ENTRY_BYTES,
     MAX_ASKED,
-    Named,
+    NamedChunk,
     filled,
     unbundle,
 )
@@ -30,7 +30,7 @@ WORKERS = 4
 _CHECKING = Lock()
 """Threads that hash many small chunks at the same time only get in each other's way."""
 
-Send = Callable[[Sequence[Named]], None]
+Send = Callable[[Sequence[NamedChunk]], None]
 
 
 class ChunkServer(Protocol):
@@ -40,7 +40,7 @@ class ChunkServer(Protocol):
         """Return chunks of the release in this order, checked."""
 
 
-def send_all(send: Send, chunks: Iterable[Named], on_sent: Callable[[int], None]) -> int:
+def send_all(send: Send, chunks: Iterable[NamedChunk], on_sent: Callable[[int], None]) -> int:
     """Send all chunks in bundles, and return how many they were; the first failure ends it.
 
     ``on_sent`` is told, in the caller's thread, how many more the server has.

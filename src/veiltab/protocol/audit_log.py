@@ -1,6 +1,6 @@
 """Writing a study's audit log, and finding out whether somebody has rewritten it.
 
-The server writes the log and is not trusted: it could make up another one.  It cannot show one
+The server writes the log and is not trusted: it could make up another one.  But it cannot show one
 log today and another one tomorrow, or cut off the end, because clients remember what they saw.
 """
 

@@ -1,8 +1,8 @@
 """Several threads for work on chunks, with results in the order of the work.
 
-NumPy, polars and the ciphers release the interpreter's lock, so threads are enough.  What comes
-out never depends on how many there are: whatever draws from a source of entropy, or decides an
-order, stays in the caller's own thread.
+NumPy, polars and the ciphers release the interpreter's lock, so threads are enough.  The results
+never depend on how many there are: whatever draws from a source of entropy, or decides an order,
+stays in the caller's own thread.
 """
 
 import os
@@ -15,7 +15,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MOST_THREADS = 8
-"""More than memory's bandwidth can feed, on most machines."""
+"""On most machines the bandwidth of memory feeds no more."""
 
 
 def available_threads() -> int:
@@ -31,8 +31,8 @@ def ordered_map(
 ) -> Iterator[Result]:
     """Yield what ``work`` returns for each item, in the order of the items.
 
-    A few items are taken ahead, in the caller's thread, so that memory holds only those.  The
-    first error comes out where its result would have, and nothing further is begun.
+    A few items are read ahead, in the caller's thread, so that memory holds only those.  The first
+    error is raised where its result would have come, and nothing further is begun.
     """
     count = available_threads() if threads is None else threads
     if count == 1:

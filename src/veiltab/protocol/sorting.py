@@ -13,12 +13,25 @@ from veiltab.crypto.linkage import TOKEN_BYTES, token_order, token_words
 from veiltab.errors import ParameterError
 from veiltab.wire.packing import SPAN_ROWS
 
+KEY = "key"
+PARTITIONS = 256
+"""Parts of a table: with 100 million rows, each has 400,000 of them, about 10 MB."""
+
+MAX_PARTITIONS = 1 << 16
+BUFFER_ROWS = 1 << 18
+"""Records held before they are split: enough that each part is given some 25 kB at a time."""
+
+BLOCK = f"V{TOKEN_BYTES}"
+"""How 16 bytes are kept in a record: as one value, which is copied faster than 16."""
+
+Records: TypeAlias = NDArray[np.void]
+
 
 class Spool(Protocol):
     """Partitions that are appended to, read back whole, and forgotten.
 
-    What is spooled are records of people: whoever keeps it on a disk must keep it private, and
-    :meth:`clear` must leave nothing behind.
+    A spool holds records of people: on a disk it must be private, and :meth:`clear` must leave
+    nothing behind.
     """
 
     def append(self, partition: int, data: memoryview) -> None:
@@ -51,20 +64,6 @@ class MemorySpool:
         self._partitions.clear()
 
 
-Records: TypeAlias = NDArray[np.void]
-
-KEY = "key"
-PARTITIONS = 256
-"""Parts of a table: of 100 million rows each has 400,000, about 10 MB."""
-
-MAX_PARTITIONS = 1 << 16
-BUFFER_ROWS = 1 << 18
-"""Records that are held before they are split: enough that each part is given some 25 kB."""
-
-BLOCK = f"V{TOKEN_BYTES}"
-"""How 16 bytes stand in a record: as one value, which is copied faster than 16."""
-
-
 class Sorter:
     """Records of one layout, added in any order, and read back in the order of their keys.
 
@@ -74,7 +73,7 @@ class Sorter:
     def __init__(
         self, fields: Sequence[tuple[str, str]], spool: Spool, partitions: int = PARTITIONS
     ) -> None:
-        """Take the fields that follow the key of 16 bytes; whatever is in the spool is deleted."""
+        """Name the fields that follow the key of 16 bytes; whatever is in the spool is deleted."""
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise ParameterError(
                 f"a table cannot be sorted in {partitions:,} partitions",
@@ -141,7 +140,7 @@ def block_bytes(records: Records, name: str) -> NDArray[np.uint8]:
 
 
 def cut(parts: Iterable[Records], limit: int, rows: int) -> Iterator[Records]:
-    """Yield the first ``limit`` records, so many at a time; what comes after is not read."""
+    """Yield the first ``limit`` records, ``rows`` at a time; what comes after is not read."""
     waiting: list[Records] = []
     held, left = 0, limit
     for part in parts:

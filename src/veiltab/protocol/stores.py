@@ -1,4 +1,4 @@
-"""Columns as chunks, and where chunks live: named by their digest, so that none can be swapped."""
+"""Columns as chunks (spec 7), and stores of chunks, which are named by their digests."""
 
 import hashlib
 from collections.abc import Sequence
@@ -20,6 +20,8 @@ from veiltab.wire.packing import (
     unpack_positions,
     unpack_tokens,
 )
+
+Digests = tuple[bytes, ...]
 
 
 class ChunkStore(Protocol):
@@ -68,7 +70,7 @@ class MemoryChunks:
 
 
 def check_digest(chunk: bytes, digest: bytes) -> None:
-    """Refuse a chunk whose bytes are not what its digest says."""
+    """Refuse a chunk that does not have this digest."""
     if hashlib.sha256(chunk).digest() != digest:
         raise DigestError(
             f"a chunk does not have the digest {digest.hex()}",
@@ -76,14 +78,9 @@ def check_digest(chunk: bytes, digest: bytes) -> None:
         )
 
 
-Digests = tuple[bytes, ...]
-
-
-def read_chunk(
-    digests: Sequence[bytes], attribute: Attribute, number: int, where: slice, store: ChunkStore
-) -> Codes:
-    """Read one chunk of a column, strictly."""
-    return unpack(store.get(digests[number]), attribute.size, where.stop - where.start)
+def write_rows(codes: Codes, attribute: Attribute, store: ChunkStore) -> list[bytes]:
+    """Pack and store some rows of a column, from the start of a chunk on."""
+    return [store.put(pack(codes[part], attribute.size)) for part in chunk_slices(codes.size)]
 
 
 def read_rows(
@@ -95,6 +92,13 @@ def read_rows(
     return unpack_all(packed, attribute, where.stop - where.start)
 
 
+def read_chunk(
+    digests: Sequence[bytes], attribute: Attribute, number: int, where: slice, store: ChunkStore
+) -> Codes:
+    """Read one chunk of a column, strictly."""
+    return unpack(store.get(digests[number]), attribute.size, where.stop - where.start)
+
+
 def unpack_all(packed: Sequence[bytes], attribute: Attribute, rows: int) -> Codes:
     """Unpack chunks that follow each other, strictly."""
     codes = np.empty(rows, dtype=attribute.dtype)
@@ -103,15 +107,12 @@ def unpack_all(packed: Sequence[bytes], attribute: Attribute, rows: int) -> Code
     return codes
 
 
-def unpack_all_positions(packed: Sequence[bytes], rows: int) -> NDArray[np.int64]:
-    """Unpack chunks of row numbers that follow each other, strictly."""
-    parts = zip(packed, chunk_slices(rows), strict=True)
-    return np.concatenate([unpack_positions(c, part.stop - part.start) for c, part in parts])
-
-
-def write_rows(codes: Codes, attribute: Attribute, store: ChunkStore) -> list[bytes]:
-    """Pack and store some rows of a column, from the start of a chunk on."""
-    return [store.put(pack(codes[part], attribute.size)) for part in chunk_slices(codes.size)]
+def check_column(
+    digests: Sequence[bytes], attribute: Attribute, rows: int, store: ChunkStore
+) -> None:
+    """Refuse a column with a missing, damaged or ill-formed chunk."""
+    for number, where in enumerate(chunk_slices(rows)):
+        read_chunk(digests, attribute, number, where, store)
 
 
 def check_column_names(columns: Sequence[ColumnChunks], schema: Schema) -> None:
@@ -123,21 +124,6 @@ def check_column_names(columns: Sequence[ColumnChunks], schema: Schema) -> None:
             f" {', '.join(map(repr, schema.names))}",
             hint="columns come in the order of the contract's attributes",
         )
-
-
-def check_column(
-    digests: Sequence[bytes], attribute: Attribute, rows: int, store: ChunkStore
-) -> None:
-    """Refuse a column with a missing, damaged or ill-formed chunk."""
-    for number, where in enumerate(chunk_slices(rows)):
-        read_chunk(digests, attribute, number, where, store)
-
-
-def read_position_chunk(
-    digests: Sequence[bytes], number: int, where: slice, store: ChunkStore
-) -> NDArray[np.int64]:
-    """Read one chunk of a column of row numbers, strictly."""
-    return unpack_positions(store.get(digests[number]), where.stop - where.start)
 
 
 def write_tokens(tokens: NDArray[np.uint8], store: ChunkStore) -> Digests:
@@ -156,3 +142,16 @@ def check_tokens(digests: Sequence[bytes], rows: int, store: ChunkStore) -> None
     """Refuse a missing, damaged or ill-formed chunk of tokens, one at a time."""
     for digest, where in zip(digests, chunk_slices(rows), strict=False):
         unpack_tokens(store.get(digest), where.stop - where.start)
+
+
+def read_position_chunk(
+    digests: Sequence[bytes], number: int, where: slice, store: ChunkStore
+) -> NDArray[np.int64]:
+    """Read one chunk of a column of row numbers, strictly."""
+    return unpack_positions(store.get(digests[number]), where.stop - where.start)
+
+
+def unpack_all_positions(packed: Sequence[bytes], rows: int) -> NDArray[np.int64]:
+    """Unpack chunks of row numbers that follow each other, strictly."""
+    parts = zip(packed, chunk_slices(rows), strict=True)
+    return np.concatenate([unpack_positions(c, part.stop - part.start) for c, part in parts])

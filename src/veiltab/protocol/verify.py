@@ -1,6 +1,6 @@
-"""What every party checks of a message: contracts, releases, grants (spec 1.2, 4, 11).
+"""Signatures, and what every party checks: contracts, releases, grants (spec 1.2, 4, 10, 11).
 
-Each function either returns what was checked or raises; nothing here decrypts.
+A check returns what it has checked, or raises; nothing here decrypts.
 """
 
 import hashlib
@@ -34,6 +34,8 @@ from veiltab.wire.messages import Grant, Release, SignedGrant, Upload
 from veiltab.wire.signed import Message, Signature, Signed, signing_input
 
 Body = TypeVar("Body", bound=Message)
+AgreementType = TypeVar("AgreementType", bound=Agreement)
+SEAL_PURPOSE = "grant"
 
 
 def sign(body: Body, key: SigningKey) -> Signed[Body]:
@@ -61,9 +63,9 @@ def verify(signed: Signed[Body], signers: Iterable[bytes]) -> Body:
 
 def verify_some(signed: Signed[Body], allowed: Iterable[bytes]) -> Body:
     """Return the body if every signature on it is right and by one of these keys."""
-    known = set(allowed)
+    keys = set(allowed)
     for signature in signed.signatures:
-        if signature.key not in known:
+        if signature.key not in keys:
             raise SignatureError(
                 f"the {signed.body.kind} is signed by {signature.key.hex()}, who has no part in it",
                 hint="ask for the message as its own parties signed it",
@@ -77,18 +79,9 @@ def _signature(body: Message, key: SigningKey) -> Signature:
     return Signature(key=key.public, signature=key.sign(data))
 
 
-AgreementType = TypeVar("AgreementType", bound=Agreement)
-
-
 def verify_agreement(signed: Signed[AgreementType]) -> AgreementType:
     """Return a contract or vault that every curator has signed (spec 4, 12.1)."""
     return verify(signed, [terms.identity.signing_key for terms in signed.body.curators])
-
-
-def planned_sample_size(contract: Contract, population_size: int) -> int:
-    """Return how many respondents are sampled, without planning the noise if that is slow."""
-    size = _stated_size(contract, population_size)
-    return plan_for(contract, population_size).sample_size if size is None else size
 
 
 def plan_for(contract: Contract, population_size: int) -> Plan:
@@ -100,6 +93,12 @@ def plan_for(contract: Contract, population_size: int) -> Plan:
         delta=contract.delta,
         sample_size=_stated_size(contract, population_size),
     )
+
+
+def planned_sample_size(contract: Contract, population_size: int) -> int:
+    """Return how many respondents are sampled, without planning the noise if that is slow."""
+    size = _stated_size(contract, population_size)
+    return plan_for(contract, population_size).sample_size if size is None else size
 
 
 def _stated_size(contract: Contract, population_size: int) -> int | None:
@@ -141,7 +140,7 @@ def check_researcher(contract: Contract, party_id: bytes) -> None:
 
 
 def check_vault(contract: Contract, vault: Vault) -> None:
-    """Refuse a study that does not read this vault, or on other terms than the vault's (12.1)."""
+    """Refuse a study that does not read this vault, or that differs from it in terms (12.1)."""
     if contract.stored is None or contract.stored.vault != vault.vault_id:
         raise MismatchError(
             "the contract does not read this vault",
@@ -158,7 +157,7 @@ def check_vault(contract: Contract, vault: Vault) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one curator's attributes are read from: its positions, if any, and their columns."""
+    """The chunks of one curator in a release: its positions, if any, and its columns."""
 
     positions: Digests | None
     columns: tuple[tuple[Attribute, Digests], ...]
@@ -167,20 +166,23 @@ class Share:
 def shares(contract: Contract, release: Release, attributes: Sequence[str]) -> list[Share]:
     """Return what is read for these attributes, curator by curator, in the order of first use.
 
-    Of every share one chunk is read, positions first, and then the next chunk of every share.
+    Readers take one chunk of every share, positions first, then the next chunk of every share.
     """
-    holder = {each.name: terms.party_id for terms in contract.curators for each in terms.attributes}
+    holder = {
+        attribute.name: terms.party_id
+        for terms in contract.curators
+        for attribute in terms.attributes
+    }
     columns = {column.attribute: column.chunks for column in release.columns}
     positions = {upload.curator: upload.positions for upload in release.uploads}
-    wanted = [
-        each for name in attributes for each in contract.schema.attributes if each.name == name
-    ]
+    by_name = {attribute.name: attribute for attribute in contract.schema.attributes}
+    wanted = [by_name[name] for name in attributes if name in by_name]
     return [
         Share(
             positions[curator],
-            tuple((each, columns[each.name]) for each in wanted if holder[each.name] == curator),
+            tuple((a, columns[a.name]) for a in wanted if holder[a.name] == curator),
         )
-        for curator in dict.fromkeys(holder[each.name] for each in wanted)
+        for curator in dict.fromkeys(holder[attribute.name] for attribute in wanted)
     ]
 
 
@@ -192,12 +194,12 @@ def verify_release(contract: Contract, signed: Signed[Release]) -> tuple[Release
 
 
 def check_own_upload(release: Release, upload: Signed[Upload]) -> None:
-    """Refuse a release that was not made of a curator's own upload, before pads are given out."""
+    """Refuse a release that was not made from a curator's own upload, before pads are granted."""
     body = upload.body
-    own = [each.digest for each in release.uploads if each.curator == body.curator]
-    if own != [upload.digest] or body.population not in (None, release.population):
+    digests = [other.digest for other in release.uploads if other.curator == body.curator]
+    if digests != [upload.digest] or body.population not in (None, release.population):
         raise MismatchError(
-            "the release was not made of the table that you have pushed",
+            "the release was not made from the table that you pushed",
             hint="grant nothing; show the release to the other curators and ask the operator",
         )
 
@@ -248,9 +250,6 @@ def _checked_plan(contract: Contract, release: Release) -> Plan:
         ) from error
 
 
-SEAL_PURPOSE = "grant"
-
-
 def seal_context(study: bytes, curator: bytes, researcher: bytes, grant_id: bytes) -> bytes:
     """Return what a grant's sealed part is bound to."""
     return study + curator + researcher + grant_id
@@ -295,7 +294,7 @@ def _check_terms(contract: Contract, terms: CuratorTerms, body: Grant) -> None:
 
 
 def _check_sealed(grant: SignedGrant) -> None:
-    """Refuse a sealed part that is not the one which the curator signed for, if there is one."""
+    """Refuse a sealed part other than the one that the curator signed for, if there is one."""
     sealed = grant.sealed
     if sealed is not None and hashlib.sha256(sealed).digest() != grant.body.sealed_digest:
         raise DigestError(

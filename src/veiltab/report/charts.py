@@ -16,7 +16,7 @@ from veiltab.core import utility
 from veiltab.core.plan import Plan
 from veiltab.core.privacy import gamma_for
 from veiltab.errors import ParameterError
-from veiltab.files.plain import write_whole
+from veiltab.files.disk import write_output
 
 # Okabe and Ito's colours for the colour-blind, in an order that also differs in grey.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -99,9 +99,9 @@ def save_chart(chart: alt.TopLevelMixin, *paths: Path) -> None:
     svg = chart_svg(chart)
     for path in paths:
         if path.suffix.lower() == ".svg":
-            write_whole(path, svg.encode())
+            write_output(path, svg.encode())
         else:
-            write_whole(path, vl_convert.svg_to_png(svg, scale=PIXELS_PER_POINT))
+            write_output(path, vl_convert.svg_to_png(svg, scale=PIXELS_PER_POINT))
 
 
 @dataclass(frozen=True, slots=True)

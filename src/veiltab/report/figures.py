@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from veiltab.files.plain import make_folder
+from veiltab.files.disk import make_output_folder
 from veiltab.report import words
 from veiltab.report.charts import SUFFIXES, save_chart
 from veiltab.report.formatting import points
@@ -32,7 +32,7 @@ Track = Callable[[Sequence[Figure], str], Iterable[Figure]]
 
 def save_figures(view: View, folder: Path, track: Track | None = None) -> list[Path]:
     """Write every picture of a report to a folder as SVG and PNG, and return the files."""
-    make_folder(folder)
+    make_output_folder(folder)
     charts = list(figures(view))
     files = []
     for name, chart in track(charts, "Drawing") if track else charts:

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 
 from veiltab.core.entropy import random_bytes
+from veiltab.core.hashing import labelled_hash
 from veiltab.crypto import signing
 from veiltab.errors import SignatureError, UnauthenticatedError
 from veiltab.server.context import ServiceContext
@@ -259,4 +260,4 @@ def register(context: ServiceContext, newcomer: Newcomer) -> bool:
 
 def _hash(code: str) -> bytes:
     """Hash a code; it has 160 random bits, so a fast hash is enough."""
-    return hashlib.sha256(b"veiltab/v1/invitation\x00" + code.strip().lower().encode()).digest()
+    return labelled_hash("invitation", code.strip().lower().encode())

@@ -6,6 +6,7 @@ entries are sent with a head, which is a signed message and states both.
 
 from typing import ClassVar
 
+from veiltab.core.hashing import labelled_hash
 from veiltab.wire.codec import (
     MAX_INTEGER,
     Codec,
@@ -18,7 +19,7 @@ from veiltab.wire.codec import (
     wired,
 )
 from veiltab.wire.contract import DIGEST, PARTY_ID
-from veiltab.wire.signed import SignedMessage, labelled_hash
+from veiltab.wire.signed import SignedMessage
 from veiltab.wire.states import AuditEvent, State
 
 MAX_ENTRIES = 2**32

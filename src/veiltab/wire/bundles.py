@@ -1,6 +1,6 @@
-"""Many chunks in one body: an index of digests and lengths, and then the chunks (service 5.4).
+"""Many chunks in one body: an index of digests and lengths, then the chunks (service 5.4).
 
-Nothing here compares a chunk with its digest: whoever reads the chunk does.
+Nothing here compares a chunk with its digest: the reader of the chunk does.
 """
 
 import struct
@@ -10,22 +10,22 @@ from typing import NamedTuple
 from veiltab.errors import MalformedError
 
 CHUNK_BYTES = 2**20
-"""The longest chunk that there can be: one of tokens."""
+"""The longest possible chunk: one of tokens."""
 
 BUNDLE_BYTES = 8 * 2**20
 """The longest bundle that every server takes, and the longest that it answers with."""
 
 PIECE_BYTES = 2**18
-"""What of a bundle is dealt with at a time: with less, many small chunks would take long."""
+"""How much of a bundle is handled at a time: with less, many small chunks would take long."""
 
 MAX_ASKED = 900
-"""Chunks in one question: their digests fit into a small body, and a bundle is full with them."""
+"""Chunks asked for at once: their digests fit into a small body, and the chunks fill a bundle."""
 
 _COUNT = struct.Struct(">I")
 _ENTRY = struct.Struct(">32sI")
 COUNT_BYTES, ENTRY_BYTES = _COUNT.size, _ENTRY.size
 
-Named = tuple[bytes, bytes]
+NamedChunk = tuple[bytes, bytes]
 """A digest, and the chunk that has it."""
 
 
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     length: int
 
 
-def bundle(chunks: Sequence[Named]) -> bytes:
+def bundle(chunks: Sequence[NamedChunk]) -> bytes:
     """Return chunks as one body."""
     index = write_index((digest, len(chunk)) for digest, chunk in chunks)
     return b"".join([index, *(chunk for _, chunk in chunks)])
@@ -50,7 +50,7 @@ def unbundle(body: bytes) -> list[tuple[bytes, memoryview]]:
 
 
 def check_bundle(pieces: Sequence[bytes]) -> list[Place]:
-    """Return what is in a bundle that is at hand in pieces, if it has the form of one."""
+    """Return where the chunks are in a bundle that is given in pieces; refuse what is no bundle."""
     beginning = b""
     for piece in pieces:
         beginning += piece
@@ -59,22 +59,22 @@ def check_bundle(pieces: Sequence[bytes]) -> list[Place]:
     places = read_index(beginning)
     if not places or places[-1].start + places[-1].length != sum(map(len, pieces)):
         raise MalformedError(
-            "the bundle has no chunks, or others than its index says",
+            "the bundle has no chunks, or other chunks than its index lists",
             hint="write the number of chunks, the digest and the length of each, and the chunks",
         )
     return places
 
 
 def write_index(entries: Iterable[tuple[bytes, int]]) -> bytes:
-    """Return how a bundle begins that has chunks of these digests and lengths."""
+    """Return the index of a bundle whose chunks have these digests and lengths."""
     lines = [_ENTRY.pack(digest, length) for digest, length in entries]
     return _COUNT.pack(len(lines)) + b"".join(lines)
 
 
 def read_index(body: bytes, wanted: Container[bytes] | None = None) -> list[Place]:
-    """Return what the index says that is in a bundle, of which the rest may be missing.
+    """Return the places that the index of a bundle lists; the rest of the bundle may be missing.
 
-    With ``wanted``, only chunks with these digests.  An index that is cut off says nothing.
+    With ``wanted``, only chunks with these digests.  An index that is cut off lists nothing.
     """
     size = index_bytes(body)
     if len(body) < max(size, COUNT_BYTES):
@@ -88,31 +88,31 @@ def read_index(body: bytes, wanted: Container[bytes] | None = None) -> list[Plac
 
 
 def index_bytes(beginning: bytes) -> int:
-    """Return how long the index is of a bundle that begins like this."""
+    """Return the length of the index of a bundle that begins like this."""
     return COUNT_BYTES + ENTRY_BYTES * int.from_bytes(beginning[:COUNT_BYTES], "big")
 
 
 def bundled_bytes(lengths: Iterable[int]) -> int:
-    """Return how long the bundle is that has chunks of these lengths."""
+    """Return the length of a bundle whose chunks have these lengths."""
     return COUNT_BYTES + sum(ENTRY_BYTES + length for length in lengths)
 
 
-def filled(chunks: Iterable[Named], most: int) -> Iterator[list[Named]]:
-    """Divide chunks into bundles of at most so many bytes, reading no further than needed."""
-    found: list[Named] = []
+def filled(chunks: Iterable[NamedChunk], most: int) -> Iterator[list[NamedChunk]]:
+    """Divide chunks into bundles of at most ``most`` bytes, reading no further than needed."""
+    gathered: list[NamedChunk] = []
     size = COUNT_BYTES
     for named in chunks:
         added = ENTRY_BYTES + len(named[1])
-        if found and size + added > most:
-            yield found
-            found, size = [], COUNT_BYTES
-        found.append(named)
+        if gathered and size + added > most:
+            yield gathered
+            gathered, size = [], COUNT_BYTES
+        gathered.append(named)
         size += added
-    if found:
-        yield found
+    if gathered:
+        yield gathered
 
 
-def bundle_pieces(chunks: Iterable[Named]) -> Iterator[bytes]:
+def bundle_pieces(chunks: Iterable[NamedChunk]) -> Iterator[bytes]:
     """Yield a bundle in pieces that are neither small nor much larger than a chunk."""
     named = list(chunks)
     index = write_index((digest, len(chunk)) for digest, chunk in named)
@@ -120,14 +120,14 @@ def bundle_pieces(chunks: Iterable[Named]) -> Iterator[bytes]:
 
 
 def in_pieces(parts: Iterable[bytes | memoryview], least: int = PIECE_BYTES) -> Iterator[bytes]:
-    """Put parts together to pieces of at least so many bytes, except for the last."""
-    found: list[bytes | memoryview] = []
+    """Join parts into pieces of at least ``least`` bytes, except for the last."""
+    gathered: list[bytes | memoryview] = []
     size = 0
     for part in parts:
-        found.append(part)
+        gathered.append(part)
         size += len(part)
         if size >= least:
-            yield b"".join(found)
-            found, size = [], 0
-    if found:
-        yield b"".join(found)
+            yield b"".join(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield b"".join(gathered)

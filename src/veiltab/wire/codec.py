@@ -23,8 +23,18 @@ MAX_MESSAGE_BYTES = 67_108_864
 MAX_INTEGER = 2**53 - 1
 """The largest whole number that every JSON reader takes exactly; RFC 8785 allows no larger one."""
 
-_MAX_INTEGER_CHARACTERS = len(str(-MAX_INTEGER))
+MAX_TEXT = 1_000
+"""Characters (Unicode code points) in a name, title or category (spec 1.1)."""
+
+T = TypeVar("T")
+PartType = TypeVar("PartType", bound="Part")
+MALFORMED_HINT = (
+    "ask whoever sent it for the message again; both sides need the same version of veiltab"
+)
 _CANONICAL_HINT = "ask whoever sent it for the message again; write it as canonical JSON (RFC 8785)"
+_MAX_INTEGER_CHARACTERS = len(str(-MAX_INTEGER))
+_SHOWN = 40
+_HEX = re.compile("[0-9a-f]*")
 
 
 def dump(value: dict[str, Any]) -> bytes:
@@ -64,44 +74,7 @@ def load(data: bytes) -> dict[str, Any]:
     return value
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number in JSON")
-
-
-def _parse_integer(digits: str) -> int:
-    if len(digits) > _MAX_INTEGER_CHARACTERS:  # before a conversion that takes quadratic time
-        raise ValueError("a whole number is 2^53 or more")
-    return int(digits)
-
-
-def _reason(error: Exception) -> str:
-    """Say why, in few words: a JSON error quotes nothing, but a Unicode error quotes all bytes."""
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    if isinstance(error, UnicodeError):
-        return "it has bytes or characters that are not valid Unicode"
-    return str(error)
-
-
-def _too_long(size: int) -> MalformedError:
-    return MalformedError(
-        f"the message has {size:,} bytes, more than {MAX_MESSAGE_BYTES:,}",
-        hint="split the study: fewer rows or fewer attributes",
-    )
-
-
-MAX_TEXT = 1_000
-"""Characters (Unicode code points) in a name, title or category (spec 1.1)."""
-
-T = TypeVar("T")
-PartType = TypeVar("PartType", bound="Part")
-
-_HINT = "ask whoever sent it for the message again; both sides need the same version of veiltab"
-_SHOWN = 40
-_HEX = re.compile("[0-9a-f]*")
-
-
-def malformed(path: str, problem: str, *, hint: str = _HINT) -> MalformedError:
+def malformed(path: str, problem: str, *, hint: str = MALFORMED_HINT) -> MalformedError:
     """Build the error for the field at ``path``, such as ``curators[1].attributes[0].name``."""
     return MalformedError(f"{path or 'the message'}: {problem}", hint=hint)
 
@@ -121,7 +94,7 @@ def join(path: str, key: str) -> str:
 
 
 def describe(value: object) -> str:
-    """Say in a few words what was found; never quotes much of what a stranger sent."""
+    """Describe a value in a few words, without quoting much of what a stranger sent."""
     match value:
         case None | bool():
             return {None: "null", True: "true", False: "false"}[value]
@@ -208,7 +181,7 @@ BASE64 = Codec(_read_base64, _write_base64)
 
 
 def integer(least: int, most: int) -> Codec[int]:
-    """Return the codec of whole numbers in a range; true and false are none."""
+    """Return the codec of whole numbers in a range; true and false are refused."""
 
     def check(value: object, path: str) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
@@ -227,8 +200,8 @@ def number(check_range: Callable[[float], None]) -> Codec[float]:
         if not plain or not abs(cast("float", value)) <= MAX_INTEGER:
             raise malformed(path, f"must be a number, not {describe(value)}")
         with input_errors_at(path):
-            check_range(found := float(cast("float", value)))
-        return found
+            check_range(result := float(cast("float", value)))
+        return result
 
     return Codec(check, check)
 
@@ -307,7 +280,7 @@ class Part:
         self.check()
 
     def check(self) -> None:
-        """Refuse fields that contradict each other; overridden where some can."""
+        """Refuse fields that contradict each other; overridden where fields can."""
 
     def to_json(self, path: str = "") -> dict[str, Any]:
         """Return the object as JSON values."""
@@ -320,19 +293,45 @@ class Part:
     def from_json(cls, value: object, path: str = "") -> Self:
         """Read the object, with exactly its fields, from JSON values."""
         layout = _layout(cls)
-        found = exact_fields(value, (key for _, key, _ in layout), path)
-        values = {name: codec.read(found[key], join(path, key)) for name, key, codec in layout}
+        members = exact_fields(value, (key for _, key, _ in layout), path)
+        values = {name: codec.read(members[key], join(path, key)) for name, key, codec in layout}
         return cast("Callable[..., Self]", cls)(**values)
-
-
-def _layout(cls: type[Part]) -> tuple[tuple[str, str, Codec[Any]], ...]:
-    """Return name, key and codec of each field."""
-    return tuple(
-        (each.name, each.metadata["key"] or each.name, each.metadata["codec"])
-        for each in fields(cast("Any", cls))
-    )
 
 
 def nested(cls: type[PartType]) -> Codec[PartType]:
     """Return the codec of a part."""
     return Codec(cls.from_json, lambda value, path: value.to_json(path))
+
+
+def _layout(cls: type[Part]) -> tuple[tuple[str, str, Codec[Any]], ...]:
+    """Return name, key and codec of each field."""
+    return tuple(
+        (item.name, item.metadata["key"] or item.name, item.metadata["codec"])
+        for item in fields(cast("Any", cls))
+    )
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number in JSON")
+
+
+def _parse_integer(digits: str) -> int:
+    if len(digits) > _MAX_INTEGER_CHARACTERS:  # before a conversion that takes quadratic time
+        raise ValueError("a whole number is 2^53 or more")
+    return int(digits)
+
+
+def _reason(error: Exception) -> str:
+    """Say why, in few words: a JSON error quotes nothing, but a Unicode error quotes all bytes."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, UnicodeError):
+        return "it has bytes or characters that are not valid Unicode"
+    return str(error)
+
+
+def _too_long(size: int) -> MalformedError:
+    return MalformedError(
+        f"the message has {size:,} bytes, more than {MAX_MESSAGE_BYTES:,}",
+        hint="split the study: fewer rows or fewer attributes",
+    )

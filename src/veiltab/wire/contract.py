@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, ClassVar, Final, Literal, Self
 
+from veiltab.core import hashing
 from veiltab.core.parameters import (
     MAX_DOMAIN_SIZE,
     check_delta,
@@ -38,10 +39,64 @@ from veiltab.wire.codec import (
     part,
     wired,
 )
-from veiltab.wire.signed import KEY_BYTES, SignedMessage, labelled_hash
+from veiltab.wire.signed import KEY_BYTES, SignedMessage
 
+Sampler = Literal["curators", "server"]
+PadMode = Literal["stream", "one-time"]
+Accounting = Literal["pure-1", "shuffle-1"]
+LinkageBy = Literal["ids", "rows"]
+Normalisation = Literal["nfc", "trim", "lowercase"]
+MAX_CURATORS = 1_000
+MAX_ATTRIBUTES = 1_000
+"""Attributes of one curator."""
+
+MAX_ROWS = 2**48
+"""Rows of an upload (spec 8)."""
+
+NONCE_BYTES = 16
 PARTY_ID = hexadecimal(32)
 """The codec of a party id."""
+
+DIGEST = hexadecimal(32)
+"""The codec of a digest, a commitment, a study id or a vault id."""
+
+PADS: Codec[PadMode] = choice("stream", "one-time")
+ROWS = integer(1, MAX_ROWS)
+POPULATION = integer(1, MAX_INTEGER)
+EPSILON = number(check_epsilon)
+DELTA = number(check_delta)
+PURE_1: Final = "pure-1"
+"""A promise by Theorem 1 alone, for δ = 0."""
+
+SHUFFLE_1: Final = "shuffle-1"
+"""A promise by the privacy blanket, which counts on δ and on the secret order."""
+
+ACCOUNTING: Codec[Accounting] = choice(PURE_1, SHUFFLE_1)
+"""How a promise is computed: the name that plans have for it, and its version."""
+
+SAMPLER: Codec[Sampler] = choice("curators", "server")
+_CATEGORIES = items(TEXT, least=1, most=MAX_CATEGORIES)
+_BY: Codec[LinkageBy] = choice("ids", "rows")
+_COLUMNS = integer(1, MAX_INTEGER)
+_NORMALISATION: Codec[tuple[Normalisation, ...]] = items(choice("nfc", "trim", "lowercase"))
+
+
+def _read_attribute(value: object, path: str) -> Attribute:
+    members = exact_fields(value, ("categories", "name"), path)
+    name = TEXT.read(members["name"], join(path, "name"))
+    categories = _CATEGORIES.read(members["categories"], join(path, "categories"))
+    with input_errors_at(path):
+        return Attribute(name, categories)
+
+
+def _write_attribute(attribute: Attribute, path: str) -> dict[str, Any]:
+    return {
+        "name": TEXT.write(attribute.name, join(path, "name")),
+        "categories": _CATEGORIES.write(attribute.categories, join(path, "categories")),
+    }
+
+
+_ATTRIBUTES = items(Codec(_read_attribute, _write_attribute), least=1, most=MAX_ATTRIBUTES)
 
 
 @part
@@ -55,42 +110,7 @@ class PublicIdentity(Part):
     @property
     def party_id(self) -> bytes:
         """The hash of both keys, by which messages refer to the party (spec 2)."""
-        return labelled_hash("identity", self.signing_key + self.sealing_key)
-
-
-MAX_CURATORS = 1_000
-MAX_ATTRIBUTES = 1_000
-"""Attributes of one curator."""
-
-NONCE_BYTES = 16
-DIGEST = hexadecimal(32)
-"""The codec of a digest, a commitment, a study id or a vault id."""
-
-LinkageBy = Literal["ids", "rows"]
-Normalisation = Literal["nfc", "trim", "lowercase"]
-
-_CATEGORIES = items(TEXT, least=1, most=MAX_CATEGORIES)
-_BY: Codec[LinkageBy] = choice("ids", "rows")
-_COLUMNS = integer(1, MAX_INTEGER)
-_NORMALISATION: Codec[tuple[Normalisation, ...]] = items(choice("nfc", "trim", "lowercase"))
-
-
-def _read_attribute(value: object, path: str) -> Attribute:
-    found = exact_fields(value, ("categories", "name"), path)
-    name = TEXT.read(found["name"], join(path, "name"))
-    categories = _CATEGORIES.read(found["categories"], join(path, "categories"))
-    with input_errors_at(path):
-        return Attribute(name, categories)
-
-
-def _write_attribute(attribute: Attribute, path: str) -> dict[str, Any]:
-    return {
-        "name": TEXT.write(attribute.name, join(path, "name")),
-        "categories": _CATEGORIES.write(attribute.categories, join(path, "categories")),
-    }
-
-
-_ATTRIBUTES = items(Codec(_read_attribute, _write_attribute), least=1, most=MAX_ATTRIBUTES)
+        return hashing.party_id(self.signing_key, self.sealing_key)
 
 
 @part
@@ -154,7 +174,7 @@ class Linkage(Part):
         if self.columns is None and by == "rows" and not self.normalisation:
             return {"by": by}
         if self.columns is None or by == "rows":
-            raise malformed(join(path, "columns"), "stand with linkage by ids, and only there")
+            raise malformed(join(path, "columns"), "go with linkage by ids alone")
         return {
             "by": by,
             "columns": _COLUMNS.write(self.columns, join(path, "columns")),
@@ -167,12 +187,12 @@ class Linkage(Part):
         # "by" first: it decides which other fields there are.
         by = _BY.read(value.get("by"), join(path, "by")) if isinstance(value, dict) else "ids"
         others = () if by == "rows" else ("columns", "normalisation")
-        found = exact_fields(value, ("by", *others), path)
+        members = exact_fields(value, ("by", *others), path)
         if by == "rows":
             return cls.by_rows()
         return cls.by_ids(
-            _COLUMNS.read(found["columns"], join(path, "columns")),
-            _NORMALISATION.read(found["normalisation"], join(path, "normalisation")),
+            _COLUMNS.read(members["columns"], join(path, "columns")),
+            _NORMALISATION.read(members["normalisation"], join(path, "normalisation")),
         )
 
 
@@ -195,7 +215,7 @@ class Agreement(SignedMessage):
     @property
     def scope(self) -> bytes:
         """The study id or the vault id, to which keys and uploads are bound (spec 1)."""
-        return labelled_hash(self.label, self.canonical())
+        return hashing.labelled_hash(self.label, self.canonical())
 
     @property
     def schema(self) -> Schema:
@@ -239,53 +259,6 @@ class Agreement(SignedMessage):
         with input_errors_at("curators"):
             check_domain_size(cells)
             self.schema  # noqa: B018 - refuses equal attribute names
-
-
-__all__ = [
-    "ACCOUNTING",
-    "DELTA",
-    "EPSILON",
-    "MAX_ROWS",
-    "PADS",
-    "POPULATION",
-    "PURE_1",
-    "ROWS",
-    "SAMPLER",
-    "SHUFFLE_1",
-    "Accounting",
-    "Contract",
-    "CuratorTerms",
-    "Linkage",
-    "Pads",
-    "Sampler",
-    "Sampling",
-    "Stored",
-    "accounting_for",
-    "accounting_id",
-    "accounting_name",
-]
-
-Sampler = Literal["curators", "server"]
-Pads = Literal["stream", "one-time"]
-Accounting = Literal["pure-1", "shuffle-1"]
-
-PURE_1: Final = "pure-1"
-"""A promise by Theorem 1 alone, for δ = 0."""
-
-SHUFFLE_1: Final = "shuffle-1"
-"""A promise by the privacy blanket, which counts on δ and on the secret order."""
-
-MAX_ROWS = 2**48
-"""Rows of an upload (spec 8)."""
-
-PADS: Codec[Pads] = choice("stream", "one-time")
-ROWS = integer(1, MAX_ROWS)
-POPULATION = integer(1, MAX_INTEGER)
-EPSILON = number(check_epsilon)
-DELTA = number(check_delta)
-ACCOUNTING: Codec[Accounting] = choice(PURE_1, SHUFFLE_1)
-"""How a promise is computed: the name that plans have for it, and its version."""
-SAMPLER: Codec[Sampler] = choice("curators", "server")
 
 
 def accounting_for(delta: float) -> Accounting:
@@ -332,7 +305,7 @@ class Contract(Agreement):
     accounting: Accounting = wired(ACCOUNTING)
     sampling: Sampling = wired(nested(Sampling))
     population: int | None = wired(optional(POPULATION))
-    pads: Pads = wired(PADS)
+    pads: PadMode = wired(PADS)
     stored: Stored | None = wired(optional(nested(Stored)))
 
     @property

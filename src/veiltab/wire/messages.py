@@ -43,10 +43,39 @@ from veiltab.wire.contract import (
     POPULATION,
     ROWS,
     Accounting,
-    Pads,
+    PadMode,
 )
 from veiltab.wire.packing import chunk_count
 from veiltab.wire.signed import Message, Signed, SignedMessage
+
+UPLOAD_ID = hexadecimal(16)
+CHUNKS = items(DIGEST)
+"""The digests of a column's chunks, in order (spec 7)."""
+
+_DRAW = integer(1, DRAW_RANGE - 1)
+_DECIMAL = re.compile("[1-9][0-9]{0,19}")
+_SEALED = optional(BASE64)
+
+
+def _read_threshold(value: object, path: str) -> int:
+    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
+        raise malformed(path, f"must be a number of 1 to 20 digits as text, not {describe(value)}")
+    return _DRAW.read(int(value), path)
+
+
+_THRESHOLD = Codec(_read_threshold, lambda value, path: str(_DRAW.write(value, path)))
+"""A 64-bit integer as decimal text: JSON numbers are exact only below 2⁵³."""
+
+
+@part
+class ColumnChunks(Part):
+    """An attribute and the digests of its column's chunks."""
+
+    attribute: str = wired(TEXT)
+    chunks: tuple[bytes, ...] = wired(CHUNKS)
+
+
+COLUMNS = items(nested(ColumnChunks), least=1)
 
 
 @message
@@ -73,22 +102,6 @@ class Alignment(SignedMessage):
     study: bytes = wired(DIGEST)
 
 
-UPLOAD_ID = hexadecimal(16)
-CHUNKS = items(DIGEST)
-"""The digests of a column's chunks, in order (spec 7)."""
-
-
-@part
-class ColumnChunks(Part):
-    """An attribute and the digests of its column's chunks."""
-
-    attribute: str = wired(TEXT)
-    chunks: tuple[bytes, ...] = wired(CHUNKS)
-
-
-COLUMNS = items(nested(ColumnChunks), least=1)
-
-
 @message
 class Upload(SignedMessage):
     """A curator's columns; with ``population`` if curators sample, else with ``tokens``."""
@@ -113,29 +126,6 @@ class Upload(SignedMessage):
         if self.tokens is not None:
             check_chunks(self.tokens, self.rows, "tokens")
             check_different(self.tokens, "tokens")
-
-
-def check_columns(columns: Sequence[ColumnChunks], rows: int) -> None:
-    """Refuse an attribute that comes twice, and columns of another length than ``rows``."""
-    seen: set[str] = set()
-    for position, column in enumerate(columns):
-        if column.attribute in seen:
-            raise malformed(f"columns[{position}].attribute", "comes twice")
-        seen.add(column.attribute)
-        check_chunks(column.chunks, rows, f"columns[{position}].chunks")
-
-
-def check_different(chunks: Sequence[bytes], path: str) -> None:
-    """Refuse a chunk of tokens or positions that comes twice: so would its respondents."""
-    if len(set(chunks)) != len(chunks):
-        raise malformed(path, "a chunk comes twice")
-
-
-def check_chunks(chunks: Sequence[bytes], rows: int, path: str) -> None:
-    """Refuse another number of chunks than ``rows`` rows have (spec 7)."""
-    expected = chunk_count(rows)
-    if len(chunks) != expected:
-        raise malformed(path, f"{rows:,} rows have {expected:,} chunks, not {len(chunks):,}")
 
 
 @message
@@ -175,20 +165,6 @@ class Repad(SignedMessage):
     def check(self) -> None:
         """Refuse another number of chunks than the rows need."""
         check_columns(self.columns, self.rows)
-
-
-_DRAW = integer(1, DRAW_RANGE - 1)
-_DECIMAL = re.compile("[1-9][0-9]{0,19}")
-
-
-def _read_threshold(value: object, path: str) -> int:
-    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
-        raise malformed(path, f"must be a number of 1 to 20 digits as text, not {describe(value)}")
-    return _DRAW.read(int(value), path)
-
-
-_THRESHOLD = Codec(_read_threshold, lambda value, path: str(_DRAW.write(value, path)))
-"""A 64-bit integer as decimal text: JSON numbers are exact only below 2⁵³."""
 
 
 @part
@@ -240,9 +216,6 @@ class Release(SignedMessage):
                 check_different(upload.positions, path)
 
 
-_SEALED = optional(BASE64)
-
-
 @message
 class Grant(Message):
     """What a curator signs: who may decrypt which attributes, until when."""
@@ -253,7 +226,7 @@ class Grant(Message):
     curator: bytes = wired(PARTY_ID)
     expires: int = wired(integer(0, MAX_INTEGER))
     grant_id: bytes = wired(hexadecimal(16), key="grant")
-    pads: Pads = wired(PADS)
+    pads: PadMode = wired(PADS)
     researcher: bytes = wired(PARTY_ID)
     sealed_digest: bytes = wired(DIGEST)
     study: bytes = wired(DIGEST)
@@ -296,5 +269,28 @@ class SignedGrant:
     @classmethod
     def loads(cls, data: bytes) -> "SignedGrant":
         """Read a grant; neither its signature nor the digest of its sealed part is verified."""
-        found = exact_fields(load(data), ("body", "sealed", "signatures"), "")
-        return cls(Signed.from_json(Grant, found), _SEALED.read(found["sealed"], "sealed"))
+        members = exact_fields(load(data), ("body", "sealed", "signatures"), "")
+        return cls(Signed.from_json(Grant, members), _SEALED.read(members["sealed"], "sealed"))
+
+
+def check_columns(columns: Sequence[ColumnChunks], rows: int) -> None:
+    """Refuse an attribute that comes twice, and columns of another length than ``rows``."""
+    seen: set[str] = set()
+    for position, column in enumerate(columns):
+        if column.attribute in seen:
+            raise malformed(f"columns[{position}].attribute", "comes twice")
+        seen.add(column.attribute)
+        check_chunks(column.chunks, rows, f"columns[{position}].chunks")
+
+
+def check_chunks(chunks: Sequence[bytes], rows: int, path: str) -> None:
+    """Refuse another number of chunks than ``rows`` rows have (spec 7)."""
+    expected = chunk_count(rows)
+    if len(chunks) != expected:
+        raise malformed(path, f"{rows:,} rows have {expected:,} chunks, not {len(chunks):,}")
+
+
+def check_different(chunks: Sequence[bytes], path: str) -> None:
+    """Refuse a chunk of tokens or positions that comes twice: so would its respondents."""
+    if len(set(chunks)) != len(chunks):
+        raise malformed(path, "a chunk comes twice")

@@ -17,102 +17,6 @@ from veiltab.core.schema import (
 )
 from veiltab.errors import MalformedError, ParameterError
 
-HINT = "the chunk was changed on its way, or belongs to another column; ask for it again"
-
-WORD_BYTES = 8
-_WORD_RANGE = 2**64
-_BYTE_BASE = 256
-_TWO_BASE = 2
-
-Digits = NDArray[np.unsignedinteger[Any]]
-
-
-@cache
-def digits_per_word(base: int) -> int:
-    """Return g, the largest number with base^g ≤ 2⁶⁴."""
-    count = 0
-    while base ** (count + 1) <= _WORD_RANGE:
-        count += 1
-    return count
-
-
-def plane_length(base: int, count: int) -> int:
-    """Return the bytes of ``count`` digits."""
-    if base == 1:
-        return 0
-    words, rest = divmod(count, digits_per_word(base))
-    return WORD_BYTES * words + (int(base**rest - 1).bit_length() + 7) // 8
-
-
-def pack_plane(digits: Digits, base: int) -> bytes:
-    """Write digits below ``base``; a base of 1 takes no bytes."""
-    if base == 1:
-        return b""
-    if base == _TWO_BASE:
-        return np.packbits(digits, bitorder="little").tobytes()
-    per_word, narrow = digits_per_word(base), _digit_type(base)
-    steps, per_part, parts = _shape(base)
-    table = np.zeros((-(-digits.size // per_word), parts * per_part), dtype=narrow)
-    full = digits.size // per_word
-    table[:full, :per_word] = digits[: full * per_word].reshape(full, per_word)
-    if full < len(table):
-        table[full, : digits.size - full * per_word] = digits[full * per_word :]
-    values = table.reshape(-1)
-    for step in range(steps):
-        values = join_neighbours(values, base ** (1 << step))
-    columns = values.reshape(-1, parts).T
-    words = columns[-1].copy()
-    for column in columns[-2::-1]:  # Horner; the result is at most base^g − 1
-        words *= np.uint64(base**per_part)
-        words += column
-    packed: bytes = words.tobytes()
-    return packed[: plane_length(base, digits.size)]
-
-
-def unpack_plane(data: bytes, base: int, count: int) -> Digits:
-    """Read ``count`` digits, in the narrowest type; refuse words that are too large."""
-    if base == 1:
-        return np.zeros(count, dtype=np.uint8)
-    if base == _TWO_BASE:
-        bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")
-        _refuse(base, bad=bool(bits[count:].any()))
-        return bits[:count]
-    per_word = digits_per_word(base)
-    steps, per_part, parts = _shape(base)
-    words = np.frombuffer(data + bytes(-len(data) % WORD_BYTES), dtype="<u8")
-    table = np.empty((words.size, parts), dtype=np.uint64)
-    for column in table.T[:-1]:
-        quotients = words // np.uint64(base**per_part)
-        np.subtract(words, quotients * np.uint64(base**per_part), out=column)
-        words = quotients
-    last = base ** (per_word - per_part * (parts - 1))
-    _refuse(base, bad=bool(words.size) and int(words.max()) >= last)
-    table[:, -1] = words
-    values: Digits = table.reshape(-1)
-    for step in reversed(range(steps)):
-        split_neighbours(values, base ** (1 << step))
-        values = values.view(f"<u{values.dtype.itemsize // 2}")
-    digits: Digits = values.reshape(-1, parts * per_part)[:, :per_word].reshape(-1)
-    _refuse(base, bad=bool(digits[count:].any()))
-    return digits[:count]
-
-
-@cache
-def _shape(base: int) -> tuple[int, int, int]:
-    """Return the steps from a digit to 8 bytes; the digits of 8 bytes; and how many of those."""
-    steps = 3 if base <= _BYTE_BASE else 2
-    return steps, 1 << steps, -(-digits_per_word(base) >> steps)
-
-
-def _digit_type(base: int) -> Any:  # noqa: ANN401 - a scalar type of NumPy
-    return np.uint8 if base <= _BYTE_BASE else np.uint16
-
-
-def _refuse(base: int, *, bad: bool) -> None:
-    if bad:
-        raise MalformedError(f"a packed word is too large for base {base:,}", hint=HINT)
-
-
 CHUNK_ROWS = 65_536
 """Rows of a chunk; only the last chunk of a column may have fewer (spec 7)."""
 
@@ -122,9 +26,13 @@ SPAN_ROWS = 4 * CHUNK_ROWS
 TOKEN_BYTES = 16
 POSITION_BYTES = 6
 MAX_POSITION = 2**48 - 1
-
 _WORD_BYTES = 8
+_WORD_RANGE = 2**64
+_BYTE_BASE = 256
+_TWO_BASE = 2
 _MAX_LOW_BITS = 16
+_HINT = "the chunk was changed on its way, or belongs to another column; ask for it again"
+Digits = NDArray[np.unsignedinteger[Any]]
 
 
 def chunk_count(rows: int) -> int:
@@ -155,7 +63,7 @@ def pack(codes: Codes, size: int) -> bytes:
     low_bits, low, high = _planes(size)
     check_range(codes, size, "codes")
     _check_count(codes.size)
-    digits = codes.astype(_plane_type(size), copy=False)
+    digits = codes.astype(_narrow_type(size), copy=False)
     narrow: Any = digits.dtype.type
     low_digits = digits & narrow(low - 1) if high > 1 else digits
     high_digits = digits >> narrow(low_bits) if low > 1 else digits
@@ -168,13 +76,13 @@ def unpack(data: bytes, size: int, count: int) -> Codes:
     _check_count(count)
     _check_length(data, packed_length(size, count), f"{count:,} codes below {size:,}")
     border = plane_length(low, count)
-    narrow = _plane_type(size)
+    narrow = _narrow_type(size)
     codes: Codes = unpack_plane(data[border:], high, count).astype(narrow, copy=False)
     if low > 1:
         codes <<= narrow(low_bits)
         codes |= unpack_plane(data[:border], low, count)
     if codes.size and int(codes.max()) >= size:
-        raise MalformedError(f"a packed code is {size:,} or more", hint=HINT)
+        raise MalformedError(f"a packed code is {size:,} or more", hint=_HINT)
     return codes
 
 
@@ -214,6 +122,76 @@ def unpack_positions(data: bytes, count: int) -> NDArray[np.int64]:
 
 
 @cache
+def digits_per_word(base: int) -> int:
+    """Return g, the largest number with base^g ≤ 2⁶⁴."""
+    count = 0
+    while base ** (count + 1) <= _WORD_RANGE:
+        count += 1
+    return count
+
+
+def plane_length(base: int, count: int) -> int:
+    """Return the bytes of ``count`` digits."""
+    if base == 1:
+        return 0
+    words, rest = divmod(count, digits_per_word(base))
+    return _WORD_BYTES * words + (int(base**rest - 1).bit_length() + 7) // 8
+
+
+def pack_plane(digits: Digits, base: int) -> bytes:
+    """Write digits below ``base``; a base of 1 takes no bytes."""
+    if base == 1:
+        return b""
+    if base == _TWO_BASE:
+        return np.packbits(digits, bitorder="little").tobytes()
+    per_word, narrow = digits_per_word(base), _narrow_type(base)
+    steps, per_part, parts = _shape(base)
+    table = np.zeros((-(-digits.size // per_word), parts * per_part), dtype=narrow)
+    full = digits.size // per_word
+    table[:full, :per_word] = digits[: full * per_word].reshape(full, per_word)
+    if full < len(table):
+        table[full, : digits.size - full * per_word] = digits[full * per_word :]
+    values = table.reshape(-1)
+    for step in range(steps):
+        values = join_neighbours(values, base ** (1 << step))
+    columns = values.reshape(-1, parts).T
+    words = columns[-1].copy()
+    for column in columns[-2::-1]:  # Horner; the result is at most base^g − 1
+        words *= np.uint64(base**per_part)
+        words += column
+    packed: bytes = words.tobytes()
+    return packed[: plane_length(base, digits.size)]
+
+
+def unpack_plane(data: bytes, base: int, count: int) -> Digits:
+    """Read ``count`` digits, in the narrowest type; refuse words that are too large."""
+    if base == 1:
+        return np.zeros(count, dtype=np.uint8)
+    if base == _TWO_BASE:
+        bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")
+        _refuse(base, bad=bool(bits[count:].any()))
+        return bits[:count]
+    per_word = digits_per_word(base)
+    steps, per_part, parts = _shape(base)
+    words = np.frombuffer(data + bytes(-len(data) % _WORD_BYTES), dtype="<u8")
+    table = np.empty((words.size, parts), dtype=np.uint64)
+    for column in table.T[:-1]:
+        quotients = words // np.uint64(base**per_part)
+        np.subtract(words, quotients * np.uint64(base**per_part), out=column)
+        words = quotients
+    last = base ** (per_word - per_part * (parts - 1))
+    _refuse(base, bad=bool(words.size) and int(words.max()) >= last)
+    table[:, -1] = words
+    values: Digits = table.reshape(-1)
+    for step in reversed(range(steps)):
+        split_neighbours(values, base ** (1 << step))
+        values = values.view(f"<u{values.dtype.itemsize // 2}")
+    digits: Digits = values.reshape(-1, parts * per_part)[:, :per_word].reshape(-1)
+    _refuse(base, bad=bool(digits[count:].any()))
+    return digits[:count]
+
+
+@cache
 def _planes(size: int) -> tuple[int, int, int]:
     """Return s and the bases of the low and the high plane, by the least cost (spec 7)."""
     if not 1 <= size <= MAX_CATEGORIES:
@@ -231,8 +209,16 @@ def _cost(base: int) -> Fraction:
     return Fraction(0) if base == 1 else Fraction(64, digits_per_word(base))
 
 
-def _plane_type(size: int) -> Any:  # noqa: ANN401 - a scalar type of NumPy
-    return np.uint8 if size <= 1 << 8 else np.uint16
+@cache
+def _shape(base: int) -> tuple[int, int, int]:
+    """Return the steps from a digit to 8 bytes; the digits of 8 bytes; and how many of those."""
+    steps = 3 if base <= _BYTE_BASE else 2
+    return steps, 1 << steps, -(-digits_per_word(base) >> steps)
+
+
+def _narrow_type(count: int) -> Any:  # noqa: ANN401 - a scalar type of NumPy
+    """Return the narrowest type that holds the numbers below ``count``."""
+    return np.uint8 if count <= _BYTE_BASE else np.uint16
 
 
 def _check_count(count: int) -> None:
@@ -246,5 +232,10 @@ def _check_count(count: int) -> None:
 def _check_length(data: bytes, expected: int, what: str) -> None:
     if len(data) != expected:
         raise MalformedError(
-            f"a chunk of {what} has {len(data):,} bytes, not {expected:,}", hint=HINT
+            f"a chunk of {what} has {len(data):,} bytes, not {expected:,}", hint=_HINT
         )
+
+
+def _refuse(base: int, *, bad: bool) -> None:
+    if bad:
+        raise MalformedError(f"a packed word is too large for base {base:,}", hint=_HINT)

@@ -1,8 +1,8 @@
 """Signed requests: our one form of RFC 9421, with the Content-Digest of RFC 9530.
 
 Every request to the service is signed by its sender.  Both sides build the same signature base
-from what is on the wire; RFC 9421 leaves much to choose, and all of it is chosen here, so there is
-one way to write a signed request and no other is read.  Signing and verifying are the callers'.
+from what is on the wire.  RFC 9421 leaves much to choose, and all of it is chosen here: a signed
+request can be written in one way, and no other is read.  Callers sign and verify.
 """
 
 import base64
@@ -72,7 +72,7 @@ class SignedParts:
 
 @dataclass(frozen=True, slots=True)
 class RequestSignature:
-    """Who signs a request (``party``), when, and with which number used once."""
+    """Who signed a request (``party``), when, and with which nonce."""
 
     created: int
     nonce: bytes
@@ -134,16 +134,16 @@ def parse_signature(signature_input: str, signature: str) -> RequestSignature:
 
     A header that came twice, or with a second signature in it, is not in our form either.
     """
-    found = _INPUT.fullmatch(signature_input)
-    if found is None:
+    match = _INPUT.fullmatch(signature_input)
+    if match is None:
         raise _unusable(SIGNATURE_INPUT_HEADER)
-    nonce = base64.urlsafe_b64decode(f"{found['nonce']}==")
-    if _base64url(nonce) != found["nonce"]:  # the last character has bits that decode to nothing
+    nonce = base64.urlsafe_b64decode(f"{match['nonce']}==")
+    if _base64url(nonce) != match["nonce"]:  # the last character has bits that decode to nothing
         raise _unusable(SIGNATURE_INPUT_HEADER)
     return RequestSignature(
-        created=int(found["created"]),
+        created=int(match["created"]),
         nonce=nonce,
-        party=bytes.fromhex(found["party"]),
+        party=bytes.fromhex(match["party"]),
         signature=_decoded(_SIGNATURE.fullmatch(signature), SIGNATURE_HEADER),
     )
 
@@ -160,12 +160,12 @@ def _check_parts(parts: SignedParts) -> None:
     parse_content_digest(parts.content_digest)
 
 
-def _decoded(found: re.Match[str] | None, header: str) -> bytes:
+def _decoded(match: re.Match[str] | None, header: str) -> bytes:
     """Decode the one group of a header's form, and refuse a second way to write the same bytes."""
-    if found is None:
+    if match is None:
         raise _unusable(header)
-    decoded = base64.b64decode(found[1])
-    if base64.b64encode(decoded).decode() != found[1]:
+    decoded = base64.b64decode(match[1])
+    if base64.b64encode(decoded).decode() != match[1]:
         raise _unusable(header)
     return decoded
 

@@ -1,7 +1,7 @@
 """Messages, and the signatures on them (spec 1.1 and 1.2).
 
-Here a signature is two byte strings of the right length: roles verify it, and decide who must
-have signed.
+Here a signature is two byte strings of the right length.  ``protocol.verify`` verifies it and
+decides who must have signed.
 """
 
 import hashlib
@@ -132,7 +132,7 @@ class Signed(Generic[Body]):
 
     def with_signature(self, signature: Signature) -> "Signed[Body]":
         """Add a signature, or replace the one of the same key."""
-        by_key = {each.key: each for each in (*self.signatures, signature)}
+        by_key = {item.key: item for item in (*self.signatures, signature)}
         return Signed(self.body, tuple(by_key[key] for key in sorted(by_key)))
 
 
@@ -144,11 +144,6 @@ def signing_input(kind: str, body_bytes: bytes) -> bytes:
 def digest(body: Message) -> bytes:
     """Return the digest of a signed message, H(canonical(body)) (spec 1.2)."""
     return hashlib.sha256(body.canonical()).digest()
-
-
-def labelled_hash(label: str, data: bytes) -> bytes:
-    """Return H("veiltab/v1/" ‖ label ‖ 0x00 ‖ data), the form of ids (spec 2, 4, 12.1)."""
-    return hashlib.sha256(b"veiltab/v1/" + label.encode("ascii") + b"\x00" + data).digest()
 
 
 def _check_header(value: dict[str, Any], kind: str) -> None:

@@ -15,7 +15,7 @@ GRANT_ID_BYTES = 16
 
 
 def grant(
-    desk: CuratorContext,
+    context: CuratorContext,
     contract: Contract,
     prepared: Prepared[Upload] | Prepared[Repad],
     researcher: PublicIdentity,
@@ -29,14 +29,14 @@ def grant(
     :meth:`~veiltab.wire.messages.SignedGrant.header` alone.
     """
     check_researcher(contract, researcher.party_id)
-    _check_belongs(desk, contract, prepared)
-    schema = contract.schema_of(desk.identity.party_id)
+    _check_belongs(context, contract, prepared)
+    schema = contract.schema_of(context.identity.party_id)
     chosen = _in_order(schema.names, attributes)
-    grant_id = random_bytes(GRANT_ID_BYTES, desk.entropy)
+    grant_id = random_bytes(GRANT_ID_BYTES, context.entropy)
     material = prepared.pads.material([schema.names.index(name) for name in chosen])
-    curator = desk.identity.party_id
-    context = seal_context(contract.study_id, curator, researcher.party_id, grant_id)
-    sealed = seal(material, researcher.sealing_key, SEAL_PURPOSE, context)
+    curator = context.identity.party_id
+    binding = seal_context(contract.study_id, curator, researcher.party_id, grant_id)
+    sealed = seal(material, researcher.sealing_key, SEAL_PURPOSE, binding)
     body = Grant(
         attributes=chosen,
         curator=curator,
@@ -48,19 +48,19 @@ def grant(
         study=contract.study_id,
         upload_digest=prepared.message.digest,
     )
-    return SignedGrant(sign(body, desk.identity.signing), sealed)
+    return SignedGrant(sign(body, context.identity.signing), sealed)
 
 
 def _check_belongs(
-    desk: CuratorContext, contract: Contract, prepared: Prepared[Upload] | Prepared[Repad]
+    context: CuratorContext, contract: Contract, prepared: Prepared[Upload] | Prepared[Repad]
 ) -> None:
-    """Refuse pads of anything else: above all a stored table's own, which nobody may have."""
+    """Refuse other pads: above all those of a stored table itself, which nobody may have."""
     body = prepared.message.body
     scope = body.scope if isinstance(body, Upload) else body.study
     one_time = isinstance(prepared.pads, OneTimePads)
     if (
         scope != contract.study_id
-        or body.curator != desk.identity.party_id
+        or body.curator != context.identity.party_id
         or one_time != (contract.pads == "one-time")
     ):
         raise MismatchError(
@@ -73,10 +73,12 @@ def _in_order(names: Sequence[str], wanted: Sequence[str] | None) -> tuple[str, 
     """Put the wanted attributes in the contract's order; refuse what the curator does not hold."""
     if wanted is None:
         return tuple(names)
+    hint = f"the curator can grant {', '.join(map(repr, names))}"
+    if not wanted:
+        raise SchemaError("a grant needs at least one attribute", hint=hint)
     unknown = sorted(set(wanted) - set(names))
-    if unknown or not wanted:
+    if unknown:
         raise SchemaError(
-            f"the curator has no attribute {', '.join(map(repr, unknown)) or 'of no name'}",
-            hint=f"it can grant {', '.join(map(repr, names))}",
+            f"the curator has no attribute {', '.join(map(repr, unknown))}", hint=hint
         )
     return tuple(name for name in names if name in wanted)

@@ -1,4 +1,4 @@
-"""A curator's ledger: what every signed study may cost, and the limit that no sum exceeds."""
+"""A curator's ledger: what every signed study may cost, and the limit on their sum."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -70,7 +70,7 @@ class Ledger:
         *,
         accounting: str = PURE_1,
     ) -> "Ledger":
-        """Return the ledger with the study on it; a study already there costs nothing more."""
+        """Return a ledger with the study on it; a study that was on it costs nothing more."""
         check_epsilon(epsilon)
         check_delta(delta)
         if any(entry.study == study for entry in self.entries):
@@ -99,9 +99,9 @@ class Ledger:
                 hint="agree on a smaller epsilon, or change the policy first",
             )
         if (population_size or 1) < self.smallest_population:
-            known = "that is not stated" if population_size is None else f"of {population_size}"
+            stated = "that is not stated" if population_size is None else f"of {population_size}"
             raise BudgetError(
-                f"a population {known} is below {self.smallest_population}, the"
+                f"a population {stated} is below {self.smallest_population}, the"
                 f" least that the policy of {self.dataset!r} allows",
                 hint="state a larger population in the contract, or change the policy first",
             )

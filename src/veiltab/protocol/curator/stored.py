@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core import group
-from veiltab.crypto.pads import stream_pad_at
 from veiltab.errors import MismatchError, StateError
 from veiltab.protocol.curator.upload import CuratorContext, Prepared, StreamPads, fresh_pads
 from veiltab.protocol.stores import ChunkStore, read_position_chunk
@@ -35,12 +34,12 @@ class StoredTable:
             )
         self._vault = vault
         self.upload = prepared.message
-        self._keys = prepared.pads.keys
+        self._pads = prepared.pads
         self._answers: dict[bytes, tuple[bytes, Prepared[Repad]]] = {}
 
     def repad(
         self,
-        desk: CuratorContext,
+        context: CuratorContext,
         signed: Signed[Contract],
         request: Signed[RepadRequest],
         incoming: ChunkStore,
@@ -59,25 +58,25 @@ class StoredTable:
                 )
             return earlier[1]
         body = verify(request, [contract.server.signing_key])
-        self._check(desk, contract, body)
+        self._check(context, contract, body)
         self._check_positions(_positions(body, incoming))
-        answer = self._answer(desk, contract, request, incoming)
+        answer = self._answer(context, contract, request, incoming)
         self._answers[contract.study_id] = (request.digest, answer)
         return answer
 
-    def _check(self, desk: CuratorContext, contract: Contract, request: RepadRequest) -> None:
+    def _check(self, context: CuratorContext, contract: Contract, request: RepadRequest) -> None:
         check_vault(contract, self._vault)
-        own, stored = self.upload.digest, contract.stored
-        terms = contract.curator(desk.identity.party_id)
-        if stored is None or stored.uploads[contract.curators.index(terms)] != own:
+        digest, stored = self.upload.digest, contract.stored
+        terms = contract.curator(context.identity.party_id)
+        if stored is None or stored.uploads[contract.curators.index(terms)] != digest:
             raise MismatchError(
                 "the contract is not about this stored table",
                 hint="look at the uploads that the contract names",
             )
         if (request.study, request.upload_digest, request.curator) != (
             contract.study_id,
-            own,
-            desk.identity.party_id,
+            digest,
+            context.identity.party_id,
         ):
             raise MismatchError(
                 "the request is for another study, table or curator",
@@ -93,7 +92,7 @@ class StoredTable:
             )
 
     def _check_positions(self, chunks: Iterator[NDArray[np.int64]]) -> None:
-        """Refuse rows that are not there or come twice; a bit of memory for each row is enough."""
+        """Refuse rows that do not exist or come twice; one bit of memory for each row is enough."""
         rows = self.upload.body.rows
         seen = np.zeros(-(-rows // 8), dtype=np.uint8)
         count = 0
@@ -108,33 +107,33 @@ class StoredTable:
 
     def _answer(
         self,
-        desk: CuratorContext,
+        context: CuratorContext,
         contract: Contract,
         request: Signed[RepadRequest],
         incoming: ChunkStore,
     ) -> Prepared[Repad]:
         """Write the differences of the pads, one chunk of all attributes at a time."""
-        schema, rows = contract.schema_of(desk.identity.party_id), request.body.sample_size
-        new = fresh_pads(desk, contract.pads, schema, contract.study_id, rows)
+        schema, rows = contract.schema_of(context.identity.party_id), request.body.sample_size
+        new = fresh_pads(context, contract.pads, schema, contract.study_id, rows)
         columns: list[list[bytes]] = [[] for _ in schema.attributes]
         chunks = zip(chunk_slices(rows), _positions(request.body, incoming), strict=True)
         for where, positions in chunks:
             for index, attribute in enumerate(schema.attributes):
-                old = stream_pad_at(self._keys[index], attribute.size, positions)
+                old = self._pads.streams[index].at(positions)
                 change = group.subtract(new.span(index, where), old, attribute.size)
-                columns[index].append(desk.outgoing.put(pack(change, attribute.size)))
+                columns[index].append(context.outgoing.put(pack(change, attribute.size)))
         repad = Repad(
             columns=tuple(
                 ColumnChunks(attribute=attribute.name, chunks=tuple(digests))
                 for attribute, digests in zip(schema.attributes, columns, strict=True)
             ),
-            curator=desk.identity.party_id,
+            curator=context.identity.party_id,
             request_digest=request.digest,
             rows=rows,
             study=contract.study_id,
             upload_id=new.upload_id,
         )
-        return Prepared(sign(repad, desk.identity.signing), new)
+        return Prepared(sign(repad, context.identity.signing), new)
 
 
 def _positions(request: RepadRequest, incoming: ChunkStore) -> Iterator[NDArray[np.int64]]:

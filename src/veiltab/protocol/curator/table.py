@@ -1,7 +1,7 @@
-"""A curator's table, taken in batch by batch and read back in token order (spec 5).
+"""A curator's table, read in batch by batch and read back in token order (spec 5).
 
-However long the table is, memory holds one batch, or one part of it, at a time.  The spool holds
-the tokens and codes of everybody meanwhile.
+However long the table is, memory holds one batch, or one part, at a time.  Meanwhile the spool
+holds the tokens and codes of everybody.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -53,7 +53,7 @@ class Intake:
         *,
         partitions: int = PARTITIONS,
     ) -> None:
-        """Take the curator's attributes, and a spool, which is emptied first."""
+        """Start with no rows; ``schema`` has the curator's attributes, and the spool is emptied."""
         self.scope, self.schema = agreement.scope, schema
         self._token_key = token_key(secret, agreement.scope)
         self._alignment_key = alignment_key(secret, agreement.scope)
@@ -76,7 +76,7 @@ class Intake:
         self._spool.clear()
 
     def add(self, ids: IdMessages, codes: Sequence[Codes]) -> None:
-        """Take in the next rows of the table: their ids, and the codes of each attribute."""
+        """Add the next rows of the table: their ids, and the codes of each attribute."""
         if self._digest is not None:
             raise StateError(
                 "the table was closed already", hint="add all rows first, and close it once"
@@ -84,13 +84,13 @@ class Intake:
         self._check_codes(codes, len(ids))
         for start in range(0, len(ids), BUFFER_ROWS):
             stop = min(start + BUFFER_ROWS, len(ids))
-            found = tokens(self._token_key, ids.data, ids.offsets[start : stop + 1])
+            keys = tokens(self._token_key, ids.data, ids.offsets[start : stop + 1])
             rows = np.arange(self._population, self._population + stop - start)
-            self._sorter.add(found, [rows, *(column[start:stop] for column in codes)])
+            self._sorter.add(keys, [rows, *(column[start:stop] for column in codes)])
             self._population += stop - start
 
     def close(self) -> None:
-        """Go through all respondents once: none may come twice, and there must be some."""
+        """Go through all respondents once: there must be some, and none may come twice."""
         if self._digest is not None:
             return
         if not self._population:
@@ -128,7 +128,7 @@ class Intake:
     def shuffled(self, order_key: bytes, spool: Spool) -> Generator[Rows]:
         """Yield all rows in ascending order of AES-256-CMAC(order key, token), span by span.
 
-        ``spool`` is another one than the intake's own; it is emptied before and after.
+        ``spool`` must not be the one of the intake; it is emptied before and after.
         """
         if spool is self._spool:
             raise ParameterError("one spool cannot hold two orders", hint="give a second spool")
@@ -136,9 +136,9 @@ class Intake:
         sorter = Sorter(fields, spool, self._partitions)
         offsets = np.arange(0, TOKEN_BYTES * (SPAN_ROWS + 1), TOKEN_BYTES)
         try:
-            for found, codes in self.rows():
-                keys = tokens(order_key, found.reshape(-1), offsets[: len(found) + 1])
-                sorter.add(keys, [found.view(BLOCK).reshape(-1), *codes])
+            for row_tokens, codes in self.rows():
+                keys = tokens(order_key, row_tokens.reshape(-1), offsets[: len(row_tokens) + 1])
+                sorter.add(keys, [row_tokens.view(BLOCK).reshape(-1), *codes])
             sorter.flush()
             for records in sorter.spans(self._population):
                 yield block_bytes(records, _TOKEN), self._codes(records)
@@ -154,7 +154,7 @@ class Intake:
         return [np.ascontiguousarray(records[name]) for name, _ in self._code_fields()]
 
     def _check_codes(self, codes: Sequence[Codes], rows: int) -> None:
-        """Refuse columns that are not one code per respondent: the group would take any number."""
+        """Refuse all but one code per respondent: the group would accept any number."""
         lengths = [len(column) for column in codes]
         names = ", ".join(map(repr, self.schema.names))
         if lengths != [rows] * len(self.schema.attributes):
@@ -183,16 +183,16 @@ class _Repeated:
     def watch(self, parts: Iterator[Records]) -> Iterator[Tokens]:
         """Pass the tokens of sorted records on; equal ones are in the same part."""
         for records in parts:
-            found = block_bytes(records, KEY)
-            rows = records[_ROW][repeats(found)]
+            ordered = block_bytes(records, KEY)
+            rows = records[_ROW][repeats(ordered)]
             if rows.size:
                 self.count += rows.size
                 first = np.sort(rows)[:_LISTED_ROWS].tolist()
                 self._rows = sorted(chain(self._rows, first))[:_LISTED_ROWS]
-            yield found
+            yield ordered
 
     def error(self) -> LinkageError:
-        """Say in which rows, counting from 1."""
+        """Return the error, with the first rows, counted from 1."""
         rows = ", ".join(f"{row + 1}" for row in self._rows)
         return LinkageError(
             f"{self.count} rows share an id with another row, such as rows {rows}",

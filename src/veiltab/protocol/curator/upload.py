@@ -26,10 +26,14 @@ from veiltab.wire.messages import Alignment, ColumnChunks, Repad, Upload
 from veiltab.wire.packing import chunk_slices, span_slices
 from veiltab.wire.signed import Signed
 
+ROWS_BYTES = 8
+AgreementType = TypeVar("AgreementType", Contract, Vault)
+Message = TypeVar("Message", Upload, Repad)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CuratorContext:
-    """What every step of a curator needs.
+    """What every step of a curator needs: its identity, randomness and stores.
 
     ``outgoing`` holds chunks for the server; ``private`` holds one-time pads, and nobody else may
     ever read it.
@@ -39,9 +43,6 @@ class CuratorContext:
     entropy: Entropy = field(repr=False)
     outgoing: ChunkStore = field(repr=False)
     private: ChunkStore = field(repr=False)
-
-
-ROWS_BYTES = 8
 
 
 class Pads(Protocol):
@@ -126,15 +127,11 @@ class OneTimePads:
         return self.rows.to_bytes(ROWS_BYTES, "big") + b"".join(packed)
 
 
-def fresh_pads(desk: CuratorContext, mode: str, schema: Schema, scope: bytes, rows: int) -> Pads:
+def fresh_pads(context: CuratorContext, mode: str, schema: Schema, scope: bytes, rows: int) -> Pads:
     """Draw new pads of the contract's mode for one preparation."""
     if mode == "one-time":
-        return OneTimePads.fresh(schema.attributes, rows, desk.entropy, desk.private)
-    return StreamPads.fresh(schema.attributes, scope, desk.entropy)
-
-
-AgreementType = TypeVar("AgreementType", Contract, Vault)
-Message = TypeVar("Message", Upload, Repad)
+        return OneTimePads.fresh(schema.attributes, rows, context.entropy, context.private)
+    return StreamPads.fresh(schema.attributes, scope, context.entropy)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,7 +185,7 @@ def check_alignment(contract: Contract, alignments: Sequence[Signed[Alignment]])
 
 
 def prepare_sample(
-    desk: CuratorContext,
+    context: CuratorContext,
     signed: Signed[Contract],
     intake: Intake,
     alignments: Sequence[Signed[Alignment]],
@@ -209,28 +206,28 @@ def prepare_sample(
             hint="prepare the same table that was aligned",
         )
     rows = planned_sample_size(contract, population)
-    return _prepare(desk, contract, intake, intake.rows(rows), rows=rows, population=population)
+    return _prepare(context, contract, intake, intake.rows(rows), rows=rows, population=population)
 
 
 def prepare_table(
-    desk: CuratorContext, signed: Signed[AgreementType], intake: Intake, spool: Spool
+    context: CuratorContext, signed: Signed[AgreementType], intake: Intake, spool: Spool
 ) -> Prepared[Upload]:
     """Encrypt a whole table in a fresh secret random order, where the server samples.
 
     The order is that of AES-256-CMAC of the tokens under a key that is drawn here and forgotten.
-    ``spool`` is scratch space for sorting, another one than the intake's own.
+    ``spool`` is scratch space for sorting, and must not be the one of the intake.
     """
     agreement = verify_agreement(signed)
     if isinstance(agreement, Contract):
         _check_sampler(agreement, "server")
     _check_scope(agreement, intake)
     rows = intake.population
-    with closing(intake.shuffled(random_bytes(KEY_BYTES, desk.entropy), spool)) as shuffled:
-        return _prepare(desk, agreement, intake, shuffled, rows=rows)
+    with closing(intake.shuffled(random_bytes(KEY_BYTES, context.entropy), spool)) as shuffled:
+        return _prepare(context, agreement, intake, shuffled, rows=rows)
 
 
 def _prepare(
-    desk: CuratorContext,
+    context: CuratorContext,
     agreement: Contract | Vault,
     intake: Intake,
     spans: Iterator[Rows],
@@ -239,26 +236,28 @@ def _prepare(
     population: int | None = None,
 ) -> Prepared[Upload]:
     """Encrypt the rows in the given order under fresh pads, and sign what was made."""
-    schema = agreement.schema_of(desk.identity.party_id)
+    schema = agreement.schema_of(context.identity.party_id)
     if intake.schema != schema:
         raise SchemaError(
-            f"the table was taken in as {', '.join(map(repr, intake.schema.names))}",
+            f"the table was read as {', '.join(map(repr, intake.schema.names))}",
             hint=f"the curator's attributes are {', '.join(map(repr, schema.names))}",
         )
     # A stored table serves many studies, so its pads can only come from a key.
     mode = agreement.pads if isinstance(agreement, Contract) else "stream"
-    pads = fresh_pads(desk, mode, schema, agreement.scope, rows)
-    columns, tokens = _encrypt(schema, spans, rows, pads, desk.outgoing, whole=population is None)
+    pads = fresh_pads(context, mode, schema, agreement.scope, rows)
+    columns, tokens = _encrypt(
+        schema, spans, rows, pads, context.outgoing, whole=population is None
+    )
     upload = Upload(
         columns=columns,
-        curator=desk.identity.party_id,
+        curator=context.identity.party_id,
         population=population,
         rows=rows,
         scope=agreement.scope,
         tokens=tokens,
         upload_id=pads.upload_id,
     )
-    return Prepared(sign(upload, desk.identity.signing), pads)
+    return Prepared(sign(upload, context.identity.signing), pads)
 
 
 def _encrypt(
@@ -289,8 +288,8 @@ def _check_scope(agreement: Contract | Vault, intake: Intake) -> None:
     """Refuse tokens of another scope: they would match nobody's."""
     if intake.scope != agreement.scope:
         raise MismatchError(
-            "the table was taken in for another study or vault",
-            hint="take it in anew for this one: tokens and order are its own",
+            "the table was read for another study or vault",
+            hint="read it again for this one: every study and vault has its own tokens and order",
         )
 
 

@@ -8,13 +8,13 @@ import pytest
 import rfc8785
 
 from tests.support.keyfiles import PASSPHRASE, refusal, save, write
-from veiltab.crypto import keyfile
+from veiltab.crypto import identity
 
 
 @pytest.fixture(autouse=True)
 def _cheap_scrypt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lower scrypt's cost: these tests unlock hundreds of files."""
-    monkeypatch.setattr(keyfile, "SCRYPT_COST", 1 << 4)
+    monkeypatch.setattr(identity, "SCRYPT_COST", 1 << 4)
 
 
 @pytest.fixture

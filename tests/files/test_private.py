@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from veiltab.errors import HomeError
-from veiltab.party.files import (
+from veiltab.files.private import (
     check_private_folder,
     locked,
     make_private_folder,
@@ -23,7 +23,7 @@ from veiltab.wire.codec import load
 WRITER = """
 import sys
 from pathlib import Path
-from veiltab.party.files import write_private
+from veiltab.files.private import write_private
 while True:
     for letter in b"ab":
         write_private(Path(sys.argv[1]), bytes([letter]) * 300_000)
@@ -33,7 +33,7 @@ while True:
 HOLDER = """
 import sys, time
 from pathlib import Path
-from veiltab.party.files import locked
+from veiltab.files.private import locked
 with locked(Path(sys.argv[1]), 5):
     print("held", flush=True)
     time.sleep(60)

@@ -21,17 +21,17 @@ from tests.support.keyfiles import (
     refusal,
     save,
 )
-from veiltab.crypto import keyfile
+from veiltab.crypto import identity
 from veiltab.crypto.entropy import CipherEntropy
-from veiltab.crypto.keyfile import load_identity, save_identity
 from veiltab.errors import KeyFileError
+from veiltab.party.keyfile import load_identity, save_identity
 
 
 @pytest.fixture(autouse=True)
 def _cheap_scrypt(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lower scrypt's cost, except where a test is about the real one."""
     if "real_cost" not in request.fixturenames:
-        monkeypatch.setattr(keyfile, "SCRYPT_COST", 1 << 4)
+        monkeypatch.setattr(identity, "SCRYPT_COST", 1 << 4)
 
 
 @pytest.fixture

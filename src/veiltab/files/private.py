@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from veiltab.errors import HomeError, VeiltabError, VersionError
-from veiltab.files import disk
+from veiltab.files.disk import FILE_MODE, make_folder, write_whole
 from veiltab.wire.codec import MAX_MESSAGE_BYTES
 
-FILE_MODE = 0o600
-FOLDER_MODE = 0o700
+UNSAFE_MODE = stat.S_IRWXG | stat.S_IRWXO
+"""Any right of the group or of others."""
+
 _POLL = 0.05
-_UNSAFE_MODE = stat.S_IRWXG | stat.S_IRWXO
 
 T = TypeVar("T")
 
@@ -25,15 +25,9 @@ T = TypeVar("T")
 def write_private(path: Path, data: bytes) -> None:
     """Write a file for its owner alone; after a crash the old or the new one is there, whole."""
     try:
-        disk.write_private(path, data, durable=True)
+        write_whole(path, data)
     except OSError as error:
-        raise cannot_write(path, error) from error
-
-
-def move_into_place(temporary: Path, path: Path) -> None:
-    """Give a finished file its name, so that the name lasts too."""
-    temporary.replace(path)
-    disk.sync_folder(path.parent)
+        raise _cannot_write(path, error) from error
 
 
 def read_private(path: Path) -> bytes | None:
@@ -83,15 +77,10 @@ def damaged(path: Path) -> HomeError:
 
 def make_private_folder(path: Path) -> None:
     """Create a folder for its owner alone, and its parents, unless it is there."""
-    if path.is_dir():
-        return
-    if path.parent != path:
-        make_private_folder(path.parent)
     try:
-        path.mkdir(mode=FOLDER_MODE, exist_ok=True)
-        disk.sync_folder(path.parent)
+        make_folder(path)
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise _cannot_write(path, error) from error
 
 
 def check_private_folder(path: Path) -> None:
@@ -105,7 +94,7 @@ def check_private_folder(path: Path) -> None:
         ) from error
     if not stat.S_ISDIR(mode):
         raise HomeError(f"{path} is not a folder", hint="name another place for the home")
-    if mode & _UNSAFE_MODE:
+    if mode & UNSAFE_MODE:
         raise HomeError(
             f"others can enter the home {path} (mode {stat.S_IMODE(mode):04o})",
             hint=f"run: chmod 700 {path}; if others may have read it, make a new identity",
@@ -121,7 +110,7 @@ def locked(path: Path, wait: float) -> Iterator[None]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise _cannot_write(path, error) from error
     try:
         _acquire(descriptor, path, wait)
         with contextlib.suppress(OSError):  # only for the other process's error message
@@ -132,7 +121,7 @@ def locked(path: Path, wait: float) -> Iterator[None]:
         os.close(descriptor)
 
 
-def cannot_write(path: Path, error: OSError) -> HomeError:
+def _cannot_write(path: Path, error: OSError) -> HomeError:
     """Build the error of a file or folder that the system does not let be written."""
     return HomeError(
         f"cannot write {path}: {error.strerror}",
@@ -154,6 +143,6 @@ def _acquire(descriptor: int, path: Path, wait: float) -> None:
                 ) from error
             time.sleep(_POLL)
         except OSError as error:
-            raise cannot_write(path, error) from error
+            raise _cannot_write(path, error) from error
         else:
             return

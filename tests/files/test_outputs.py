@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from veiltab.errors import OutputError
-from veiltab.files.plain import make_folder, write_whole
+from veiltab.files.disk import make_output_folder, write_output
 
 NO_ROOM = """
 import resource, signal, sys
 from pathlib import Path
 from veiltab.errors import OutputError
-from veiltab.files.plain import write_whole
+from veiltab.files.disk import write_output
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
 try:
-    write_whole(Path(sys.argv[1]), bytes(1_000_000))
+    write_output(Path(sys.argv[1]), bytes(1_000_000))
 except OutputError as error:
     print(error.message)
 """
@@ -33,7 +33,7 @@ def names(folder: Path) -> list[str]:
 @pytest.mark.parametrize("data", [b"", b"result\n", bytes(range(256)) * 5000])
 def test_bytes_are_written_as_they_are(tmp_path: Path, data: bytes) -> None:
     """With nothing left beside them."""
-    write_whole(tmp_path / "result", data)
+    write_output(tmp_path / "result", data)
     assert (tmp_path / "result").read_bytes() == data
     assert names(tmp_path) == ["result"]
 
@@ -42,7 +42,7 @@ def test_a_file_is_replaced(tmp_path: Path) -> None:
     """The old content is gone, however long it was."""
     path = tmp_path / "result.csv"
     path.write_text("old and long")
-    write_whole(path, b"new")
+    write_output(path, b"new")
     assert path.read_bytes() == b"new"
     assert names(tmp_path) == ["result.csv"]
 
@@ -52,7 +52,7 @@ def test_results_are_for_sharing(tmp_path: Path, mask: int) -> None:
     """Everybody may read them and only the owner may write them, whatever the umask."""
     before = os.umask(mask)
     try:
-        write_whole(tmp_path / "result", b"x")
+        write_output(tmp_path / "result", b"x")
     finally:
         os.umask(before)
     assert (tmp_path / "result").stat().st_mode & 0o777 == 0o644
@@ -63,7 +63,7 @@ def test_a_reader_of_the_old_file_keeps_it(tmp_path: Path) -> None:
     path = tmp_path / "result"
     path.write_text("old")
     with path.open() as reader:
-        write_whole(path, b"new")
+        write_output(path, b"new")
         assert reader.read() == "old"
 
 
@@ -88,9 +88,9 @@ def test_a_write_that_is_stopped_leaves_nothing(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Path, "chmod", stop)
+    monkeypatch.setattr(os, "fsync", stop)
     with pytest.raises(KeyboardInterrupt):
-        write_whole(path, b"new")
+        write_output(path, b"new")
     assert path.read_text() == "old"
     assert names(tmp_path) == ["result"]
 
@@ -99,7 +99,7 @@ def test_a_folder_in_the_place_of_the_file(tmp_path: Path) -> None:
     """It is not replaced, and no temporary file stays beside it."""
     (tmp_path / "result").mkdir()
     with pytest.raises(OutputError, match="Is a directory"):
-        write_whole(tmp_path / "result", b"x")
+        write_output(tmp_path / "result", b"x")
     assert names(tmp_path) == ["result"]
     assert names(tmp_path / "result") == []
 
@@ -112,7 +112,7 @@ def test_places_that_cannot_be_written_to(tmp_path: Path, place: str, reason: st
     """The error names the place and the system's reason, and has a hint."""
     (tmp_path / "file").write_text("mine")
     with pytest.raises(OutputError) as caught:
-        write_whole(tmp_path / place, b"x")
+        write_output(tmp_path / place, b"x")
     assert caught.value.message == f"cannot write {tmp_path / place}: {reason}"
     assert caught.value.hint
     assert names(tmp_path) == ["file"]
@@ -121,7 +121,7 @@ def test_places_that_cannot_be_written_to(tmp_path: Path, place: str, reason: st
 def test_folders_are_made_with_their_parents(tmp_path: Path) -> None:
     """A second time is fine too."""
     for _ in range(2):
-        make_folder(tmp_path / "a" / "b")
+        make_output_folder(tmp_path / "a" / "b")
         assert (tmp_path / "a" / "b").is_dir()
 
 
@@ -132,5 +132,5 @@ def test_folders_that_cannot_be_made(tmp_path: Path, place: str, reason: str) ->
     """A file in the way is an error, and stays."""
     (tmp_path / "file").write_text("mine")
     with pytest.raises(OutputError, match=f"cannot write .*: {reason}"):
-        make_folder(tmp_path / place)
+        make_output_folder(tmp_path / place)
     assert (tmp_path / "file").read_text() == "mine"

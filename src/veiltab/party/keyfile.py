@@ -1,0 +1,65 @@
+"""A private identity in a file (spec, section 2.1).
+
+A key file is created once and never overwritten: a lost key cannot be made again.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from veiltab.core.entropy import Entropy
+from veiltab.crypto.identity import (
+    MAX_KEY_FILE_BYTES,
+    PrivateIdentity,
+    dump_identity,
+    parse_identity,
+)
+from veiltab.errors import KeyFileError
+from veiltab.files.disk import write_whole
+from veiltab.files.private import UNSAFE_MODE
+
+
+def save_identity(
+    identity: PrivateIdentity, path: Path, passphrase: str | None, entropy: Entropy
+) -> None:
+    """Write a new key file of mode 0600; with a passphrase, locked by it.
+
+    Nobody else can open the file even for an instant, and an existing one is refused.  It is whole
+    and on the disk when this returns; if this is interrupted, there is none.
+    """
+    content = dump_identity(identity, passphrase, entropy)
+    try:
+        write_whole(path, content, replace=False)
+    except FileExistsError as error:
+        raise KeyFileError(
+            f"{path} exists already",
+            hint="choose another path, or move the old key away; it cannot be made again",
+        ) from error
+    except OSError as error:
+        raise KeyFileError(
+            f"cannot write the key file {path}: {error.strerror}",
+            hint="choose a folder that exists and that you may write to",
+        ) from error
+
+
+def load_identity(path: Path, passphrase: str | None) -> PrivateIdentity:
+    """Read a key file; a passphrase for a file that is not locked is not used.
+
+    Refused are files that others can open, and every byte that differs from what
+    :func:`save_identity` would have written.
+    """
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            content = b"" if mode & UNSAFE_MODE else file.read(MAX_KEY_FILE_BYTES + 1)
+    except OSError as error:
+        raise KeyFileError(
+            f"cannot read the key file {path}: {error.strerror}",
+            hint="check the path, or make a new identity",
+        ) from error
+    if mode & UNSAFE_MODE:
+        raise KeyFileError(
+            f"others can open the key file {path} (mode {mode:04o})",
+            hint=f"run: chmod 600 {path}; if others may have read it, make a new identity",
+        )
+    return parse_identity(content, passphrase, str(path))
