@@ -134,7 +134,7 @@ def _print_notes(
 
     screen.print()
     screen.print(Text(words.interval_words(options)))
-    screen.print(Text("The ± error is the standard error, in two parts: sampling and privacy."))
+    screen.print(Text("The ± error is the standard error: sampling and privacy together."))
     if options.estimator == "unbiased" and (estimate.unbiased < 0).any():
         screen.print(Text("Shares below zero are noise: these cells hold next to nobody."))
     for warning in all_warnings(estimate, answers):

@@ -51,8 +51,8 @@ def interval_words(options: ReportOptions) -> str:
         )
     misses = f"{100 * (1 - options.level):g}"
     return (
-        f"The intervals are pointwise: each holds by itself with {level} confidence, so that of a"
-        f" hundred such intervals about {misses} miss the true share. They are not simultaneous."
+        f"Each interval holds by itself with {level} confidence: of a hundred such intervals about"
+        f" {misses} miss the truth. They are not simultaneous."
     )
 
 
