@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.support.reference import ROOT, prose, tables
+from tests.support.documents import ROOT, prose, tables
 from veiltab.paper.coverage import Coverage, estimator_gains, interval_coverage
 
 PAGE = ROOT / "docs" / "explanation" / "estimates.md"

@@ -9,11 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.certificates import write_certificate
-from tests.support.raw_http import wire
+from tests.support.http_wire import wire
 from tests.support.requests import Request, stranger
-from tests.support.service import make_context
-from tests.support.serving import serving
+from tests.support.servers import make_context, serving, write_certificate
 from veiltab.errors import ConnectionFailedError, ParameterError, StateError
 from veiltab.party.remote import Reach, RemoteServer, Retry
 from veiltab.server.run import Address, _listen, serve

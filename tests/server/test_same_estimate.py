@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.http_studies import EXPIRES, HttpStudy, Stage, Terms, run_study
-from tests.support.service import make_context, running
+from tests.support.http_simulator import HttpStudy, HttpTerms, http_study
+from tests.support.servers import make_context, running
+from tests.support.simulator import Stage
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.party.researcher import estimate_study, open_study
@@ -22,7 +23,7 @@ from veiltab.protocol.server.states import State
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
-from veiltab.rehearsal import take_in
+from veiltab.rehearsal import LATER, take_in
 from veiltab.server.context import Context
 from veiltab.wire.contract import Pads, Sampler
 
@@ -68,7 +69,7 @@ def in_process(study: HttpStudy, context: Context, noise_key: bytes) -> Unbiased
     release, reader = server.release(), study.researcher.identity
     to = public_identity(reader)
     grants = [
-        grant(desk, signed.body, each, to, expires=EXPIRES)
+        grant(desk, signed.body, each, to, expires=LATER)
         for desk, each in zip(desks, prepared, strict=True)
     ]
     return estimate(open_access(reader, signed, release, grants, now=0), released)
@@ -88,7 +89,9 @@ def test_the_same_estimate(tmp_path: Path, address: str, sampler: Sampler, pads:
     entropy = Remembering(CipherEntropy.from_seed(3, "server"))
     context = make_context(tmp_path / "data", database=address, entropy=entropy)
     with running(context) as service:
-        study = run_study(service, tmp_path, Stage.GRANTED, terms=Terms(sampler=sampler, pads=pads))
+        study = http_study(
+            service, tmp_path, Stage.GRANTED, terms=HttpTerms(sampler=sampler, pads=pads)
+        )
         files = [g for c in study.curators for g in c.home.study(study.study).grants()]
         found = estimate_study(study.researcher, study.study, files=files)
         access = open_study(study.researcher, study.study, files)
