@@ -8,10 +8,11 @@ import polars as pl
 import pytest
 
 from tests.support.commands import Outcome, assert_refused, run_here
-from tests.support.estimates import adult_estimate, odd_estimate
-from tests.support.http_studies import Stage, run_study
-from tests.support.pages import read_page
-from tests.support.service import make_context, running
+from tests.support.documents import read_page
+from tests.support.estimates import adult_to_show, odd_estimate
+from tests.support.http_simulator import http_study
+from tests.support.servers import make_context, running
+from tests.support.simulator import Stage
 from veiltab.estimates import Estimate
 
 Capture = pytest.CaptureFixture[str]
@@ -28,7 +29,7 @@ def _no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def saved(tmp_path: Path) -> Path:
     """Save an estimate of the Adult table."""
     path = tmp_path / "adult.estimate"
-    adult_estimate().save(path)
+    adult_to_show().save(path)
     return path
 
 
@@ -165,7 +166,7 @@ def test_figures_need_an_empty_folder(capsys: Capture, saved: Path, tmp_path: Pa
 def test_from_a_running_service_to_a_report(capsys: Capture, tmp_path: Path) -> None:
     """Fetch, report and save with a server; then without one the same numbers again."""
     with running(make_context(tmp_path / "data")) as service:
-        study = run_study(service, tmp_path, Stage.GRANTED)
+        study = http_study(service, tmp_path, Stage.GRANTED)
         home = ("--home", study.researcher.home.path)
         files = ("--report", tmp_path / "out.html", "--save", tmp_path / "out.estimate")
         outcome = run_here(capsys, "estimate", study.study.hex(), *home, *files, "--json")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.support.estimates import adult_estimate, million_cells
+from tests.support.estimates import adult_to_show, million_cells
 from veiltab.cli.estimate_output import estimate_json, print_estimate
 from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
@@ -39,7 +39,7 @@ def printed(estimate: Estimate, options: ReportOptions | None = None, width: int
 
 def test_a_small_table_for_people() -> None:
     """Each cell with its interval and both parts of its error, to the same digits."""
-    estimate = adult_estimate()
+    estimate = adult_to_show()
     lines = printed(estimate).splitlines()
     table = estimate.table()
     for row in table.iter_rows(named=True):
@@ -80,7 +80,7 @@ def test_shares_below_zero(estimate: Estimate) -> None:
 
 def test_never_a_missing_number() -> None:
     """Not even where next to nothing is known."""
-    for each in (adult_estimate(0.01), adult_estimate(8.0), adult_estimate(1.0, 1e-6)):
+    for each in (adult_to_show(0.01), adult_to_show(8.0), adult_to_show(1.0, 1e-6)):
         for options in (
             ReportOptions(),
             ReportOptions(simultaneous=True, population="super", level=0.999),
@@ -93,14 +93,14 @@ def test_never_a_missing_number() -> None:
 
 def test_a_band_is_called_so() -> None:
     """In the heading and in words."""
-    text = printed(adult_estimate(), ReportOptions(simultaneous=True, level=0.9))
+    text = printed(adult_to_show(), ReportOptions(simultaneous=True, level=0.9))
     assert "90% band" in text
     assert "hold together with 90 % confidence" in text
 
 
 def test_answers_for_people() -> None:
     """A condition, its share, and an interval that holds by itself, also beside a band."""
-    estimate = adult_estimate()
+    estimate = adult_to_show()
     condition = "salary = '>50K'"
     text = printed(estimate, ReportOptions(conditions=(condition,), simultaneous=True))
     answer = estimate.probability(condition)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import assert_refused
-from tests.support.offices import Office, open_office, run
-from tests.support.service import Running, make_context, running
+from tests.support.commands import Office, assert_refused, open_office, run
+from tests.support.servers import Server, make_context, running
 from veiltab.crypto import identity
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
@@ -25,7 +24,7 @@ def cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Run one server for all tests."""
     with running(make_context(tmp_path_factory.mktemp("server"))) as found:
         yield found
@@ -47,14 +46,14 @@ def locked(tmp_path: Path) -> tuple[Office, Path]:
     return office, secret
 
 
-def code_file(server: Running, folder: Path) -> Path:
+def code_file(server: Server, folder: Path) -> Path:
     """Write a new invitation to a file."""
     path = folder / "invitation.code"
     path.write_text(invite(server.context, "somebody") + "\n")
     return path
 
 
-def server_fingerprint(server: Running) -> str:
+def server_fingerprint(server: Server) -> str:
     """Return what the operator would say on the telephone."""
     return fingerprint(server.context.identity.party_id)
 
@@ -90,7 +89,7 @@ def test_an_identity_is_never_replaced(newcomer: Office) -> None:
     assert "exists already" in assert_refused(shown, code=1)
 
 
-def test_a_passphrase_locks_the_key(locked: tuple[Office, Path], server: Running) -> None:
+def test_a_passphrase_locks_the_key(locked: tuple[Office, Path], server: Server) -> None:
     """What is public needs none; everything else needs the right one, or says so."""
     office, secret = locked
     assert json.loads((office.home / "identity.key").read_text())["kind"] == "locked-identity"
@@ -151,7 +150,7 @@ def test_a_new_key_needs_a_decision(
     assert not (tmp_path / "home").exists()
 
 
-def test_registering_pins_the_server(server: Running, newcomer: Office, tmp_path: Path) -> None:
+def test_registering_pins_the_server(server: Server, newcomer: Office, tmp_path: Path) -> None:
     """The right fingerprint, in any spacing, is a yes; registering again changes nothing."""
     shown = server_fingerprint(server)
     code = code_file(server, tmp_path)
@@ -164,7 +163,7 @@ def test_registering_pins_the_server(server: Running, newcomer: Office, tmp_path
     assert newcomer.json("study", "list") == {"studies": []}
 
 
-def test_a_wrong_fingerprint_ends_it(server: Running, newcomer: Office, tmp_path: Path) -> None:
+def test_a_wrong_fingerprint_ends_it(server: Server, newcomer: Office, tmp_path: Path) -> None:
     """Before the invitation is sent, and nothing is remembered."""
     code = code_file(server, tmp_path)
     register = ("register", server.url, "--invitation-file", code)
@@ -176,7 +175,7 @@ def test_a_wrong_fingerprint_ends_it(server: Running, newcomer: Office, tmp_path
     newcomer.succeed(*register, "--yes")
 
 
-def test_another_server_is_refused(server: Running, newcomer: Office, tmp_path: Path) -> None:
+def test_another_server_is_refused(server: Server, newcomer: Office, tmp_path: Path) -> None:
     """Loudly, even with --yes; --replace is for those who know."""
     newcomer.succeed(
         "register", server.url, "--yes", "--invitation-file", code_file(server, tmp_path)
@@ -190,7 +189,7 @@ def test_another_server_is_refused(server: Running, newcomer: Office, tmp_path: 
         assert newcomer.json(*register, "--replace")["server"]["name"] == "other"
 
 
-def test_a_bad_invitation(server: Running, newcomer: Office, tmp_path: Path) -> None:
+def test_a_bad_invitation(server: Server, newcomer: Office, tmp_path: Path) -> None:
     """The server does not say which of its faults it has; nothing is pinned."""
     code = tmp_path / "bad.code"
     code.write_text("0123456789abcdef")
@@ -202,7 +201,7 @@ def test_a_bad_invitation(server: Running, newcomer: Office, tmp_path: Path) -> 
 
 
 def test_the_invitation_can_be_piped_in(
-    server: Running, newcomer: Office, monkeypatch: pytest.MonkeyPatch
+    server: Server, newcomer: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in ``veiltab register URL --yes < invitation``; nothing at all is an error."""
     monkeypatch.setattr("sys.stdin", io.StringIO(""))

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import assert_refused
-from tests.support.offices import Office, open_office
+from tests.support.commands import Office, assert_refused, open_office
 
 
 @pytest.fixture

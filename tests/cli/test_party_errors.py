@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import assert_refused
-from tests.support.offices import Office, open_office, run, write_csv, write_study
-from tests.support.service import Running, make_context, running
+from tests.support.commands import Office, assert_refused, open_office, run, write_csv, write_study
+from tests.support.servers import Server, make_context, running
 
 NETWORKED = [
     ("study", "list"),
@@ -27,7 +26,7 @@ NETWORKED = [
 class Scene:
     """A study that nobody but its proposer has signed, and one that is open."""
 
-    server: Running
+    server: Server
     folder: Path
     hospital: Office
     office: Office

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.certificates import write_certificate
-from tests.support.commands import assert_refused
-from tests.support.offices import open_office, run
+from tests.support.commands import assert_refused, open_office, run
+from tests.support.servers import write_certificate
 from veiltab.cli.serve import is_loopback
 from veiltab.server.limits import Settings
 

@@ -14,9 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import assert_refused
-from tests.support.offices import SAID, Office, open_office, run, write_csv, write_study
-from tests.support.service import Running, make_context, running
+from tests.support.commands import (
+    SAID,
+    Office,
+    assert_refused,
+    open_office,
+    run,
+    write_csv,
+    write_study,
+)
+from tests.support.servers import Server, make_context, running
 from veiltab.wire.bundles import unbundle
 
 PEOPLE = 120
@@ -37,7 +44,7 @@ main(sys.argv[1:])
 class Cast:
     """The parties of the tests, their tables, and how many people are in each cell."""
 
-    server: Running
+    server: Server
     folder: Path
     hospital: Office
     office: Office
@@ -99,7 +106,7 @@ def cast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cast]:
 
 
 def _with_tables(
-    server: Running, folder: Path, hospital: Office, office: Office, rivera: Office
+    server: Server, folder: Path, hospital: Office, office: Office, rivera: Office
 ) -> Cast:
     smokers = [("0", "1", "")[(7 * i) % 5 % 3] for i in range(PEOPLE)]
     incomes = [LEVELS[(3 * i) % 7 % 2] for i in range(PEOPLE)]

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from tests.support.enumeration import channel_matrix
+from tests.support.laws import channel_matrix
 from veiltab.core import privacy
 from veiltab.core.accounting import (
     RESERVE,

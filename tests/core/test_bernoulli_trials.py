@@ -10,8 +10,8 @@ from math import comb
 import numpy as np
 import pytest
 
-from tests.support.scripted import ScriptedEntropy
-from tests.support.statistics import assert_fits
+from tests.support.entropy import ScriptedEntropy
+from tests.support.laws import assert_fits
 from veiltab.core import noise
 from veiltab.core.noise import BernoulliTrials
 from veiltab.crypto.entropy import CipherEntropy

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.enumeration import channel_matrix, fractions
+from tests.support.laws import channel_matrix, fractions
 from veiltab.core.channel import MAX_ESTIMATED_CELLS, GammaDiagonal
 from veiltab.errors import ParameterError
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.support.enumeration import fractions
+from tests.support.laws import fractions
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.estimators import most_likely, project, projected, unbiased
 from veiltab.errors import ParameterError

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.scripted import ScriptedEntropy
-from tests.support.statistics import assert_fits
+from tests.support.entropy import ScriptedEntropy
+from tests.support.laws import assert_fits
 from veiltab.core import group
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.schema import Attribute, Codes, Schema

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.support.scripted import ScriptedEntropy
-from tests.support.statistics import assert_fits
+from tests.support.entropy import ScriptedEntropy
+from tests.support.laws import assert_fits
 from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
 from veiltab.core.entropy import Entropy, random_words
 from veiltab.core.noise import (

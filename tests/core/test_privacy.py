@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.enumeration import index_orderings, orderings, worst_ratio
+from tests.support.laws import index_orderings, orderings, worst_ratio
 from veiltab.core import privacy
 from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
 from veiltab.errors import InfeasiblePlanError

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
-from tests.support.enumeration import channel_matrix, orderings, release_law
+from tests.support.laws import channel_matrix, orderings, release_law
 from veiltab.core.accounting import RESERVE, Blanket, largest_gamma, sampled_delta
 from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
 from veiltab.crypto.entropy import CipherEntropy

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tests.support.statistics import assert_fits
+from tests.support.laws import assert_fits
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.resampling import MAX_COUNTED_POPULATION, redraw_releases
 from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
-from tests.support.enumeration import fractions
+from tests.support.laws import fractions
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.exact import square_roots
 from veiltab.core.intervals import SIDAK_CELLS, sup_t

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.support.enumeration import channel_matrix, fractions, orderings, release_law
+from tests.support.laws import channel_matrix, fractions, orderings, release_law
 from veiltab.core import utility
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.privacy import gamma_for

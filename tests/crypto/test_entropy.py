@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from tests.support.statistics import assert_fits
+from tests.support.laws import assert_fits
 from veiltab.core.entropy import random_bytes, random_words
 from veiltab.crypto import entropy
 from veiltab.crypto.entropy import CipherEntropy, SystemEntropy, keystream

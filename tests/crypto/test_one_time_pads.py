@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.support.scripted import ScriptedEntropy
-from tests.support.statistics import assert_fits
+from tests.support.entropy import ScriptedEntropy
+from tests.support.laws import assert_fits
 from veiltab.crypto import pads
 from veiltab.crypto.entropy import CipherEntropy, SystemEntropy
 from veiltab.errors import ParameterError

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.statistics import assert_fits
+from tests.support.laws import assert_fits
 from veiltab.core.schema import Codes
 from veiltab.crypto import pads
 from veiltab.crypto.derivation import pad_key

@@ -1,5 +1,5 @@
 """The fixtures of the tests of databases."""
 
-from tests.support.databases import postgresql
+from tests.support.storage import postgresql
 
 __all__ = ["postgresql"]

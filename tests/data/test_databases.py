@@ -9,7 +9,7 @@ import polars as pl
 import psycopg
 import pytest
 
-from tests.support.databases import LocalPostgreSQL
+from tests.support.storage import LocalPostgreSQL
 from veiltab.data.databases import OtherTable
 from veiltab.data.tables import Table, open_table
 from veiltab.errors import TableError

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.support.studies import Staged, pair, stage
+from tests.support.simulator import LocalStudy, Simulator
 from veiltab.core.schema import Attribute, Schema
 from veiltab.data.recode import Bins, Rule, ValueMap
 from veiltab.data.tables import feed, open_table
@@ -58,12 +58,14 @@ class FrameTable:
 
 
 @pytest.fixture(scope="module")
-def staged() -> Staged:
+def staged() -> LocalStudy:
     """Return a study, for its secret and scope."""
-    return stage(pair(), Terms(epsilon=1.0, sample_size=10))
+    return Simulator().study(Terms(epsilon=1.0, sample_size=10))
 
 
-def taken(staged: Staged, frame: pl.DataFrame, batch_rows: int, linkage: Linkage = BY_ID) -> Intake:
+def taken(
+    staged: LocalStudy, frame: pl.DataFrame, batch_rows: int, linkage: Linkage = BY_ID
+) -> Intake:
     """Take a frame in."""
     intake = Intake(staged.contract, staged.secret, SCHEMA, MemorySpool())
     ids = ["Nr"] if linkage.by == "ids" else []
@@ -80,7 +82,7 @@ def contents(intake: Intake) -> list[list[list[int]]]:
 
 
 @pytest.mark.parametrize("linkage", [BY_ID, Linkage.by_rows()], ids=["ids", "rows"])
-def test_batches_make_no_difference(staged: Staged, linkage: Linkage) -> None:
+def test_batches_make_no_difference(staged: LocalStudy, linkage: Linkage) -> None:
     """One batch, or many; by ids, or by the rows' numbers, which go on from batch to batch."""
     whole = taken(staged, FRAME, 1000, linkage)
     assert whole.population == 500
@@ -90,7 +92,7 @@ def test_batches_make_no_difference(staged: Staged, linkage: Linkage) -> None:
     assert (contents(turned) == contents(whole)) == (linkage.by == "ids")
 
 
-def test_files_of_all_kinds_are_one_table(staged: Staged, tmp_path: Path) -> None:
+def test_files_of_all_kinds_are_one_table(staged: LocalStudy, tmp_path: Path) -> None:
     """Also where everything is text."""
     FRAME.write_csv(tmp_path / "t.csv")
     FRAME.write_csv(tmp_path / "q.csv", quote_style="always")
@@ -102,7 +104,7 @@ def test_files_of_all_kinds_are_one_table(staged: Staged, tmp_path: Path) -> Non
         assert contents(intake) == contents(taken(staged, FRAME, 1000))
 
 
-def test_all_unknown_values_are_found(staged: Staged) -> None:
+def test_all_unknown_values_are_found(staged: LocalStudy) -> None:
     """Over all batches, with counts and rows of the whole table; the intake takes no more."""
     bad = FRAME.with_columns(
         raucht=pl.Series(["?" if i in {10, 200, 499} else "J" for i in range(500)]),
@@ -119,7 +121,7 @@ def test_all_unknown_values_are_found(staged: Staged) -> None:
     assert caught.value.message == whole.value.message
 
 
-def test_ids_are_unusable_wherever_they_stand(staged: Staged) -> None:
+def test_ids_are_unusable_wherever_they_stand(staged: LocalStudy) -> None:
     """Empty in a later batch, and the same in two batches: with rows of the whole table."""
     empty = FRAME.with_columns(Nr=pl.Series([" " if i == 77 else str(i) for i in range(500)]))
     with pytest.raises(LinkageError, match=r"an empty id .*row 78"):
@@ -129,7 +131,7 @@ def test_ids_are_unusable_wherever_they_stand(staged: Staged) -> None:
         taken(staged, twice, 10)
 
 
-def test_an_empty_table_and_missing_columns(staged: Staged) -> None:
+def test_an_empty_table_and_missing_columns(staged: LocalStudy) -> None:
     """Said as such."""
     with pytest.raises(LinkageError, match="no respondents"):
         taken(staged, FRAME.head(0), 10)
@@ -141,7 +143,7 @@ def test_an_empty_table_and_missing_columns(staged: Staged) -> None:
         feed(intake, FrameTable(FRAME), Linkage.by_rows(), ["Nr"], rules=RULES)
 
 
-def test_a_missing_column_of_a_file(staged: Staged, tmp_path: Path) -> None:
+def test_a_missing_column_of_a_file(staged: LocalStudy, tmp_path: Path) -> None:
     """The table says which there are."""
     FRAME.write_csv(tmp_path / "t.csv")
     intake = Intake(staged.contract, staged.secret, SCHEMA, MemorySpool())
@@ -158,7 +160,7 @@ def test_memory_does_not_grow_with_the_table(kind: str, tmp_path: Path) -> None:
     numbers = pl.int_range(rows, eager=True)
     frame = pl.DataFrame({"id": numbers.cast(pl.String).str.zfill(16), "v": numbers % 7})
     frame.write_csv(path) if kind == "csv" else frame.write_parquet(path, row_group_size=rows)
-    command = [sys.executable, "-m", "tests.support.prepare_once", str(path), str(tmp_path / "s")]
+    command = [sys.executable, "-m", "tests.support.memory", str(path), str(tmp_path / "s")]
     root = Path(__file__).parents[2]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603
     prepared, megabytes = map(int, done.stdout.split())
@@ -166,7 +168,7 @@ def test_memory_does_not_grow_with_the_table(kind: str, tmp_path: Path) -> None:
     assert megabytes < 300
 
 
-def test_first_rows_are_found_although_values_are_many(staged: Staged) -> None:
+def test_first_rows_are_found_although_values_are_many(staged: LocalStudy) -> None:
     """A column of free text, with as many values as rows: some are told apart, all are counted."""
     rows = 3000
     frame = pl.DataFrame(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support.coverage import Coverage, estimator_gains, interval_coverage
-from tests.support.reference import ROOT, prose, tables
+from tests.support.documents import ROOT, prose, tables
 
 PAGE = ROOT / "docs" / "explanation" / "estimates.md"
 RUNS, SEED = 2_000, 3

@@ -11,7 +11,7 @@ import click
 import pytest
 
 import veiltab
-from tests.support.reference import (
+from tests.support.documents import (
     COMMANDS,
     PARAMETERS,
     REFERENCE,

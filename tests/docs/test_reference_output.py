@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 import veiltab
-from tests.support.offices import run
-from tests.support.reference import REFERENCE, ROOT, listed, paths, section
-from tests.support.reference_study import Stage, run_study
+from tests.support.commands import Transcript, run, run_by_commands
+from tests.support.documents import REFERENCE, ROOT, listed, paths, section
 from veiltab.crypto import identity
 from veiltab.data import recode
 from veiltab.demo.results import (
@@ -31,9 +30,9 @@ from veiltab.wire.states import AuditEvent, State
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcript]:
     """Run a whole study once."""
-    yield from run_study(tmp_path_factory.mktemp("stage"))
+    yield from run_by_commands(tmp_path_factory.mktemp("stage"))
 
 
 SECTIONS = (
@@ -65,7 +64,7 @@ def all_paths(values: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("heading", SECTIONS)
-def test_every_key_that_a_command_prints(stage: Stage, heading: str) -> None:
+def test_every_key_that_a_command_prints(stage: Transcript, heading: str) -> None:
     """The table lists the keys in their order, and no others."""
     real = all_paths(stage.printed[heading])
     if heading == "Keys of a ledger":
@@ -76,7 +75,7 @@ def test_every_key_that_a_command_prints(stage: Stage, heading: str) -> None:
     assert shown == real
 
 
-def _with_entries(stage: Stage, real: list[str]) -> list[str]:
+def _with_entries(stage: Transcript, real: list[str]) -> list[str]:
     """Add what ``ledger show`` prints of studies, which a new ledger does not have yet."""
     shown = json.loads(run("ledger", "--home", stage.folder / "hospital-home", "--json").out)
     assert list(shown) == ["ledgers"]
@@ -85,7 +84,7 @@ def _with_entries(stage: Stage, real: list[str]) -> list[str]:
     return every
 
 
-def test_every_printed_object_is_checked(stage: Stage) -> None:
+def test_every_printed_object_is_checked(stage: Transcript) -> None:
     """Nothing is run here without being compared."""
     assert set(stage.printed) == set(SECTIONS)
 
@@ -172,7 +171,7 @@ def test_no_table_of_keys_is_forgotten() -> None:
         ("Keys of audit.json", "studies/*/audit.json"),
     ],
 )
-def test_every_key_of_a_file_in_a_home(stage: Stage, heading: str, pattern: str) -> None:
+def test_every_key_of_a_file_in_a_home(stage: Transcript, heading: str, pattern: str) -> None:
     """Without those of messages, and of an identity, which are described elsewhere."""
     files = list((stage.folder / "hospital-home").glob(pattern))
     real = all_paths([json.loads(path.read_text()) for path in files])
@@ -193,7 +192,7 @@ def test_every_key_of_a_key_file() -> None:
     [("Home directory", f"{who}-home") for who in ("hospital", "office", "rivera")]
     + [("Data directory", "data")],
 )
-def test_every_file_of_a_directory(stage: Stage, heading: str, folder: str) -> None:
+def test_every_file_of_a_directory(stage: Transcript, heading: str, folder: str) -> None:
     """Each that a study has left there is in the table, and is its owner's alone."""
     shown = listed(section(REFERENCE / "files.md", heading), "path")
     patterns = [re.compile(re.sub("<[^>]*>", "[^/]+", re.sub(r"\.", r"\\.", p))) for p in shown]

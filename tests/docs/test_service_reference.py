@@ -15,8 +15,8 @@ import grimp
 import pytest
 from fastapi import FastAPI
 
-from tests.support.route_calls import CURATORS, NAMED, Route, routes_of
-from tests.support.service import make_context
+from tests.support.requests import CURATORS, NAMED, Route, routes_of
+from tests.support.servers import make_context
 from veiltab import errors
 from veiltab.server.app import create_app
 from veiltab.server.limits import Settings

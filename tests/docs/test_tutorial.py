@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.documents import ROOT, Block, blocks, commands
-from tests.support.playing import PlayError, Terminal, compare, same_words
+from tests.support.terminal import PlayError, Terminal, compare, same_words
 
 TUTORIAL = ROOT / "docs" / "tutorial" / "first-study.md"
 PORT, FOLDER = "8750", "/home/ada/first-study"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.support.made_releases import adult_estimate, released_estimate, shaped_table
+from tests.support.estimates import adult_estimate, released_estimate, shaped_table
 from veiltab.core.schema import CountTable
 from veiltab.errors import ParameterError, SchemaError
 from veiltab.estimates import Estimate

@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 
-from tests.support.made_releases import adult_estimate, released_estimate, shaped_table
+from tests.support.estimates import adult_estimate, released_estimate, shaped_table
 
 
 class Outline(HTMLParser):

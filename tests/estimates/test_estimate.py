@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.support.made_releases import adult_estimate, released_estimate, shaped_table
+from tests.support.estimates import adult_estimate, released_estimate, shaped_table
 from veiltab.core.estimators import most_likely, project
 from veiltab.core.schema import Attribute, Schema
 from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents

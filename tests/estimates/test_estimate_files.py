@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tests.support.documents import read_page
 from tests.support.estimates import ORIGIN, adult_estimate
-from tests.support.pages import read_page
 from veiltab.errors import OutputError
 from veiltab.estimates import Estimate
 from veiltab.inference.independence import independence_test

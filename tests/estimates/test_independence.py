@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.made_releases import adult_estimate, released_estimate, shaped_table
+from tests.support.estimates import adult_estimate, released_estimate, shaped_table
 from veiltab.core.plan import plan
 from veiltab.core.resampling import apportion, draw_releases
 from veiltab.core.uncertainty import Population, ReleaseDesign

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.support.made_releases import adult_estimate, released_estimate, shaped_table
+from tests.support.estimates import adult_estimate, released_estimate, shaped_table
 from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents
 from veiltab.errors import ConditionError, ParameterError
 from veiltab.estimates import Estimate, Quantity

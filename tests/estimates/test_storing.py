@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.made_releases import PROVENANCE, adult_estimate
+from tests.support.estimates import PROVENANCE, adult_estimate
 from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
 from veiltab.errors import InputError, MalformedError, OutputError, VeiltabError, VersionError

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.support.disk_steps import watch_disk
+from tests.support.storage import watch_disk
 from veiltab.errors import DigestError, UnavailableError
 from veiltab.files.bundles import BundledChunks
 from veiltab.wire.bundles import BUNDLE_BYTES, MAX_ASKED, unbundle

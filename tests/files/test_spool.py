@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.studies import holding, pair, stage
+from tests.support.simulator import Simulator, holding
 from veiltab.core.schema import Schema
 from veiltab.errors import OutputError
 from veiltab.files.spool import FolderSpool
@@ -93,9 +93,9 @@ def test_a_disk_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_an_intake_in_a_folder_is_that_in_memory(folder: Path) -> None:
     """The same rows, and an empty disk afterwards."""
     own = holding({"colour": 300}, range(500))
-    rehearsal = pair()
+    rehearsal = Simulator()
     rehearsal.holdings, rehearsal.curators = [own], rehearsal.curators[:1]
-    staged = stage(rehearsal, Terms(epsilon=1.0, sample_size=10))
+    staged = rehearsal.study(Terms(epsilon=1.0, sample_size=10))
     schema = Schema(own.attributes)
     found = []
     for spool in (MemorySpool(), FolderSpool(folder)):

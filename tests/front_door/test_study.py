@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import veiltab as vt
-from tests.support.service import running
+from tests.support.servers import running
 from veiltab.hosting import existing_server
 from veiltab.party.progress import Progress
 from veiltab.server.auth import invite

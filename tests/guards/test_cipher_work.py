@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
 from tests.support.counting import count
+from tests.support.entropy import CountingEntropy
 from tests.support.kernel_runs import SPAN
-from tests.support.studies import CountingEntropy
 from veiltab.core.noise import NoiseSource
 from veiltab.core.plan import plan
 from veiltab.crypto.entropy import CipherEntropy

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.support.enumeration import channel_matrix, orderings, release_law
-from tests.support.statistics import assert_fits
+from tests.support.laws import assert_fits, channel_matrix, orderings, release_law
 from veiltab.core.plan import Plan, plan
 from veiltab.core.resampling import MAX_COUNTED_POPULATION
 from veiltab.core.schema import Attribute, CountTable, Schema

@@ -14,7 +14,9 @@ from tests.support.answers import (
     DIGEST,
     EXPECTED,
     GETS,
+    ME,
     OTHER,
+    PINNED,
     POSTS,
     STATUS,
     STUDY,
@@ -22,7 +24,6 @@ from tests.support.answers import (
     answering,
 )
 from tests.support.messages import filler, signed
-from tests.support.parties import ME, PINNED
 from veiltab.errors import (
     MalformedError,
     MismatchError,

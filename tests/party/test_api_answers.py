@@ -25,10 +25,10 @@ from tests.support.answers import (
     UPLOAD,
     Call,
     answering,
+    mocked,
     of_study,
 )
 from tests.support.messages import signed
-from tests.support.parties import mocked
 from veiltab.errors import (
     DigestError,
     MalformedError,

@@ -9,10 +9,10 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.support.http_scripts import Drop, FakeTime, Reply, Seen, scripted_server
+from tests.support.answers import client, mocked
+from tests.support.http_wire import Drop, FakeTime, Reply, Seen, scripted_server
 from tests.support.messages import filler
-from tests.support.parties import client, mocked
-from tests.support.studies import pair
+from tests.support.simulator import Simulator
 from veiltab.errors import DigestError, StateError
 from veiltab.party import transfer
 from veiltab.party.remote import RemoteServer
@@ -178,7 +178,7 @@ class Recorder:
 @pytest.fixture(scope="module")
 def study() -> tuple[Outcome, Access]:
     """Go through a study of a few chunks per column, with positions."""
-    rehearsal = pair(70_000)
+    rehearsal = Simulator(population=70_000)
     outcome = rehearsal.run(Terms(epsilon=1.0, sampler="server", sample_size=68_000))
     return outcome, rehearsal.access(outcome)
 

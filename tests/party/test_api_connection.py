@@ -7,9 +7,9 @@ from threading import Thread
 import httpx
 import pytest
 
-from tests.support.http_scripts import Drop, FakeTime, Reply, Seen, scripted_server
+from tests.support.answers import client, mocked
+from tests.support.http_wire import Drop, FakeTime, Reply, Seen, scripted_server
 from tests.support.messages import filler
-from tests.support.parties import client, mocked
 from veiltab.errors import (
     ConnectionFailedError,
     MalformedError,

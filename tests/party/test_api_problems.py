@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.http_scripts import FakeTime
+from tests.support.answers import mocked
+from tests.support.http_wire import FakeTime
 from tests.support.messages import filler
-from tests.support.parties import mocked
 from veiltab.errors import (
     ConnectionFailedError,
     StateError,

@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from tests.support.http_scripts import FakeTime, Reply, scripted_server
+from tests.support.answers import client
+from tests.support.http_wire import FakeTime, Reply, scripted_server
 from tests.support.messages import filler
-from tests.support.parties import client
 from veiltab.errors import ConnectionFailedError, ParameterError
 from veiltab.party.connection import checked_url
 from veiltab.party.remote import Reach

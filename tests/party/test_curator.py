@@ -6,15 +6,16 @@ from unittest import mock
 
 import pytest
 
-from tests.support.http_studies import EXPIRES, HttpStudy, Stage, Terms, run_study
-from tests.support.service import make_context, running
-from tests.support.studies import regrant
+from tests.support.http_simulator import HttpStudy, HttpTerms, http_study
+from tests.support.servers import make_context, running
+from tests.support.simulator import Stage, regrant
 from veiltab.errors import MismatchError, PromiseError, SignatureError
 from veiltab.party import curator
 from veiltab.party.study_file import StudyDraft
 from veiltab.party.study_folder import StudyFolder
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.verify import sign
+from veiltab.rehearsal import LATER
 from veiltab.wire.contract import Contract
 from veiltab.wire.signed import Signed
 
@@ -25,7 +26,7 @@ def granted(study: HttpStudy, *attributes: str) -> tuple[str, ...]:
     """Let the first curator grant attributes; return those in the grant."""
     to = public_identity(study.researcher.identity)
     made = curator.give_grant(
-        study.curators[0], study.curators[0].contract(study.study), to, list(attributes), EXPIRES
+        study.curators[0], study.curators[0].contract(study.study), to, list(attributes), LATER
     )
     return made.body.attributes
 
@@ -33,7 +34,7 @@ def granted(study: HttpStudy, *attributes: str) -> tuple[str, ...]:
 def test_a_server_cannot_widen_a_grant(tmp_path: Path) -> None:
     """What was granted before is granted again, but only what the curator itself has signed."""
     with running(make_context(tmp_path / "data")) as service:
-        study = run_study(service, tmp_path, Stage.RELEASED, terms=Terms(shares=SHARES))
+        study = http_study(service, tmp_path, Stage.RELEASED, terms=HttpTerms(shares=SHARES))
         me, other = study.curators
         assert granted(study, "first") == ("first",)
         (real,) = me.server.grants(study.study)
@@ -49,7 +50,7 @@ def test_a_server_cannot_widen_a_grant(tmp_path: Path) -> None:
 def test_a_proposal_that_is_stopped_while_it_is_kept_is_charged_once(tmp_path: Path) -> None:
     """Right after the ledger was written: the same proposal again is the same study."""
     with running(make_context(tmp_path / "data")) as service:
-        first = run_study(service, tmp_path, Stage.PROPOSED)
+        first = http_study(service, tmp_path, Stage.PROPOSED)
         me, contract = first.curators[0], first.contract.body
         ledgers = me.home.ledgers
         ledger = ledgers.set_limits("people", 10.0).ledger
@@ -81,7 +82,7 @@ def _draft(contract: Contract, title: str) -> StudyDraft:
 def test_pads_are_not_given_out_for_a_release_that_breaks_its_promise(tmp_path: Path) -> None:
     """The curator looks at the release itself: the word of the server is not enough."""
     with running(make_context(tmp_path / "data")) as service:
-        study = run_study(service, tmp_path, Stage.RELEASED)
+        study = http_study(service, tmp_path, Stage.RELEASED)
         first, to = study.curators[0], public_identity(study.researcher.identity)
         key, real = service.context.key, first.server.release(study.study).body
         keep = real.keep_threshold + 24 * real.cells  # less noise, still evenly spread
@@ -97,7 +98,7 @@ def test_pads_are_not_given_out_for_a_release_that_breaks_its_promise(tmp_path: 
             shown.release.return_value = sign(release, key)
             with pytest.raises(error):
                 curator.give_grant(
-                    replace(first, server=shown), first.contract(study.study), to, None, EXPIRES
+                    replace(first, server=shown), first.contract(study.study), to, None, LATER
                 )
             shown.send_grant.assert_not_called()
-        curator.give_grant(first, first.contract(study.study), to, None, EXPIRES)
+        curator.give_grant(first, first.contract(study.study), to, None, LATER)

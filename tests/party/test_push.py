@@ -4,15 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.http_studies import HttpStudy, Stage, Terms, run_study
-from tests.support.offices import write_csv
-from tests.support.service import make_context, running
+from tests.support.commands import write_csv
+from tests.support.http_simulator import HttpStudy, HttpTerms, http_study
+from tests.support.servers import make_context, running
+from tests.support.simulator import Stage
 from veiltab.data.tables import open_table
 from veiltab.errors import StateError
 from veiltab.party.progress import Patience, Progress, ignore_progress
 from veiltab.party.push import Source, push
 
-TERMS = Terms(shares=({"first": 2}, {"second": 2}), population=4, sample_size=2)
+TERMS = HttpTerms(shares=({"first": 2}, {"second": 2}), population=4, sample_size=2)
 
 
 class Aborting:
@@ -42,7 +43,7 @@ def source_of(folder: Path, study: HttpStudy) -> Source:
 def test_nobody_is_waited_for_in_a_study_that_was_ended(tmp_path: Path) -> None:
     """The other curators will not come any more, and the push says why."""
     with running(make_context(tmp_path / "data")) as service:
-        study = run_study(service, tmp_path, Stage.OPEN, terms=TERMS)
+        study = http_study(service, tmp_path, Stage.OPEN, terms=TERMS)
         first, source = study.curators[0], source_of(tmp_path, study)
         with pytest.raises(StateError, match="aborted: curator 2: the wrong table"):
             push(first, first.contract(study.study), lambda: source, Aborting(study), Patience(60))
@@ -54,7 +55,7 @@ def test_what_was_prepared_for_a_study_that_was_ended_is_not_called_pushed(
 ) -> None:
     """Going on with an interrupted push fails as well as a new one does."""
     with running(make_context(tmp_path / "data")) as service:
-        study = run_study(service, tmp_path, Stage.PREPARED, terms=TERMS)
+        study = http_study(service, tmp_path, Stage.PREPARED, terms=TERMS)
         study.curators[1].server.abort(study.study, "the wrong table")
         with pytest.raises(StateError, match="aborted: curator 2: the wrong table"):
             push(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.http_scripts import FakeTime
+from tests.support.http_wire import FakeTime
 from veiltab.errors import ConnectionFailedError, ParameterError, StateError
 from veiltab.party.connection import MAX_RETRY_AFTER, Retry, TryAgainError
 

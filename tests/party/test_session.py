@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.http_studies import Stage, held_releases, run_study
-from tests.support.service import make_context, running
+from tests.support.http_simulator import held_releases, http_study
+from tests.support.servers import make_context, running
+from tests.support.simulator import Stage
 from veiltab.errors import AuditError
 from veiltab.party.remote import RemoteServer
 from veiltab.party.researcher import estimate_study
@@ -17,7 +18,7 @@ def test_a_server_restored_from_an_old_copy_is_found_out(tmp_path: Path) -> None
     """It could be made to perturb the same sample once more, with other noise."""
     data = tmp_path / "data"
     with running(make_context(data)) as service, held_releases():
-        study = run_study(service, tmp_path, Stage.OPEN)
+        study = http_study(service, tmp_path, Stage.OPEN)
         shutil.copytree(data, tmp_path / "copy")
         study.go_to(Stage.UPLOADED)
         for session in study.curators:
@@ -35,7 +36,7 @@ def test_a_server_restored_from_an_old_copy_is_found_out(tmp_path: Path) -> None
 def test_the_log_grows_and_is_remembered(tmp_path: Path) -> None:
     """Every step that fetches the contract looks at the log too."""
     with running(make_context(tmp_path / "data")) as service:
-        study = run_study(service, tmp_path, Stage.GRANTED)
+        study = http_study(service, tmp_path, Stage.GRANTED)
         place = study.researcher.home.study(study.study)
         assert place.seen_head() is None
         estimate_study(study.researcher, study.researcher.contract(study.study))

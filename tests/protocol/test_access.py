@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.studies import Recorded, finish, pair, stage
+from tests.support.simulator import Simulator
 from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.privacy import largest_keep_threshold
 from veiltab.crypto.identity import PrivateIdentity
@@ -18,15 +18,15 @@ from veiltab.wire.messages import Release
 from veiltab.wire.signed import Signed
 
 
-def study(sampler: Sampler = "curators", **changes: Any) -> tuple[Recorded, Outcome]:
+def study(sampler: Sampler = "curators", **changes: Any) -> tuple[Simulator, Outcome]:
     """Return a released study whose contract has some fields changed."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     terms = Terms(epsilon=1.0, sample_size=20, sampler=sampler)
-    return rehearsal, finish(rehearsal, stage(rehearsal, terms, **changes))
+    return rehearsal, rehearsal.study(terms, **changes).finish()
 
 
 def opened(
-    rehearsal: Recorded,
+    rehearsal: Simulator,
     outcome: Outcome,
     release: Release | None = None,
     signer: PrivateIdentity | None = None,
@@ -161,7 +161,7 @@ def test_every_curator_must_have_signed_the_contract() -> None:
 def test_a_release_of_a_twin_study_is_refused() -> None:
     """The same parties, terms and data: only the nonce differs, and with it everything."""
     rehearsal, outcome = study()
-    twin = finish(rehearsal, stage(rehearsal, Terms(epsilon=1.0, sample_size=20)))
+    twin = rehearsal.study(Terms(epsilon=1.0, sample_size=20)).finish()
     release = twin.study.release()
     with pytest.raises(MessageError):
         open_access(rehearsal.researcher, outcome.contract, release, [], now=0)

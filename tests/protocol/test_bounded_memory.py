@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deposits import draw
-from tests.support.studies import pair, prepare, stage, stored_contract
+from tests.support.simulator import Simulator
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.files import bundles
 from veiltab.files.chunks import FolderChunks
@@ -60,9 +59,9 @@ def on_disk(folder: Path) -> FolderChunks:
 
 def release_peak(rows: int, folder: Path) -> int:
     """Upload two tables, and return what their release takes."""
-    rehearsal = pair(rows)
-    staged = stage(rehearsal, everybody(rows))
-    uploads = [each.message for each in prepare(rehearsal, staged)]
+    rehearsal = Simulator(population=rows)
+    staged = rehearsal.study(everybody(rows))
+    uploads = [each.message for each in staged.prepare()]
     received, released = on_disk(folder / "received"), bundles.BundledChunks(folder / "released")
     for chunk in staged.outcome.received._chunks.values():
         received.put(chunk)
@@ -83,9 +82,9 @@ def release_peak(rows: int, folder: Path) -> int:
 
 def repad_peak(rows: int, folder: Path) -> int:
     """Draw all rows of stored tables, and return what a curator's answer takes."""
-    rehearsal = pair(rows)
+    rehearsal = Simulator(population=rows)
     deposit = rehearsal.deposit()
-    case = draw((rehearsal, deposit), stored_contract(rehearsal, everybody(rows), deposit))
+    case = rehearsal.draw(deposit, rehearsal.stored_contract(everybody(rows), deposit))
     incoming, outgoing = on_disk(folder / "incoming"), on_disk(folder / "outgoing")
     for chunk in case.outcome.received._chunks.values():
         incoming.put(chunk)
@@ -97,7 +96,7 @@ def repad_peak(rows: int, folder: Path) -> int:
 
 def estimate_peak(rows: int, folder: Path) -> int:
     """Release everybody, and return what the researcher's estimate takes."""
-    rehearsal = pair(rows)
+    rehearsal = Simulator(population=rows)
     outcome = rehearsal.run(everybody(rows))
     access, released = rehearsal.access(outcome), on_disk(folder / "released")
     for chunk in outcome.released._chunks.values():

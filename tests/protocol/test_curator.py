@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.studies import Staged, pair, proposal, stage
+from tests.support.simulator import LocalStudy, Simulator
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.sealing import seal
@@ -24,7 +24,7 @@ from veiltab.protocol.curator.agreement import (
 )
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.verify import cosign, sign
-from veiltab.rehearsal import Rehearsal, Terms
+from veiltab.rehearsal import Terms
 from veiltab.wire.signed import Signature, Signed
 
 TERMS = Terms(epsilon=0.5, sample_size=20)
@@ -33,8 +33,8 @@ LEDGER = Ledger(dataset="patients", epsilon_limit=1.0)
 
 def test_signing_charges_the_ledger() -> None:
     """The signature and the charge come out together; signing again costs nothing more."""
-    rehearsal = pair()
-    contract, _ = proposal(rehearsal, TERMS)
+    rehearsal = Simulator()
+    contract, _ = rehearsal.propose(TERMS)
     signed, charged = sign_contract(unsigned(contract), rehearsal.curators[0], LEDGER)
     assert [s.key for s in signed.signatures] == [rehearsal.curators[0].signing.public]
     assert [(e.study, e.epsilon) for e in charged.entries] == [(contract.study_id, 0.5)]
@@ -46,8 +46,8 @@ def test_signing_charges_the_ledger() -> None:
 
 def test_nobody_but_a_curator_can_sign() -> None:
     """Neither a contract nor a vault; and nothing is charged."""
-    rehearsal = pair()
-    contract, _ = proposal(rehearsal, TERMS)
+    rehearsal = Simulator()
+    contract, _ = rehearsal.propose(TERMS)
     vault = rehearsal.deposit().vault
     for identity in (rehearsal.server, rehearsal.researcher):
         with pytest.raises(MismatchError, match="is no curator"):
@@ -58,9 +58,9 @@ def test_nobody_but_a_curator_can_sign() -> None:
 
 def test_a_foreign_or_wrong_signature_is_not_countersigned() -> None:
     """A curator checks who has signed before it does."""
-    rehearsal = pair()
-    contract, _ = proposal(rehearsal, TERMS)
-    other, _ = proposal(rehearsal, TERMS)
+    rehearsal = Simulator()
+    contract, _ = rehearsal.propose(TERMS)
+    other, _ = rehearsal.propose(TERMS)
     vault = rehearsal.deposit().vault
     first, second = rehearsal.curators
     moved = cosign(unsigned(other), second.signing).signatures
@@ -78,12 +78,12 @@ def test_a_foreign_or_wrong_signature_is_not_countersigned() -> None:
 
 def test_above_the_limit_there_is_no_signature() -> None:
     """And no charge: the ledger stays what it was."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     spent = LEDGER
     for _ in range(2):
-        contract, _ = proposal(rehearsal, TERMS)
+        contract, _ = rehearsal.propose(TERMS)
         _, spent = sign_contract(unsigned(contract), rehearsal.curators[0], spent)
-    third, _ = proposal(rehearsal, TERMS)
+    third, _ = rehearsal.propose(TERMS)
     before = spent.entries
     with pytest.raises(BudgetError):
         sign_contract(unsigned(third), rehearsal.curators[0], spent)
@@ -91,11 +91,11 @@ def test_above_the_limit_there_is_no_signature() -> None:
     assert len(before) == 2
 
 
-def shared() -> tuple[Rehearsal, Staged, PrivateIdentity, PrivateIdentity]:
+def shared() -> tuple[Simulator, LocalStudy, PrivateIdentity, PrivateIdentity]:
     """Return an open study and its two curators."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     first, second = rehearsal.curators
-    return rehearsal, stage(rehearsal, TERMS), first, second
+    return rehearsal, rehearsal.study(TERMS), first, second
 
 
 def test_a_secret_is_for_one_curator() -> None:

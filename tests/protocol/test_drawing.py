@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.support.entropy import CountingEntropy, ScriptedEntropy
 from tests.support.exhaustive import random_keys, ranks, words
-from tests.support.scripted import ScriptedEntropy
-from tests.support.studies import CountingEntropy, attribute
+from tests.support.simulator import attribute
 from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import MismatchError, UnavailableError

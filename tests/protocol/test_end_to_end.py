@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.columns import read_positions, read_tokens
-from tests.support.studies import Recorded, holding, prepare, sanitized, stage, stored_contract
+from tests.support.chunks import read_positions, read_tokens
+from tests.support.simulator import Simulator, holding, sanitized
 from veiltab.core.entropy import random_bytes
 from veiltab.core.noise import draw_noise
 from veiltab.core.plan import Plan
@@ -43,7 +43,7 @@ ways = pytest.mark.parametrize("way", WAYS)
 pads = pytest.mark.parametrize("mode", PADS)
 
 
-def parties(shares: Sequence[Mapping[str, int]], way: Way, population: int) -> Recorded:
+def parties(shares: Sequence[Mapping[str, int]], way: Way, population: int) -> Simulator:
     """Return curators who hold the same respondents, each in an order of its own.
 
     Where the server samples, each curator holds some respondents besides whom nobody else has.
@@ -55,14 +55,14 @@ def parties(shares: Sequence[Mapping[str, int]], way: Way, population: int) -> R
         own = np.arange(extra) - 1000 * (number + 1)
         ids = source.permutation(np.concatenate([np.arange(population), own]))
         holdings.append(holding(sizes, ids, seed=number))
-    return Recorded(
-        holdings,
-        CipherEntropy.from_seed(population, "curators"),
-        CipherEntropy.from_seed(population, "server"),
+    return Simulator(
+        holdings=holdings,
+        entropy=CipherEntropy.from_seed(population, "curators"),
+        server_entropy=CipherEntropy.from_seed(population, "server"),
     )
 
 
-def run(rehearsal: Recorded, way: Way, mode: PadMode, sample_size: int | None) -> Outcome:
+def run(rehearsal: Simulator, way: Way, mode: PadMode, sample_size: int | None) -> Outcome:
     """Go through a study in one of the three ways; ε is large, so that most records are kept."""
     terms = Terms(
         epsilon=18.0,
@@ -76,7 +76,7 @@ def run(rehearsal: Recorded, way: Way, mode: PadMode, sample_size: int | None) -
 
 
 def expected(
-    rehearsal: Recorded, way: Way, population: int, plan: Plan
+    rehearsal: Simulator, way: Way, population: int, plan: Plan
 ) -> dict[str, NDArray[np.int64]]:
     """Compute what the researcher must find, from the plain tables and the server's entropy."""
     server = CipherEntropy.from_seed(population, "server")
@@ -93,7 +93,7 @@ def expected(
 
 
 def sampled_rows(
-    rehearsal: Recorded, way: Way, plan: Plan, server: CipherEntropy
+    rehearsal: Simulator, way: Way, plan: Plan, server: CipherEntropy
 ) -> list[NDArray[np.int64]]:
     """Return the rows of each curator's table in the order of the release."""
     if way == "curators":
@@ -118,7 +118,7 @@ def redraw_noise(
     return codes[::-1]
 
 
-def check(rehearsal: Recorded, outcome: Outcome, way: Way, population: int) -> Access:
+def check(rehearsal: Simulator, outcome: Outcome, way: Way, population: int) -> Access:
     """Compare every column that the researcher decrypts with what it must be."""
     access = rehearsal.access(outcome)
     assert access.plan.population_size == population
@@ -184,16 +184,16 @@ def test_uploads_arrive_in_any_order(way: Way) -> None:
     )
     if way == "stored":
         deposit = rehearsal.deposit()
-        outcome = rehearsal._open(stored_contract(rehearsal, terms, deposit))
+        outcome = rehearsal._open(rehearsal.stored_contract(terms, deposit))
         uploads = [table.upload for table in deposit.stored]
         requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)
         for desk, table in zip(outcome.desks, deposit.stored, strict=True):
             request = requests[desk.identity.party_id]
             outcome.prepared.append(table.repad(desk, outcome.contract, request, outcome.received))
     else:
-        staged = stage(rehearsal, terms)
+        staged = rehearsal.study(terms)
         outcome = staged.outcome
-        outcome.prepared += prepare(rehearsal, staged)
+        outcome.prepared += staged.prepare()
     for prepared in reversed(outcome.prepared):
         message = prepared.message
         if isinstance(message.body, Upload):

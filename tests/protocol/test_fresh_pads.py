@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from tests.support.columns import read_column, write_positions
-from tests.support.studies import Recorded, Staged, holding, prepare, stage, stored_contract
+from tests.support.chunks import read_column, write_positions
+from tests.support.simulator import LocalStudy, Simulator, holding
 from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.pads import StreamPad
@@ -28,9 +28,11 @@ modes = pytest.mark.parametrize("mode", ["stream", "one-time"])
 AnyPrepared = Prepared[Upload] | Prepared[Repad]
 
 
-def curator(seed: int = 1) -> Recorded:
+def curator(seed: int = 1) -> Simulator:
     """Return one curator with a table of its own."""
-    return Recorded([holding(SIZES, range(ROWS))], CipherEntropy.from_seed(seed, "fresh pads"))
+    return Simulator(
+        holdings=[holding(SIZES, range(ROWS))], entropy=CipherEntropy.from_seed(seed, "fresh pads")
+    )
 
 
 def table(codes: Sequence[Codes]) -> Holding:
@@ -43,7 +45,7 @@ def terms(mode: PadMode, sampler: Sampler = "curators") -> Terms:
     return Terms(epsilon=1.0, sample_size=ROWS, pads=mode, sampler=sampler)
 
 
-def prepared(staged: Staged, codes: Sequence[Codes]) -> Prepared[Upload]:
+def prepared(staged: LocalStudy, codes: Sequence[Codes]) -> Prepared[Upload]:
     """Prepare these codes for a study, through what a curator's program would call."""
     (context,), signed = staged.outcome.desks, staged.outcome.contract
     intake = take_in(signed.body, staged.secret, table(codes))
@@ -71,8 +73,8 @@ def assert_all_different(columns: Sequence[Codes]) -> None:
 def test_two_preparations_share_no_pad(mode: PadMode, sampler: Sampler) -> None:
     """The same data for the same study twice: another id, other pads, other ciphertext."""
     rehearsal = curator()
-    staged = stage(rehearsal, terms(mode, sampler))
-    (one,), (two,) = prepare(rehearsal, staged), prepare(rehearsal, staged)
+    staged = rehearsal.study(terms(mode, sampler))
+    (one,), (two,) = staged.prepare(), staged.prepare()
     assert one.message.body.upload_id != two.message.body.upload_id
     assert_all_different([*pads_of(one), *pads_of(two)])
     attributes = rehearsal.holdings[0].attributes
@@ -92,7 +94,7 @@ def test_nothing_that_a_curator_can_do_repeats_a_pad(mode: PadMode) -> None:
     other = [((column + 1) % SIZE).astype(column.dtype) for column in own]
     made: list[AnyPrepared] = []
     for sampler in ("curators", "server", "curators"):
-        staged = stage(rehearsal, terms(mode, "server" if sampler == "server" else "curators"))
+        staged = rehearsal.study(terms(mode, "server" if sampler == "server" else "curators"))
         made += [prepared(staged, codes) for codes in (own, other, own)]
     deposit = rehearsal.deposit()
     vault = deposit.vault
@@ -100,7 +102,7 @@ def test_nothing_that_a_curator_can_do_repeats_a_pad(mode: PadMode) -> None:
     again = prepare_table(staged.outcome.desks[0], vault, intake, MemorySpool())
     made.append(again)
     for _ in range(2):
-        contract = stored_contract(rehearsal, terms(mode, "server"), deposit)
+        contract = rehearsal.stored_contract(terms(mode, "server"), deposit)
         outcome = rehearsal._open(contract)
         stored = deposit.stored[0]
         (request,) = outcome.study.draw_from(vault, [stored.upload], deposit.tables).values()
@@ -123,7 +125,7 @@ def test_nothing_that_a_curator_can_do_repeats_a_pad(mode: PadMode) -> None:
 def test_the_server_never_holds_two_ciphertexts_of_one_upload(mode: PadMode) -> None:
     """A second preparation is not taken in the place of the first, whatever was changed."""
     rehearsal = curator()
-    staged = stage(rehearsal, terms(mode))
+    staged = rehearsal.study(terms(mode))
     first = prepared(staged, rehearsal.holdings[0].codes)
     staged.outcome.study.upload(first.message)
     second = prepared(staged, rehearsal.holdings[0].codes)
@@ -138,7 +140,7 @@ def test_a_repeated_source_of_randomness_gives_other_pads_in_another_study() -> 
     rehearsal = curator()
     made = []
     for _ in range(2):
-        staged = stage(rehearsal, terms("stream"))
+        staged = rehearsal.study(terms("stream"))
         restored = CipherEntropy.from_seed(1, "a snapshot of the machine")
         staged.outcome.desks = [replace(staged.outcome.desks[0], entropy=restored)]
         made.append(prepared(staged, rehearsal.holdings[0].codes))

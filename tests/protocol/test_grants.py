@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tests.support.studies import Recorded, finish, pair, regrant, reseal, sanitized, stage
+from tests.support.simulator import Simulator, regrant, reseal, sanitized
 from veiltab.core.schema import CountTable
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
@@ -34,15 +34,15 @@ PADS: tuple[PadMode, ...] = ("stream", "one-time")
 modes = pytest.mark.parametrize("mode", PADS)
 
 
-def study(mode: PadMode = "stream", seed: int = 1) -> tuple[Recorded, Outcome]:
+def study(mode: PadMode = "stream", seed: int = 1) -> tuple[Simulator, Outcome]:
     """Return the ordinary study, released."""
-    rehearsal = pair(seed=seed)
+    rehearsal = Simulator(seed=seed)
     terms = Terms(epsilon=2.0, sample_size=30, pads=mode, sampler="server")
     return rehearsal, rehearsal.run(terms)
 
 
 def granted(
-    rehearsal: Recorded, outcome: Outcome, curator: int, attributes: Sequence[str] | None = None
+    rehearsal: Simulator, outcome: Outcome, curator: int, attributes: Sequence[str] | None = None
 ) -> SignedGrant:
     """Let a curator grant attributes to the researcher."""
     to = public_identity(rehearsal.researcher)
@@ -50,7 +50,7 @@ def granted(
     return grant(context, outcome.contract.body, prepared, to, attributes, expires=EXPIRES)
 
 
-def opened(rehearsal: Recorded, outcome: Outcome, *grants: SignedGrant, now: int = 0) -> Access:
+def opened(rehearsal: Simulator, outcome: Outcome, *grants: SignedGrant, now: int = 0) -> Access:
     """Let the researcher open these grants."""
     release = outcome.study.release()
     return open_access(rehearsal.researcher, outcome.contract, release, grants, now=now)
@@ -184,10 +184,10 @@ def test_a_grant_of_another_researcher_is_refused() -> None:
 
 def test_only_the_contracts_researchers_are_granted_anything() -> None:
     """The curator does not seal, the stranger cannot open, and the server does not keep it."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     named = (public_identity(rehearsal.researcher),)
     terms = Terms(epsilon=2.0, sample_size=30)
-    outcome = finish(rehearsal, stage(rehearsal, terms, researchers=named))
+    outcome = rehearsal.study(terms, researchers=named).finish()
     stranger = PrivateIdentity.create("stranger", CipherEntropy.from_seed(9, "stranger"))
     contract, release = outcome.contract, outcome.study.release()
     to = public_identity(stranger)

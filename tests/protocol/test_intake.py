@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.columns import read_column, read_tokens
-from tests.support.studies import Staged, attribute, holding, messages_of, pair, stage, tokens_of
+from tests.support.chunks import read_column, read_tokens
+from tests.support.simulator import (
+    LocalStudy,
+    Simulator,
+    attribute,
+    holding,
+    messages_of,
+    tokens_of,
+)
 from veiltab.core import group
 from veiltab.core.schema import Codes, Schema
 from veiltab.crypto import linkage
@@ -39,12 +46,12 @@ SIZES = {"small": 3, "large": 300}
 SCHEMA = Schema(attribute(name, size) for name, size in SIZES.items())
 
 
-def open_study(rows: int, sampler: Sampler = "curators") -> Staged:
+def open_study(rows: int, sampler: Sampler = "curators") -> LocalStudy:
     """Open a study of one curator, who holds ``rows`` respondents."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     rehearsal.holdings, rehearsal.curators = [table(rows)], rehearsal.curators[:1]
     size = max(1, rows * 2 // 3)
-    return stage(rehearsal, Terms(epsilon=20.0, sample_size=size, sampler=sampler))
+    return rehearsal.study(Terms(epsilon=20.0, sample_size=size, sampler=sampler))
 
 
 def table(rows: int) -> Holding:
@@ -52,7 +59,7 @@ def table(rows: int) -> Holding:
     return holding(SIZES, np.random.default_rng(rows).permutation(rows), seed=rows)
 
 
-def take_in(staged: Staged, own: Holding, cuts: Sequence[int], partitions: int) -> Intake:
+def take_in(staged: LocalStudy, own: Holding, cuts: Sequence[int], partitions: int) -> Intake:
     """Take in a table in batches that end at the cuts."""
     spool = MemorySpool()
     intake = Intake(staged.contract, staged.secret, SCHEMA, spool, partitions=partitions)
@@ -64,7 +71,7 @@ def take_in(staged: Staged, own: Holding, cuts: Sequence[int], partitions: int) 
     return intake
 
 
-def prepare(staged: Staged, intake: Intake) -> tuple[Prepared[Upload], MemoryChunks]:
+def prepare(staged: LocalStudy, intake: Intake) -> tuple[Prepared[Upload], MemoryChunks]:
     """Prepare an upload, always with the same randomness."""
     context = CuratorContext(
         staged.outcome.desks[0].identity,

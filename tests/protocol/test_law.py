@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.support.enumeration import channel_matrix, orderings, release_law
-from tests.support.statistics import assert_fits
-from tests.support.studies import holding_of, sanitized
+from tests.support.laws import assert_fits, channel_matrix, orderings, release_law
+from tests.support.simulator import holding_of, sanitized
 from veiltab.core.plan import Plan
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.rehearsal import Holding, Outcome, Rehearsal, Terms

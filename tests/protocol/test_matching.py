@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.support.studies import Recorded, holding, prepare, sanitized, stage
+from tests.support.simulator import Simulator, holding, sanitized
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import AlignmentError, LinkageError, MismatchError
 from veiltab.protocol.server.match import match_tokens
@@ -112,11 +112,13 @@ def test_a_token_twice_in_a_large_table_is_refused() -> None:
         match_tokens(tables, threads=2)
 
 
-def curators(*ids: list[int]) -> Recorded:
+def curators(*ids: list[int]) -> Simulator:
     """Return curators who hold these respondents, one attribute each."""
     holdings = [holding({f"a{i}": 3}, own, seed=i) for i, own in enumerate(ids)]
-    return Recorded(
-        holdings, CipherEntropy.from_seed(4, "curators"), CipherEntropy.from_seed(4, "server")
+    return Simulator(
+        holdings=holdings,
+        entropy=CipherEntropy.from_seed(4, "curators"),
+        server_entropy=CipherEntropy.from_seed(4, "server"),
     )
 
 
@@ -126,9 +128,9 @@ def curators(*ids: list[int]) -> Recorded:
 def test_curators_who_sample_stop_before_they_upload(first: range, second: range) -> None:
     """With both counts in the message, also if it is not the counts that differ."""
     rehearsal = curators(list(first), list(second))
-    staged = stage(rehearsal, Terms(epsilon=1.0))
+    staged = rehearsal.study(Terms(epsilon=1.0))
     with pytest.raises(AlignmentError) as caught:
-        prepare(rehearsal, staged)
+        staged.prepare()
     assert f"'curator 1' holds {len(first):,}" in caught.value.message
     assert f"'curator 2' holds {len(second):,}" in caught.value.message
     assert "server" in caught.value.hint
@@ -179,8 +181,8 @@ def test_a_sample_larger_than_the_intersection() -> None:
 def test_an_upload_with_a_repeated_token_does_not_join() -> None:
     """A curator's own check refuses it first; the server does not rely on that."""
     rehearsal = curators([1, 2, 3], [1, 2, 3])
-    staged = stage(rehearsal, Terms(epsilon=1.0, sampler="server"))
-    first, second = prepare(rehearsal, staged)
+    staged = rehearsal.study(Terms(epsilon=1.0, sampler="server"))
+    first, second = staged.prepare()
     staged.outcome.study.upload(first.message)
     repeated = write_tokens(staged.tokens[1][[0, 1, 1]], staged.outcome.received)
     changed = replace(second.message.body, tokens=repeated)

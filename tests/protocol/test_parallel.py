@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from tests.support.studies import holding
+from tests.support.simulator import holding
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.protocol import parallel
 from veiltab.protocol.parallel import MOST_THREADS, available_threads, ordered_map

@@ -6,23 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.studies import (
-    PAIR,
-    Staged,
-    holding,
-    messages_of,
-    pair,
-    signed_by_all,
-    stage,
-    tokens_of,
-)
+from tests.support.simulator import PAIR, LocalStudy, Simulator, holding, messages_of, tokens_of
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import AlignmentError, MismatchError, SchemaError, SignatureError
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.curator.upload import align, check_alignment, prepare_sample, prepare_table
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.verify import sign
-from veiltab.rehearsal import Rehearsal, Terms, take_in
+from veiltab.rehearsal import Terms, take_in
 from veiltab.wire.contract import Stored
 from veiltab.wire.messages import Alignment
 from veiltab.wire.signed import Signed
@@ -31,14 +22,14 @@ TERMS = Terms(epsilon=0.5, sample_size=20)
 LEDGER = Ledger(dataset="patients", epsilon_limit=1.0)
 
 
-def shared() -> tuple[Rehearsal, Staged, PrivateIdentity, PrivateIdentity]:
+def shared() -> tuple[Simulator, LocalStudy, PrivateIdentity, PrivateIdentity]:
     """Return an open study and its two curators."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     first, second = rehearsal.curators
-    return rehearsal, stage(rehearsal, TERMS), first, second
+    return rehearsal, rehearsal.study(TERMS), first, second
 
 
-def alignments(rehearsal: Rehearsal, staged: Staged) -> list[Signed[Alignment]]:
+def alignments(rehearsal: Simulator, staged: LocalStudy) -> list[Signed[Alignment]]:
     """Let every curator publish whom it holds."""
     parties = zip(rehearsal.curators, staged.intakes, strict=True)
     return [align(staged.contract, who, intake) for who, intake in parties]
@@ -109,7 +100,7 @@ def test_a_table_is_taken_in_for_one_study() -> None:
         align(staged.contract, first, intake)
     with pytest.raises(MismatchError, match="for another study"):
         prepare_sample(context, signed, intake, held)
-    server = stage(rehearsal, replace(TERMS, sampler="server"))
+    server = rehearsal.study(replace(TERMS, sampler="server"))
     with pytest.raises(MismatchError, match="for another study"):
         prepare_table(server.outcome.desks[0], server.outcome.contract, intake, MemorySpool())
     assert not len(staged.outcome.received)
@@ -127,7 +118,7 @@ def test_a_table_is_taken_in_by_the_curators_own_schema() -> None:
         intake = take_in(staged.contract, staged.secret, table)
         with pytest.raises(SchemaError, match="the table was read as"):
             prepare_sample(context, signed, intake, held)
-    server = stage(rehearsal, replace(TERMS, sampler="server"))
+    server = rehearsal.study(replace(TERMS, sampler="server"))
     intake, scratch = take_in(server.contract, server.secret, turned), MemorySpool()
     with pytest.raises(SchemaError, match="the table was read as"):
         prepare_table(server.outcome.desks[0], server.outcome.contract, intake, scratch)
@@ -160,9 +151,9 @@ def test_the_way_is_the_contracts() -> None:
     stored = replace(server, stored=Stored(bytes(32), (bytes(32), bytes(32))))
     for other, way in ((server, "the server sample$"), (stored, "from stored tables")):
         with pytest.raises(MismatchError, match=way):
-            prepare_sample(context, signed_by_all(rehearsal, other), intake, held)
+            prepare_sample(context, rehearsal.sign(other), intake, held)
     with pytest.raises(MismatchError, match="from stored tables"):
-        prepare_table(context, signed_by_all(rehearsal, stored), intake, MemorySpool())
+        prepare_table(context, rehearsal.sign(stored), intake, MemorySpool())
     assert not len(staged.outcome.received)
 
 
@@ -173,7 +164,7 @@ def test_nothing_is_prepared_before_all_have_signed() -> None:
     half = Signed(staged.contract, staged.outcome.contract.signatures[:1])
     with pytest.raises(SignatureError):
         prepare_sample(staged.outcome.desks[0], half, staged.intakes[0], held)
-    table = stage(rehearsal, replace(TERMS, sampler="server"))
+    table = rehearsal.study(replace(TERMS, sampler="server"))
     half = Signed(table.contract, table.outcome.contract.signatures[1:])
     with pytest.raises(SignatureError):
         prepare_table(table.outcome.desks[0], half, table.intakes[0], MemorySpool())

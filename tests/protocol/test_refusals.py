@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.studies import pair, prepare, stage
+from tests.support.simulator import Simulator
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.data.ids import row_messages
 from veiltab.errors import MalformedError, MismatchError, NotGrantedError
@@ -29,7 +29,7 @@ STORED = replace(TERMS, sampler="server")
 
 def test_a_stored_tables_own_pads_are_never_granted() -> None:
     """They would open every row, in every study; only the study's new pads may be granted."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     deposit = rehearsal.deposit()
     outcome = rehearsal.run_stored(STORED, deposit)
     desk, to = outcome.desks[0], public_identity(rehearsal.researcher)
@@ -41,7 +41,7 @@ def test_a_stored_tables_own_pads_are_never_granted() -> None:
 
 def test_pads_of_another_study_or_curator_are_not_granted() -> None:
     """A grant seals the pads of this study, of this curator, and of the contract's kind."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     first, second = rehearsal.run(TERMS), rehearsal.run(TERMS)
     once = rehearsal.run(replace(TERMS, pads="one-time"))
     contract, to = first.contract.body, public_identity(rehearsal.researcher)
@@ -53,7 +53,7 @@ def test_pads_of_another_study_or_curator_are_not_granted() -> None:
 
 def test_a_curator_or_the_server_cannot_be_the_researcher() -> None:
     """The curator knows the order, and the server the noise."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     outcome = rehearsal.run(TERMS)
     for party in (rehearsal.server, *rehearsal.curators):
         with pytest.raises(NotGrantedError, match="cannot be its researcher"):
@@ -78,9 +78,9 @@ class Failing(MemoryChunks):
 
 def test_a_release_that_fails_half_way_comes_out_the_same() -> None:
     """Nothing of the first try is served; taken up with the same randomness, it is the same."""
-    rehearsal = pair()
-    staged = stage(rehearsal, TERMS)
-    study, uploads = staged.outcome.study, prepare(rehearsal, staged)
+    rehearsal = Simulator()
+    staged = rehearsal.study(TERMS)
+    study, uploads = staged.outcome.study, staged.prepare()
     for prepared in uploads:
         study.upload(prepared.message)
 
@@ -111,7 +111,7 @@ def test_a_release_that_fails_half_way_comes_out_the_same() -> None:
 
 def test_a_vault_takes_whole_tables_only() -> None:
     """An upload in the form of a sample has no tokens to match."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     deposit = rehearsal.deposit()
     upload = deposit.stored[0].upload.body
     sample = replace(upload, tokens=None, population=upload.rows)
@@ -123,7 +123,7 @@ def test_a_vault_takes_whole_tables_only() -> None:
 
 def test_a_curator_answers_only_on_the_vaults_terms() -> None:
     """Even if all have signed: another server would learn what the vault's was to keep."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     deposit = rehearsal.deposit()
     outcome = rehearsal.run_stored(STORED, deposit)
     contract = outcome.contract.body
@@ -146,7 +146,7 @@ def test_a_curator_answers_only_on_the_vaults_terms() -> None:
 
 def test_a_chunk_of_tokens_comes_once() -> None:
     """Named a thousand times it would fill the server's memory; so would its respondents be."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     upload = rehearsal.deposit().stored[0].upload.body
     rows = 2 * 65_536
     columns = tuple(replace(c, chunks=c.chunks * 2) for c in upload.columns)

@@ -5,14 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.columns import write_positions
-from tests.support.deposits import TERMS, deposited, draw
-from tests.support.studies import (
-    pair,
-    prepare,
-    signed_by_all,
-    stage,
-)
+from tests.support.chunks import write_positions
+from tests.support.simulator import STORED_TERMS, Simulator
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import MismatchError, SignatureError, StateError
@@ -23,7 +17,7 @@ from veiltab.wire.contract import CuratorTerms
 
 def test_a_request_is_answered_once() -> None:
     """The same request gets the same answer; another one for this study gets none."""
-    case = draw(deposited())
+    case = Simulator().draw()
     answer = case.answer(0)
     assert case.answer(0) is answer
     other = write_positions(np.arange(20), case.outcome.received)
@@ -34,8 +28,9 @@ def test_a_request_is_answered_once() -> None:
 
 def test_two_studies_get_two_answers() -> None:
     """With pads of their own, though the stored rows are the same."""
-    parties = deposited()
-    one, two = draw(parties), draw(parties)
+    parties = Simulator()
+    deposit = parties.deposit()
+    one, two = parties.draw(deposit), parties.draw(deposit)
     first, second = one.answer(0), two.answer(0)
     assert first.message.body.upload_id != second.message.body.upload_id
     assert first.pads.material([0, 1]) != second.pads.material([0, 1])
@@ -48,7 +43,7 @@ def test_two_studies_get_two_answers() -> None:
 )
 def test_positions_must_be_different_rows_of_the_table(rows: list[int]) -> None:
     """A row that is asked for twice would give two ciphertexts under related pads."""
-    case = draw(deposited())
+    case = Simulator().draw()
     positions = write_positions(np.array(rows), case.outcome.received)
     with pytest.raises(MismatchError, match="not different rows"):
         case.answer(0, positions=positions)
@@ -58,7 +53,7 @@ def test_positions_must_be_different_rows_of_the_table(rows: list[int]) -> None:
 
 def test_a_request_must_be_the_servers_for_this_study_table_and_curator() -> None:
     """Signed by the server of the contract, with the numbers that were agreed on."""
-    case = draw(deposited())
+    case = Simulator().draw()
     digests = [table.upload.digest for table in case.deposit.stored]
     other = case.rehearsal.curators[1].party_id
     for changes in ({"study": bytes(32)}, {"upload_digest": digests[1]}, {"curator": other}):
@@ -77,7 +72,7 @@ def test_a_request_must_be_the_servers_for_this_study_table_and_curator() -> Non
 
 def test_a_curator_answers_only_for_its_own_table() -> None:
     """Not for another's, nor for a contract that names other uploads, vaults or attributes."""
-    case = draw(deposited())
+    case = Simulator().draw()
     contract = case.outcome.contract.body
     assert contract.stored is not None
     first, second = contract.curators
@@ -91,7 +86,7 @@ def test_a_curator_answers_only_for_its_own_table() -> None:
     ]
     context = case.outcome.desks[0]
     for other in wrong:
-        signed = signed_by_all(case.rehearsal, other)
+        signed = case.rehearsal.sign(other)
         request = sign(
             replace(case.requests[0].body, study=other.study_id), case.rehearsal.server.signing
         )
@@ -114,9 +109,9 @@ def test_a_curator_answers_only_for_its_own_table() -> None:
 
 def test_one_time_pads_cannot_be_stored() -> None:
     """A table under one-time pads, prepared for a study, does not become a stored one."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     vault = rehearsal.deposit().vault.body
-    terms = replace(TERMS, pads="one-time")
-    prepared = prepare(rehearsal, stage(rehearsal, terms))[0]
+    terms = replace(STORED_TERMS, pads="one-time")
+    prepared = rehearsal.study(terms).prepare()[0]
     with pytest.raises(MismatchError, match="not prepared for this vault"):
         StoredTable(vault, prepared)

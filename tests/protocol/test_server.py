@@ -6,15 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.studies import (
-    CountingEntropy,
-    Recorded,
-    Staged,
-    finish,
-    pair,
-    prepare,
-    stage,
-)
+from tests.support.entropy import CountingEntropy
+from tests.support.simulator import LocalStudy, Simulator
 from veiltab.errors import (
     MessageError,
     MismatchError,
@@ -41,15 +34,15 @@ samplers = pytest.mark.parametrize("sampler", ["curators", "server"])
 
 def staged_uploads(
     sampler: Sampler = "curators", **changes: Any
-) -> tuple[Recorded, Staged, list[Prepared[Upload]]]:
+) -> tuple[Simulator, LocalStudy, list[Prepared[Upload]]]:
     """Return an open study whose curators are about to upload."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     terms = TERMS if sampler == "curators" else SERVER_TERMS
-    staged = stage(rehearsal, terms, **changes)
-    return rehearsal, staged, prepare(rehearsal, staged)
+    staged = rehearsal.study(terms, **changes)
+    return rehearsal, staged, staged.prepare()
 
 
-def resigned(rehearsal: Recorded, message: Signed[Upload], **changes: Any) -> Signed[Upload]:
+def resigned(rehearsal: Simulator, message: Signed[Upload], **changes: Any) -> Signed[Upload]:
     """Return an upload with some fields changed, signed by its own curator."""
     numbers = {identity.party_id: identity for identity in rehearsal.curators}
     return sign(replace(message.body, **changes), numbers[message.body.curator].signing)
@@ -137,12 +130,12 @@ def test_another_contract_is_not_signed() -> None:
 @samplers
 def test_an_upload_is_taken_once(sampler: Sampler) -> None:
     """The same bytes again change nothing; another preparation in its place is refused."""
-    rehearsal, staged, (first, second) = staged_uploads(sampler)
+    _, staged, (first, second) = staged_uploads(sampler)
     study = staged.outcome.study
     study.upload(first.message)
     study.upload(first.message)
     assert state_of(study) is State.OPEN
-    other = prepare(rehearsal, staged)[0]
+    other = staged.prepare()[0]
     with pytest.raises(StateError, match="another upload already"):
         study.upload(other.message)
     assert study.uploads[first.message.body.curator] == first.message
@@ -193,7 +186,7 @@ def test_the_other_form_is_refused_where_the_server_samples() -> None:
 def test_an_upload_of_another_study_is_refused() -> None:
     """Of the same curators with the same data: uploads cannot be moved."""
     rehearsal, staged, _ = staged_uploads()
-    other = prepare(rehearsal, stage(rehearsal, TERMS))[0]
+    other = rehearsal.study(TERMS).prepare()[0]
     with pytest.raises(MismatchError, match="for another study"):
         staged.outcome.study.upload(other.message)
 
@@ -230,11 +223,11 @@ def test_the_population_is_the_contracts_where_it_names_one() -> None:
 @samplers
 def test_a_release_is_drawn_once(sampler: Sampler) -> None:
     """Asked again it is the same object, and not a byte of entropy more is used."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     counting = CountingEntropy(rehearsal.server_entropy)
     rehearsal.server_entropy = counting
-    staged = stage(rehearsal, replace(TERMS, sampler=sampler))
-    study = finish(rehearsal, staged).study
+    staged = rehearsal.study(replace(TERMS, sampler=sampler))
+    study = staged.finish().study
     used, release = counting.used, study.release()
     chunks = dict(staged.outcome.released._chunks)
     assert used > 0
@@ -325,8 +318,8 @@ def test_aborting(uploaded: int, sampler: Sampler) -> None:
 
 def test_a_release_cannot_be_aborted() -> None:
     """It stays what it is; asking for it again still works."""
-    rehearsal, staged, _ = staged_uploads()
-    outcome = finish(rehearsal, staged)
+    _, staged, _ = staged_uploads()
+    outcome = staged.finish()
     release = outcome.study.release()
     with pytest.raises(StateError, match="cannot take"):
         outcome.study.abort()

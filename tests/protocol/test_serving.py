@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.studies import Recorded, pair, regrant, reseal
+from tests.support.simulator import Simulator, regrant, reseal
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import (
@@ -23,15 +23,15 @@ from veiltab.wire.messages import SignedGrant, Upload
 NAMES = ("smoker", "age", "income", "region")
 
 
-def study(mode: PadMode = "stream") -> tuple[Recorded, Outcome]:
+def study(mode: PadMode = "stream") -> tuple[Simulator, Outcome]:
     """Return a released study whose release has positions: the server sampled afresh."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     terms = Terms(epsilon=2.0, sample_size=30, pads=mode, sampler="server")
     return rehearsal, rehearsal.run(terms)
 
 
 def granted(
-    rehearsal: Recorded,
+    rehearsal: Simulator,
     outcome: Outcome,
     curator: int,
     *names: str,
@@ -55,7 +55,7 @@ def parts(outcome: Outcome) -> dict[str, bytes]:
     return found
 
 
-def served(rehearsal: Recorded, outcome: Outcome, now: int = 0) -> set[str]:
+def served(rehearsal: Simulator, outcome: Outcome, now: int = 0) -> set[str]:
     """Return the parts that the researcher may fetch, and check that they are there."""
     names = set()
     for name, digest in parts(outcome).items():
@@ -68,7 +68,7 @@ def served(rehearsal: Recorded, outcome: Outcome, now: int = 0) -> set[str]:
     return names
 
 
-def may_read(rehearsal: Recorded, outcome: Outcome, now: int = 0) -> bool:
+def may_read(rehearsal: Simulator, outcome: Outcome, now: int = 0) -> bool:
     """Tell whether the researcher may read the release message."""
     try:
         outcome.study.check_researcher(rehearsal.researcher.party_id, now)

@@ -5,13 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.columns import read_positions
-from tests.support.deposits import TERMS, deposited, draw
-from tests.support.studies import (
-    CountingEntropy,
-    Recorded,
-    stored_contract,
-)
+from tests.support.chunks import read_positions
+from tests.support.entropy import CountingEntropy
+from tests.support.simulator import STORED_TERMS, Simulator
 from veiltab.errors import MessageError, MismatchError, SignatureError, StateError
 from veiltab.protocol.verify import sign
 from veiltab.rehearsal import Deposit
@@ -22,10 +18,11 @@ from veiltab.wire.states import State
 
 def test_rows_are_drawn_once() -> None:
     """Asked again the server gives the same requests, and uses no more entropy."""
-    rehearsal, deposit = deposited()
+    rehearsal = Simulator()
+    deposit = rehearsal.deposit()
     counting = CountingEntropy(rehearsal.server_entropy)
     rehearsal.server_entropy = counting
-    case = draw((rehearsal, deposit))
+    case = rehearsal.draw(deposit)
     used, uploads = counting.used, [table.upload for table in deposit.stored]
     again = case.study.draw_from(deposit.vault, uploads, deposit.tables)
     assert list(again.values()) == case.requests
@@ -35,10 +32,11 @@ def test_rows_are_drawn_once() -> None:
 
 def test_positions_are_different_rows_in_no_order() -> None:
     """Each study draws anew; positions are not sorted, and not the same for both curators."""
-    parties = deposited()
+    parties = Simulator()
+    deposit = parties.deposit()
     found = []
     for _ in range(2):
-        case = draw(parties)
+        case = parties.draw(deposit)
         for request in case.requests:
             body = request.body
             rows = read_positions(body.positions, 20, case.outcome.received).tolist()
@@ -50,15 +48,15 @@ def test_positions_are_different_rows_in_no_order() -> None:
 
 def test_a_study_on_stored_tables_takes_no_uploads() -> None:
     """Neither a new one nor the stored one itself."""
-    case = draw(deposited())
-    fresh = case.rehearsal._open(stored_contract(case.rehearsal, TERMS, case.deposit)).study
+    case = Simulator().draw()
+    fresh = case.rehearsal._open(case.rehearsal.stored_contract(STORED_TERMS, case.deposit)).study
     with pytest.raises(MismatchError, match="takes no uploads"):
         fresh.upload(case.deposit.stored[0].upload)
     with pytest.raises(StateError):
         case.study.upload(case.deposit.stored[0].upload)
 
 
-def refuse_deposit(rehearsal: Recorded, contract: Contract, deposit: Deposit, match: str) -> None:
+def refuse_deposit(rehearsal: Simulator, contract: Contract, deposit: Deposit, match: str) -> None:
     """Check that the server does not draw from the deposit, and that nothing has happened."""
     study = rehearsal._open(contract).study
     uploads = [table.upload for table in deposit.stored]
@@ -70,8 +68,9 @@ def refuse_deposit(rehearsal: Recorded, contract: Contract, deposit: Deposit, ma
 
 def test_other_tables_than_the_contracts_are_refused() -> None:
     """Another vault, other uploads, in another order, one twice; or a contract without any."""
-    rehearsal, deposit = deposited()
-    contract = stored_contract(rehearsal, TERMS, deposit)
+    rehearsal = Simulator()
+    deposit = rehearsal.deposit()
+    contract = rehearsal.stored_contract(STORED_TERMS, deposit)
     assert contract.stored is not None
     refuse_deposit(rehearsal, contract, rehearsal.deposit(), "does not read this vault")
     refuse_deposit(rehearsal, replace(contract, stored=None), deposit, "does not read this vault")
@@ -89,8 +88,9 @@ def test_other_tables_than_the_contracts_are_refused() -> None:
 @pytest.mark.parametrize("order", [(1, 0), (0, 0), (1, 1)])
 def test_uploads_stand_in_the_order_of_the_curators(order: tuple[int, ...]) -> None:
     """A contract that names them otherwise is refused, even with uploads to match."""
-    rehearsal, deposit = deposited()
-    contract = stored_contract(rehearsal, TERMS, deposit)
+    rehearsal = Simulator()
+    deposit = rehearsal.deposit()
+    contract = rehearsal.stored_contract(STORED_TERMS, deposit)
     tables = [deposit.stored[place].upload for place in order]
     stored = Stored(deposit.vault.body.vault_id, tuple(table.digest for table in tables))
     outcome = rehearsal._open(replace(contract, stored=stored))
@@ -100,8 +100,9 @@ def test_uploads_stand_in_the_order_of_the_curators(order: tuple[int, ...]) -> N
 
 def test_the_contract_has_the_vaults_terms() -> None:
     """Curators with their attributes, linkage and commitment; another server refuses at once."""
-    rehearsal, deposit = deposited()
-    contract = stored_contract(rehearsal, TERMS, deposit)
+    rehearsal = Simulator()
+    deposit = rehearsal.deposit()
+    contract = rehearsal.stored_contract(STORED_TERMS, deposit)
     first, second = contract.curators
     fewer = CuratorTerms(first.identity, first.attributes[:1])
     changes: list[dict[str, Any]] = [
@@ -116,8 +117,9 @@ def test_the_contract_has_the_vaults_terms() -> None:
 
 def test_the_vault_must_be_signed_by_all() -> None:
     """An unfinished vault is no vault."""
-    rehearsal, deposit = deposited()
-    study = rehearsal._open(stored_contract(rehearsal, TERMS, deposit)).study
+    rehearsal = Simulator()
+    deposit = rehearsal.deposit()
+    study = rehearsal._open(rehearsal.stored_contract(STORED_TERMS, deposit)).study
     half = Signed(deposit.vault.body, deposit.vault.signatures[:1])
     with pytest.raises(SignatureError):
         study.draw_from(half, [table.upload for table in deposit.stored], deposit.tables)
@@ -125,8 +127,9 @@ def test_the_vault_must_be_signed_by_all() -> None:
 
 def test_new_pads_must_answer_the_servers_request() -> None:
     """Another study's answer, another request's, other columns, another number of rows."""
-    parties = deposited()
-    case, other = draw(parties), draw(parties)
+    parties = Simulator()
+    deposit = parties.deposit()
+    case, other = parties.draw(deposit), parties.draw(deposit)
     answer = case.answer(0).message
     body, first = answer.body, case.rehearsal.curators[0].signing
     columns = body.columns
@@ -153,7 +156,7 @@ def test_new_pads_must_answer_the_servers_request() -> None:
 
 def test_new_pads_are_taken_once() -> None:
     """The same answer again changes nothing, another is refused; then all is joined."""
-    case = draw(deposited())
+    case = Simulator().draw()
     first = case.answer(0).message
     case.study.repad(first)
     case.study.repad(first)
@@ -172,7 +175,7 @@ def test_new_pads_are_taken_once() -> None:
 
 def test_new_pads_before_rows_are_drawn() -> None:
     """Nothing was asked yet."""
-    case = draw(deposited())
+    case = Simulator().draw()
     early = case.rehearsal._open(case.outcome.contract.body).study
     with pytest.raises(StateError, match="is open, not sampled"):
         early.repad(case.answer(0).message)
@@ -180,7 +183,7 @@ def test_new_pads_before_rows_are_drawn() -> None:
 
 def test_aborting_leaves_the_deposit_alone() -> None:
     """What was drawn is forgotten; the next study reads the same tables."""
-    case = draw(deposited())
+    case = Simulator().draw()
     tables, answer = dict(case.deposit.tables._chunks), case.answer(0)
     case.study.abort()
     case.study.forget_unreleased()
@@ -188,4 +191,4 @@ def test_aborting_leaves_the_deposit_alone() -> None:
     with pytest.raises(StateError):
         case.study.repad(answer.message)
     assert case.deposit.tables._chunks == tables
-    case.rehearsal.run_stored(TERMS, case.deposit)
+    case.rehearsal.run_stored(STORED_TERMS, case.deposit)

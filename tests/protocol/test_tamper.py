@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.studies import Recorded, pair, prepare, stage, stored_contract
+from tests.support.simulator import Simulator
 from veiltab.errors import DigestError, MessageError
 from veiltab.protocol.curator.agreement import receive_secret, share_secret, sign_contract
 from veiltab.protocol.curator.ledger import Ledger
@@ -60,7 +60,7 @@ def assert_guarded(data: bytes, take: Take) -> None:
     take(data)
 
 
-def opened(rehearsal: Recorded, outcome: Outcome) -> dict[str, Take]:
+def opened(rehearsal: Simulator, outcome: Outcome) -> dict[str, Take]:
     """Return how a researcher takes a contract, a release and a grant."""
     contract, release = outcome.contract, outcome.study.release()
     first, second = rehearsal.grants(outcome)
@@ -80,7 +80,7 @@ def opened(rehearsal: Recorded, outcome: Outcome) -> dict[str, Take]:
 
 def test_contract() -> None:
     """A researcher, the server and a curator who is asked to sign it."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     outcome = rehearsal.run(TERMS)
     data = outcome.contract.dumps()
     assert_guarded(data, opened(rehearsal, outcome)["contract"])
@@ -93,8 +93,8 @@ def test_contract() -> None:
 
 def test_secret() -> None:
     """The curator whom it is sealed to."""
-    rehearsal = pair()
-    staged = stage(rehearsal, TERMS)
+    rehearsal = Simulator()
+    staged = rehearsal.study(TERMS)
     first, second = rehearsal.curators
     message = share_secret(staged.contract, first, staged.secret, second.party_id)
     assert_guarded(
@@ -105,8 +105,8 @@ def test_secret() -> None:
 
 def test_alignment() -> None:
     """The other curators, before they upload."""
-    rehearsal = pair()
-    staged = stage(rehearsal, TERMS)
+    rehearsal = Simulator()
+    staged = rehearsal.study(TERMS)
     first, second = (
         align(staged.contract, identity, intake)
         for identity, intake in zip(rehearsal.curators, staged.intakes, strict=True)
@@ -120,9 +120,9 @@ def test_alignment() -> None:
 @samplers
 def test_upload(sampler: Sampler) -> None:
     """The server; after so many wrong ones it takes the right one."""
-    rehearsal = pair()
-    staged = stage(rehearsal, Terms(epsilon=1.0, sample_size=20, sampler=sampler))
-    first, second = prepare(rehearsal, staged)
+    rehearsal = Simulator()
+    staged = rehearsal.study(Terms(epsilon=1.0, sample_size=20, sampler=sampler))
+    first, second = staged.prepare()
     study = staged.outcome.study
     assert_guarded(first.message.dumps(), lambda data: study.upload(Upload.loads(data)))
     study.upload(second.message)
@@ -131,7 +131,7 @@ def test_upload(sampler: Sampler) -> None:
 
 def test_release() -> None:
     """The researcher."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     outcome = rehearsal.run(TERMS)
     data = outcome.study.release().dumps()
     assert_guarded(data, opened(rehearsal, outcome)["release"])
@@ -139,7 +139,7 @@ def test_release() -> None:
 
 def test_grant() -> None:
     """The researcher, and the server which keeps it; the sealed part is guarded as well."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     outcome = rehearsal.run(TERMS)
     take = opened(rehearsal, outcome)["grant"]
     data = rehearsal.grants(outcome)[1].dumps()
@@ -150,10 +150,10 @@ def test_grant() -> None:
 
 def test_repad_request_and_repad() -> None:
     """The curator who is asked for new pads, and the server which asked."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     deposit = rehearsal.deposit()
     terms = Terms(epsilon=1.0, sample_size=20, sampler="server")
-    outcome = rehearsal._open(stored_contract(rehearsal, terms, deposit))
+    outcome = rehearsal._open(rehearsal.stored_contract(terms, deposit))
     uploads = [table.upload for table in deposit.stored]
     requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)
     desk, table = outcome.desks[0], deposit.stored[0]
@@ -195,9 +195,9 @@ def assert_chunks_guarded(store: MemoryChunks, take: Callable[[], object]) -> No
 @samplers
 def test_chunks_of_an_upload(sampler: Sampler) -> None:
     """The server looks at every chunk before it takes the upload; tokens are chunks too."""
-    rehearsal = pair(population=400)
-    staged = stage(rehearsal, Terms(epsilon=1.0, sample_size=400, sampler=sampler))
-    first, _ = prepare(rehearsal, staged)
+    rehearsal = Simulator(population=400)
+    staged = rehearsal.study(Terms(epsilon=1.0, sample_size=400, sampler=sampler))
+    first, _ = staged.prepare()
     study, body = staged.outcome.study, first.message.body
     own = {digest for column in body.columns for digest in column.chunks}
     own |= set(body.tokens or ())
@@ -211,7 +211,7 @@ def test_chunks_of_an_upload(sampler: Sampler) -> None:
 @samplers
 def test_chunks_of_a_release(sampler: Sampler) -> None:
     """The researcher decrypts nothing of a damaged column; positions are chunks too."""
-    rehearsal = pair(population=400)
+    rehearsal = Simulator(population=400)
     outcome = rehearsal.run(Terms(epsilon=1.0, sample_size=400, sampler=sampler))
     access = rehearsal.access(outcome)
     assert_chunks_guarded(outcome.released, lambda: count_records(access, outcome.released))
@@ -219,10 +219,10 @@ def test_chunks_of_a_release(sampler: Sampler) -> None:
 
 def test_chunks_of_a_repad() -> None:
     """Positions that a curator is asked about, and the differences that it answers with."""
-    rehearsal = pair(population=400)
+    rehearsal = Simulator(population=400)
     deposit = rehearsal.deposit()
     terms = Terms(epsilon=1.0, sample_size=400, sampler="server")
-    outcome = rehearsal._open(stored_contract(rehearsal, terms, deposit))
+    outcome = rehearsal._open(rehearsal.stored_contract(terms, deposit))
     uploads = [table.upload for table in deposit.stored]
     requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)
     desk, table = outcome.desks[0], deposit.stored[0]

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.columns import read_column, read_positions
-from tests.support.enumeration import channel_matrix, neighbours
-from tests.support.statistics import assert_fits
-from tests.support.studies import Recorded, holding, pair, stored_contract
+from tests.support.chunks import read_column, read_positions
+from tests.support.laws import assert_fits, channel_matrix, neighbours
+from tests.support.simulator import Simulator, holding
 from veiltab.core import privacy
 from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
@@ -130,10 +129,10 @@ class Drawn:
     differences: list[Codes]
 
 
-def draw(rehearsal: Recorded, deposit: Deposit, mode: PadMode) -> Drawn:
+def draw(rehearsal: Simulator, deposit: Deposit, mode: PadMode) -> Drawn:
     """Go through a study that samples everybody, and keep what is forgotten afterwards."""
     terms = Terms(epsilon=1.0, sample_size=ROWS, sampler="server", pads=mode)
-    outcome = rehearsal._open(stored_contract(rehearsal, terms, deposit))
+    outcome = rehearsal._open(rehearsal.stored_contract(terms, deposit))
     (table,), (desk,) = deposit.stored, outcome.desks
     requests = outcome.study.draw_from(deposit.vault, [table.upload], deposit.tables)
     request = requests[desk.identity.party_id]
@@ -159,7 +158,9 @@ def assert_unrelated(left: Codes, right: Codes, size: int) -> None:
 @pytest.mark.parametrize("mode", ["stream", "one-time"])
 def test_pads_of_two_studies_have_nothing_in_common(mode: PadMode) -> None:
     """Not with each other, nor with the table's, whether by respondent or by row of the release."""
-    rehearsal = Recorded([holding(SIZES, range(ROWS))], CipherEntropy.from_seed(7, mode))
+    rehearsal = Simulator(
+        holdings=[holding(SIZES, range(ROWS))], entropy=CipherEntropy.from_seed(7, mode)
+    )
     deposit = rehearsal.deposit()
     one, two = draw(rehearsal, deposit, mode), draw(rehearsal, deposit, mode)
     assert one.positions.tolist() != two.positions.tolist()
@@ -177,7 +178,7 @@ def test_pads_of_two_studies_have_nothing_in_common(mode: PadMode) -> None:
 
 def test_a_release_from_stored_tables_says_nothing_of_the_table() -> None:
     """No position, no digest of the stored upload, no chunk of it: only the study's own repad."""
-    rehearsal = pair()
+    rehearsal = Simulator()
     deposit = rehearsal.deposit()
     terms = Terms(epsilon=1.0, sample_size=10, sampler="server")
     outcome = rehearsal.run_stored(terms, deposit)

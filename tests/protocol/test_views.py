@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.enumeration import neighbours
 from tests.support.exhaustive import Tiny, Way
-from tests.support.statistics import assert_fits
-from tests.support.studies import Recorded, attribute, messages_of, pair
+from tests.support.laws import assert_fits, neighbours
+from tests.support.simulator import Simulator, attribute, messages_of
 from veiltab.core import privacy
 from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
@@ -85,9 +84,9 @@ def test_a_large_upload_looks_random(
     """Ciphertexts of constant and of periodic data are uniform, alone and in pairs of rows."""
     attributes = tuple(attribute(name, size) for name, size in SIZES.items())
     codes: list[Codes] = [make(a.size).astype(a.dtype) for a in attributes]
-    rehearsal = Recorded(
-        [Holding(attributes, codes, messages_of(range(ROWS)))],
-        CipherEntropy.from_seed(5, f"upload {mode} {make.__name__}"),
+    rehearsal = Simulator(
+        holdings=[Holding(attributes, codes, messages_of(range(ROWS)))],
+        entropy=CipherEntropy.from_seed(5, f"upload {mode} {make.__name__}"),
     )
     terms = Terms(epsilon=1.0, sample_size=ROWS, sampler="curators", pads=mode)
     upload = rehearsal.run(terms).prepared[0].message.body
@@ -145,7 +144,7 @@ def test_no_message_lets_a_researcher_test_guesses(sampler: Sampler) -> None:
     Whoever knew the rest of that message could try records until the hash fits.  The upload id,
     which is random, stays away from the researcher, and so do the chunks' own digests.
     """
-    rehearsal = pair()
+    rehearsal = Simulator()
     outcome = rehearsal.run(Terms(epsilon=1.0, sample_size=4, sampler=sampler))
     seen = b"".join(each.dumps() for each in rehearsal.grants(outcome))
     seen += outcome.contract.dumps() + outcome.study.release().dumps()

@@ -9,15 +9,15 @@ from itertools import pairwise
 
 import pytest
 
+from tests.support.documents import Element, read_page
 from tests.support.estimates import (
     ODD,
     ORIGIN,
-    adult_estimate,
+    adult_to_show,
     long_estimate,
     million_cells,
     odd_estimate,
 )
-from tests.support.pages import Element, read_page
 from veiltab.estimates import Estimate, Provenance
 from veiltab.report.formatting import between, percent
 from veiltab.report.html import SHADES, Scale, heat_map
@@ -46,7 +46,7 @@ def page_of(
 @pytest.fixture(scope="module")
 def estimate() -> Estimate:
     """Return the estimate that most tests show."""
-    return adult_estimate()
+    return adult_to_show()
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def any_page(request: pytest.FixtureRequest) -> Element:
     if kind == "odd":
         found = odd_estimate()
     else:
-        found = adult_estimate({"unbiased": 0.1, "empty groups": 0.02}.get(kind, 1.0))
+        found = adult_to_show({"unbiased": 0.1, "empty groups": 0.02}.get(kind, 1.0))
     if kind == "bare":
         found = Estimate(found.schema, found.counts, found.plan)
     elif kind == "one":
@@ -145,7 +145,7 @@ def test_no_address_of_a_network(text: str) -> None:
 
 def test_a_tiny_epsilon_leaves_groups_not_estimable() -> None:
     """In words, in the place of a bar."""
-    assert "not estimable" in read_page(page_of(adult_estimate(0.02))).text
+    assert "not estimable" in read_page(page_of(adult_to_show(0.02))).text
 
 
 def test_the_numbers_of_every_table(estimate: Estimate, page: Element) -> None:
@@ -251,7 +251,7 @@ def test_a_long_table_is_closed_and_a_short_one_open(rows: int, closed: bool) ->
 
 def test_many_attributes() -> None:
     """All pairs are tested, the clearest ones drawn, and the page says so."""
-    text = page_of(adult_estimate(cells=768))
+    text = page_of(adult_to_show(cells=768))
     assert "Below are 10 of the 36 tested pairs" in text
     assert "the 60 largest of 768 cells" in text
     assert len(text) < 1_000_000

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.estimates import ODD, adult_estimate, million_cells, odd_estimate
+from tests.support.estimates import ODD, adult_to_show, million_cells, odd_estimate
 from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
 from veiltab.errors import ParameterError
@@ -88,7 +88,7 @@ def test_holm_keeps_the_order(p_values: list[float]) -> None:
 
 def test_the_view_of_a_small_table() -> None:
     """Every cell, every attribute, every pair, in the schema's order."""
-    estimate = adult_estimate()
+    estimate = adult_to_show()
     view = view_of(estimate)
     assert [part.names[0] for part in view.marginals] == list(estimate.schema.names)
     assert len(view.joint.rows) == 24
@@ -111,7 +111,7 @@ def test_the_view_of_a_million_cells() -> None:
 
 def test_one_attribute_has_no_pairs() -> None:
     """And one with a single category goes together with nothing."""
-    estimate = adult_estimate().marginal("salary")
+    estimate = adult_to_show().marginal("salary")
     assert view_of(estimate).pairs_in_all == 0
     schema = Schema([Attribute("one", ["only"]), Attribute("two", ["a", "b"])])
     chosen = plan(population_size=1000, domain_size=2, epsilon=1.0, sample_size=100)
@@ -121,7 +121,7 @@ def test_one_attribute_has_no_pairs() -> None:
 
 def test_the_parts_of_the_error_of_a_whole_population() -> None:
     """Whoever asks everybody has no sampling error; about a larger population there is one."""
-    estimate = adult_estimate(delta=1e-6)
+    estimate = adult_to_show(delta=1e-6)
     assert error_shares(estimate, "finite")[1] == 1
     assert error_shares(estimate, "super")[1] < 1
 
@@ -134,7 +134,7 @@ def test_words_about_other_levels() -> None:
 
 def test_a_citation_without_any_origin() -> None:
     """Says what it can."""
-    estimate = adult_estimate().marginal("salary")
+    estimate = adult_to_show().marginal("salary")
     bare = Estimate(estimate.schema, estimate.counts, estimate.plan)
     said = citation(bare, bare.provenance, "1 May 2026")
     assert said.startswith("A joint table. Shares of salary, estimated on 1 May 2026 with veiltab")
@@ -143,7 +143,7 @@ def test_a_citation_without_any_origin() -> None:
 
 def test_figures_are_files(tmp_path: Path) -> None:
     """Each picture as PNG and as an SVG that names its categories."""
-    estimate = adult_estimate().marginal(["gender", "salary"])
+    estimate = adult_to_show().marginal(["gender", "salary"])
     made = save_figures(view_of(estimate), tmp_path / "new" / "folder")
     assert sorted(path.name for path in made if path.suffix == ".svg") == [
         "attribute-1-gender.svg",
@@ -162,7 +162,7 @@ def test_figures_are_files(tmp_path: Path) -> None:
 
 def test_figures_show_the_numbers() -> None:
     """The rows of a heat map are the shares of its cells, in per cent."""
-    estimate = adult_estimate().marginal(["gender", "salary"])
+    estimate = adult_to_show().marginal(["gender", "salary"])
     charts = dict(figures(view_of(estimate)))
     spec = charts["pair-1-gender-salary"].to_dict()
     [rows] = spec["datasets"].values()

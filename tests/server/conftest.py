@@ -1,5 +1,5 @@
 """Real databases for the tests of the service."""
 
-from tests.support.databases import address, postgresql
+from tests.support.storage import address, postgresql
 
 __all__ = ["address", "postgresql"]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.http_studies import HttpStudy, Stage, Terms, run_study
-from tests.support.service import QUICK, Running, make_context, running
+from tests.support.http_simulator import HttpStudy, HttpTerms, http_study
+from tests.support.servers import QUICK, Server, make_context, running
+from tests.support.simulator import Stage
 from veiltab.errors import DigestError, TooLargeError
 from veiltab.party.progress import ignore_progress
 from veiltab.party.push import Source, push
@@ -30,7 +31,7 @@ def test_answers_are_the_same_with_little_memory(tmp_path: Path, room: int) -> N
     """If too many readers are slow, chunks are read again as they are sent; all is given back."""
     context = replace(make_context(tmp_path / "data"), answers=Memory(room))
     with running(context) as service:
-        study = run_study(service, tmp_path, Stage.GRANTED)
+        study = http_study(service, tmp_path, Stage.GRANTED)
         digests = released(study)
         assert len(digests) > 1
         store = context.folders.released(study.study)
@@ -45,7 +46,7 @@ def test_an_answer_has_its_limit(tmp_path: Path) -> None:
     """One byte more is refused; a part of it may be asked for."""
     context = make_context(tmp_path / "data")
     with running(context) as service:
-        study = run_study(service, tmp_path, Stage.GRANTED)
+        study = http_study(service, tmp_path, Stage.GRANTED)
         digests, server = released(study), study.researcher.server
         length = 4 + sum(36 + len(chunk) for chunk in server.release_chunks(study.study, digests))
     for most in (length, length - 1):
@@ -84,7 +85,7 @@ def test_places_are_few_and_nobody_has_all_of_them() -> None:
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Running]:
+def service(tmp_path: Path) -> Iterator[Server]:
     """Run a service."""
     with running(make_context(tmp_path / "data")) as found:
         yield found
@@ -95,9 +96,9 @@ def no_source() -> Source:
     raise AssertionError("the table was read a second time")
 
 
-def test_a_chunk_that_the_curators_own_disk_has_damaged(service: Running, tmp_path: Path) -> None:
+def test_a_chunk_that_the_curators_own_disk_has_damaged(service: Server, tmp_path: Path) -> None:
     """Is refused by the server, and named; with the file restored, pushing again is enough."""
-    study = run_study(service, tmp_path, Stage.PREPARED, terms=Terms(sampler="server"))
+    study = http_study(service, tmp_path, Stage.PREPARED, terms=HttpTerms(sampler="server"))
     session = study.curators[0]
     file = min(session.home.study(study.study).outgoing.iterdir())
     whole = file.read_bytes()

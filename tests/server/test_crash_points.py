@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.crashing import SERVER
-from tests.support.service import make_context
-from tests.support.studies import pair
-from tests.support.uploads import uploaded_study
+from tests.support.servers import make_context
+from tests.support.simulator import Simulator
 from veiltab.rehearsal import Terms
 from veiltab.wire.contract import Sampler
 
@@ -19,11 +18,11 @@ ROOT = Path(__file__).parents[2]
 
 def kill_releases(path: Path, sampler: Sampler, trials: int, seed: int) -> dict[str, int]:
     """Make a study that is ready for its release, and kill that at random lines."""
-    parties = pair()
+    parties = Simulator()
     parties.server = SERVER
     context = make_context(path / "data", identity=SERVER)
     terms = Terms(epsilon=2.0, sample_size=20, sampler=sampler)
-    study = uploaded_study(context, terms, parties).study
+    study = parties.on_server(context, terms).study
     context.database.close()
     command = [sys.executable, "-m", "tests.support.crashing"]
     command += [str(path / "data"), study.hex(), str(trials), str(seed)]

@@ -12,11 +12,10 @@ from unittest import mock
 import httpx
 import pytest
 
-from tests.support.databases import LocalPostgreSQL
-from tests.support.http_studies import HttpStudy, Stage, held_releases, run_study
-from tests.support.service import make_context, running, wait_for
-from tests.support.studies import pair
-from tests.support.uploads import open_study, send_upload, uploaded_study
+from tests.support.http_simulator import HttpStudy, held_releases, http_study
+from tests.support.servers import make_context, running, wait_for
+from tests.support.simulator import Simulator, Stage
+from tests.support.storage import LocalPostgreSQL
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import DamagedError, MismatchError, StateError, UnavailableError
 from veiltab.party.researcher import estimate_study
@@ -50,7 +49,7 @@ def failing_disk(number: int, after: int = 0) -> Iterator[None]:
 
 def context_of(path: Path) -> ServiceContext:
     """Return the server of the ordinary two curators."""
-    return make_context(path / "data", identity=pair().server)
+    return make_context(path / "data", identity=Simulator().server)
 
 
 def state(context: ServiceContext, study: bytes) -> str:
@@ -70,12 +69,12 @@ def damage(path: Path, place: int = -1) -> None:
 def test_a_disk_that_fails_while_chunks_come_in(tmp_path: Path, number: int) -> None:
     """The sender is told to try again later; when it does, the study is as if nothing had been."""
     context = context_of(tmp_path)
-    found = open_study(context, TERMS)
+    found = Simulator().on_server(context, TERMS, Stage.PREPARED)
     with failing_disk(number), pytest.raises(UnavailableError):
-        send_upload(context, found, 0)
+        found.upload(0)
     assert state(context, found.study) == "open"
     for curator in range(2):
-        send_upload(context, found, curator)
+        found.upload(curator)
     assert release_study(context, found.study) == "released"
 
 
@@ -83,7 +82,7 @@ def test_a_disk_that_fails_while_chunks_come_in(tmp_path: Path, number: int) -> 
 def test_a_disk_that_is_full_during_a_release(tmp_path: Path, after: int) -> None:
     """At any of its writes: nothing is visible, nothing is lost, and later it is released."""
     context = context_of(tmp_path)
-    found = uploaded_study(context, TERMS)
+    found = Simulator().on_server(context, TERMS)
     try:
         with failing_disk(errno.ENOSPC, after):
             outcome = release_study(context, found.study)
@@ -101,7 +100,7 @@ def test_a_disk_that_is_full_during_a_release(tmp_path: Path, after: int) -> Non
 def test_a_damaged_chunk_is_mended_by_pushing_again(tmp_path: Path) -> None:
     """The release waits, says so, and goes on when the curator has sent the chunk again."""
     context = context_of(tmp_path)
-    found = uploaded_study(context, TERMS)
+    found = Simulator().on_server(context, TERMS)
     folder = tmp_path / "data" / "studies" / found.study.hex() / "received"
     victim = min(folder.glob("*/*"))
     damage(victim)
@@ -112,7 +111,7 @@ def test_a_damaged_chunk_is_mended_by_pushing_again(tmp_path: Path) -> None:
     with context.database.reading() as records:
         assert "push again" in str(StoredStudy.find(context, records, found.study).record.reason)
     for curator in range(2):
-        send_upload(context, found, curator)
+        found.upload(curator)
     assert release_study(context, found.study) == "released"
     with context.database.reading() as records:
         assert StoredStudy.find(context, records, found.study).record.reason is None
@@ -122,7 +121,7 @@ def test_a_damaged_chunk_is_mended_by_pushing_again(tmp_path: Path) -> None:
 def test_a_damaged_release_is_not_served(tmp_path: Path, place: int) -> None:
     """Whoever asks is told; with the bundle restored from a copy everything is as before."""
     with running(make_context(tmp_path / "data")) as service:
-        study = run_study(service, tmp_path, Stage.GRANTED)
+        study = http_study(service, tmp_path, Stage.GRANTED)
         before = estimate_study(study.researcher, study.researcher.contract(study.study))
         [bundle] = (tmp_path / "data" / "studies").glob("*/released/*")
         copy = bundle.read_bytes()
@@ -137,7 +136,7 @@ def test_a_damaged_release_is_not_served(tmp_path: Path, place: int) -> None:
 def test_a_study_without_its_noise_key_is_not_released(tmp_path: Path) -> None:
     """A database that was restored wrongly must not lead to a second draw of the noise."""
     context = context_of(tmp_path)
-    found = uploaded_study(context, TERMS)
+    found = Simulator().on_server(context, TERMS)
     with context.database.transaction() as records:
         stored = StoredStudy.find(context, records, found.study)
         stored.save(stored.resume(), noise_key=None)
@@ -149,7 +148,7 @@ def test_a_study_without_its_noise_key_is_not_released(tmp_path: Path) -> None:
 def test_the_noise_key_is_gone_after_the_release(tmp_path: Path) -> None:
     """Neither a row nor a byte of any file of the data directory holds it any more."""
     context = context_of(tmp_path)
-    found = uploaded_study(context, TERMS)
+    found = Simulator().on_server(context, TERMS)
     with context.database.reading() as records:
         key = StoredStudy.find(context, records, found.study).record.noise_key
     assert key is not None
@@ -166,7 +165,7 @@ def test_the_key_that_a_crash_leaves_in_the_log_is_gone_after_the_next_start(
 ) -> None:
     """Between the release and the last step, which empties the database's log of changes."""
     context = context_of(tmp_path)
-    found = uploaded_study(context, TERMS)
+    found = Simulator().on_server(context, TERMS)
     with context.database.reading() as records:
         key = StoredStudy.find(context, records, found.study).record.noise_key or b""
     with (
@@ -183,7 +182,7 @@ def test_the_key_that_a_crash_leaves_in_the_log_is_gone_after_the_next_start(
 def test_digests_of_unperturbed_chunks_are_erased_with_them(tmp_path: Path) -> None:
     """With a researcher's pads, guesses at a small sample could be tried against them."""
     context = context_of(tmp_path)
-    found = uploaded_study(context, TERMS)
+    found = Simulator().on_server(context, TERMS)
     bodies = [prepared.message.body for prepared in found.prepared]
     digests = [digest for body in bodies for c in body.columns for digest in c.chunks]
     assert release_study(context, found.study) == "released"
@@ -198,7 +197,7 @@ def test_digests_of_unperturbed_chunks_are_erased_with_them(tmp_path: Path) -> N
 def test_ciphertext_left_by_a_crash_is_deleted_at_the_next_start(tmp_path: Path) -> None:
     """A crash right after the release became visible leaves chunks; the next start does not."""
     context = context_of(tmp_path)
-    found = uploaded_study(context, TERMS)
+    found = Simulator().on_server(context, TERMS)
     with (
         mock.patch.object(type(context.folders), "forget_received", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
@@ -215,7 +214,7 @@ def test_ciphertext_left_by_a_crash_is_deleted_at_the_next_start(tmp_path: Path)
 def test_ciphertext_left_by_a_fault_is_deleted_without_a_restart(tmp_path: Path) -> None:
     """A disk that fails right after the release became visible: the worker comes back to it."""
     context = context_of(tmp_path)
-    found = uploaded_study(context, TERMS)
+    found = Simulator().on_server(context, TERMS)
     received = tmp_path / "data" / "studies" / found.study.hex() / "received"
     real, calls = type(context.folders).forget_received, iter(range(10**9))
 
@@ -239,17 +238,17 @@ def test_ciphertext_left_by_a_fault_is_deleted_without_a_restart(tmp_path: Path)
 def test_chunks_of_studies_that_the_records_do_not_know_stay(tmp_path: Path) -> None:
     """A server that is started with another database by mistake must not empty the disk."""
     context = context_of(tmp_path)
-    found = uploaded_study(context, TERMS)
+    found = Simulator().on_server(context, TERMS)
     assert release_study(context, found.study) == "released"
     other = f"sqlite:///{tmp_path}/other.db"
-    tidy(make_context(tmp_path / "data", identity=pair().server, database=other))
+    tidy(make_context(tmp_path / "data", identity=Simulator().server, database=other))
     assert len(context.folders.released(found.study)) > 0
 
 
 def test_an_abort_during_a_release_wins_or_comes_too_late(tmp_path: Path) -> None:
     """If the study is aborted while it is perturbed, nothing of it becomes visible."""
     context = context_of(tmp_path)
-    found = uploaded_study(context, TERMS)
+    found = Simulator().on_server(context, TERMS)
     real = release._commit
 
     def abort_first(*arguments: object) -> str:
@@ -260,7 +259,7 @@ def test_an_abort_during_a_release_wins_or_comes_too_late(tmp_path: Path) -> Non
         assert release_study(context, found.study) == "done"
     assert state(context, found.study) == "aborted"
     assert not (tmp_path / "data" / "studies" / found.study.hex()).exists()
-    later = uploaded_study(context, TERMS, found.rehearsal)
+    later = found.rehearsal.on_server(context, TERMS)
     assert release_study(context, later.study) == "released"
     with pytest.raises(StateError, match="released"):
         steps.abort(context, later.sender(0, b""), later.study, "too late")
@@ -273,7 +272,7 @@ def test_a_database_that_goes_away_and_comes_back(
     """The service says that it is not ready; clients wait, and finish when it is back."""
     with running(make_context(tmp_path / "data", database=address)) as service:
         with held_releases():
-            study = run_study(service, tmp_path, Stage.ONE_UPLOADED)
+            study = http_study(service, tmp_path, Stage.ONE_UPLOADED)
         postgresql.stop()
         answer = httpx.get(f"{service.url}/readyz")
         assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
@@ -295,7 +294,7 @@ def test_a_database_that_goes_away_while_a_client_works(tmp_path: Path) -> None:
     """Requests fail for a while in the middle of a study; the client tries until they do not."""
     context = make_context(tmp_path / "data")
     with running(context) as service:
-        study = run_study(service, tmp_path, Stage.OPEN)
+        study = http_study(service, tmp_path, Stage.OPEN)
         real, calls = type(context.database).transaction, iter(range(10**9))
 
         def flaky(database: object) -> object:
@@ -311,26 +310,26 @@ def test_a_database_that_goes_away_while_a_client_works(tmp_path: Path) -> None:
 def test_no_second_key_is_drawn_where_something_was_released(tmp_path: Path) -> None:
     """A database restored from an old copy knows of no release; the chunks on the disk do."""
     context = context_of(tmp_path)
-    found = open_study(context, TERMS)
-    send_upload(context, found, 0)
+    found = Simulator().on_server(context, TERMS, Stage.PREPARED)
+    found.upload(0)
     released = context.folders.released(found.study)
     released.put(b"of a release that the records have forgotten")
     released.sync()
     with pytest.raises(StateError, match="know nothing of them"):
-        send_upload(context, found, 1)
+        found.upload(1)
     assert state(context, found.study) == "open"
     with context.database.reading() as records:
         assert StoredStudy.find(context, records, found.study).record.noise_key is None
     released.clear()
-    send_upload(context, found, 1)
+    found.upload(1)
     assert state(context, found.study) == "uploaded"
 
 
 def test_the_secret_is_the_proposers_to_send(tmp_path: Path) -> None:
     """With a wrong one, any curator could keep any other from taking part."""
     context = context_of(tmp_path)
-    found = open_study(context, TERMS)
-    contract, secret = found.staged.contract, found.staged.secret
+    found = Simulator().on_server(context, TERMS, Stage.PREPARED)
+    contract, secret = found.local.contract, found.local.secret
     first, second = found.rehearsal.curators
 
     def send(number: int, sender: PrivateIdentity, receiver: PrivateIdentity) -> bool:

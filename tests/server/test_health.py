@@ -8,8 +8,8 @@ from unittest import mock
 import httpx
 import pytest
 
-from tests.support.http_studies import join_parties
-from tests.support.service import Running, make_context, running
+from tests.support.http_simulator import join_parties
+from tests.support.servers import Server, make_context, running
 from veiltab.party.remote import RemoteServer
 from veiltab.server.limits import SOFTWARE_VERSION
 
@@ -17,14 +17,14 @@ DATA = "secret-place"
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Running]:
+def service(tmp_path: Path) -> Iterator[Server]:
     """Return a service that is well."""
     with running(make_context(tmp_path / DATA)) as found:
         yield found
 
 
 @contextmanager
-def database_gone(service: Running) -> Iterator[None]:
+def database_gone(service: Server) -> Iterator[None]:
     """Take the database away for a while."""
     path = service.context.folders.path / "veiltab.db"
     path.rename(path.with_suffix(".away"))
@@ -34,7 +34,7 @@ def database_gone(service: Running) -> Iterator[None]:
 
 
 @contextmanager
-def disk_unwritable(service: Running) -> Iterator[None]:
+def disk_unwritable(service: Server) -> Iterator[None]:
     """Make writing to the data directory fail for a while, also for root."""
     probe = service.context.folders.path / ".writable"
     probe.mkdir()
@@ -42,7 +42,7 @@ def disk_unwritable(service: Running) -> Iterator[None]:
     probe.rmdir()
 
 
-def test_a_service_that_is_well(service: Running) -> None:
+def test_a_service_that_is_well(service: Server) -> None:
     """It runs, and it is ready."""
     assert httpx.get(f"{service.url}/healthz").json() == {"status": "ok"}
     assert httpx.get(f"{service.url}/readyz").json() == {"status": "ready"}
@@ -50,7 +50,7 @@ def test_a_service_that_is_well(service: Running) -> None:
 
 
 @pytest.mark.parametrize("trouble", [database_gone, disk_unwritable])
-def test_a_service_that_cannot_work(service: Running, trouble: object) -> None:
+def test_a_service_that_cannot_work(service: Server, trouble: object) -> None:
     """It runs, and is not ready; as soon as the trouble is over, it is."""
     assert callable(trouble)
     with trouble(service):
@@ -63,7 +63,7 @@ def test_a_service_that_cannot_work(service: Running, trouble: object) -> None:
     assert httpx.get(f"{service.url}/readyz").json() == {"status": "ready"}
 
 
-def test_parties_are_asked_to_come_back(service: Running, tmp_path: Path) -> None:
+def test_parties_are_asked_to_come_back(service: Server, tmp_path: Path) -> None:
     """A client that finds the database away tries again, and notices no more than a delay."""
     (session,) = join_parties(service, tmp_path, ("Süd",))
     answers: list[int] = []
@@ -73,7 +73,7 @@ def test_parties_are_asked_to_come_back(service: Running, tmp_path: Path) -> Non
     assert session.server.studies() == []
 
 
-def test_the_server_says_who_it_is(service: Running) -> None:
+def test_the_server_says_who_it_is(service: Server) -> None:
     """To anybody: its identity, its version and its time."""
     found = httpx.get(f"{service.url}/v1/server").json()
     assert found.keys() == {"identity", "software", "time", "versions"}
@@ -84,7 +84,7 @@ def test_the_server_says_who_it_is(service: Running) -> None:
     assert RemoteServer.discover(service.url) == service.context.identity
 
 
-def test_the_documentation_is_there(service: Running) -> None:
+def test_the_documentation_is_there(service: Server) -> None:
     """As data; a page with somebody else's scripts is not."""
     found = httpx.get(f"{service.url}/openapi.json").json()
     assert found["info"]["title"] == "veiltab"
@@ -92,7 +92,7 @@ def test_the_documentation_is_there(service: Running) -> None:
     assert httpx.get(f"{service.url}/docs").status_code == 404
 
 
-def test_a_service_whose_worker_has_died(service: Running) -> None:
+def test_a_service_whose_worker_has_died(service: Server) -> None:
     """It would take uploads and never release them: it is not ready."""
     with mock.patch("veiltab.server.worker.Thread.is_alive", return_value=False):
         answer = httpx.get(f"{service.url}/readyz")

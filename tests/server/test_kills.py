@@ -12,20 +12,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.support.killing import PHASES, Victim, invitation
-from veiltab.core.schema import Attribute
+from tests.support.http_simulator import HttpTerms
+from tests.support.servers import PHASES, KilledServer, invitation, register
+from tests.support.simulator import attribute
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.data.tables import open_table
 from veiltab.errors import NotFoundError, StateError
 from veiltab.party import curator, push, researcher
 from veiltab.party.context import PartyContext
-from veiltab.party.home import Home
 from veiltab.party.progress import Patience, ignore_progress
 from veiltab.party.remote import RemoteServer, Retry
-from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.protocol.curator.ledger import Ledger
-from veiltab.wire.contract import CuratorTerms, Linkage, Sampler, Sampling
+from veiltab.wire.contract import Sampler
 
 ROWS = 150_000
 SIZES = ({"smoker": 2, "age": 5}, {"income": 3, "region": 4})
@@ -38,7 +36,7 @@ NO_NOISE = 50.0
 class Parties:
     """Two curators with tables, a researcher, and the server that is killed."""
 
-    victim: Victim
+    victim: KilledServer
     folder: Path
     curators: list[PartyContext] = field(default_factory=list)
     researcher: PartyContext | None = None
@@ -46,12 +44,9 @@ class Parties:
 
     def join(self, name: str) -> PartyContext:
         """Register a party in a home of its own."""
-        home, source = Home(self.folder / name), SystemEntropy()
-        identity = home.create(name, None, source)
-        pinned = RemoteServer.discover(self.victim.url)
-        server = RemoteServer(self.victim.url, pinned, identity, retry=PATIENT)
-        server.register(invitation(self.victim.data, name))
-        return PartyContext(home, identity, server, source)
+        server, code = self.victim, invitation(self.victim.data, name)
+        path, source = self.folder / name, SystemEntropy()
+        return register(server.url, name, path, code, retry=PATIENT, entropy=source)
 
     def table(self, number: int) -> Path:
         """Return the file of a curator."""
@@ -71,27 +66,12 @@ def write_tables(parties: Parties, rows: int) -> pl.DataFrame:
 
 def propose(parties: Parties, sampler: Sampler, title: str) -> bytes:
     """Open a study in which everybody takes part."""
-    draft = StudyDraft(
-        title=title,
-        epsilon=NO_NOISE,
-        delta=0.0,
-        population=None,
-        sampling=Sampling(by=sampler, size=ROWS),
-        pads="stream",
-        linkage=Linkage.by_ids(),
-        curators=tuple(
-            CuratorTerms(
-                public_identity(session.identity),
-                tuple(Attribute(name, map(str, range(k))) for name, k in sizes.items()),
-            )
-            for session, sizes in zip(parties.curators, SIZES, strict=True)
-        ),
-        researchers=None,
-    )
-    ledger = Ledger(dataset=title, epsilon_limit=100.0)
+    terms = HttpTerms(title=title, sampler=sampler, epsilon=NO_NOISE, sample_size=ROWS)
+    attributes = [[attribute(name, k) for name, k in sizes.items()] for sizes in SIZES]
+    draft = terms.draft(parties.curators, attributes, None)
     first, second = parties.curators
-    study = curator.propose(first, draft, ledger).study_id
-    curator.sign(second, second.contract(study), ledger)
+    study = curator.propose(first, draft, terms.ledger).study_id
+    curator.sign(second, second.contract(study), terms.ledger)
     return study
 
 
@@ -167,9 +147,9 @@ def run_study(parties: Parties, sampler: Sampler, title: str) -> pl.DataFrame:
     return pl.DataFrame({**{name: c.astype(np.int64) for name, c in codes}, "n": found.counts})
 
 
-def survive(folder: Path, kills: int, seed: int) -> Victim:
+def survive(folder: Path, kills: int, seed: int) -> KilledServer:
     """Run studies until the server was killed so often, and check every one of them."""
-    victim = Victim(folder / "data", seed)
+    victim = KilledServer(folder / "data", seed)
     victim.start()
     parties = Parties(victim, folder)
     parties.curators = [parties.join("hospital"), parties.join("tax office")]

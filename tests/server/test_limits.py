@@ -9,10 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.http_scripts import FakeTime
-from tests.support.raw_http import wire
+from tests.support.http_wire import FakeTime, wire
 from tests.support.requests import Request, Signer, stranger
-from tests.support.service import QUICK, Running, make_context, running
+from tests.support.servers import QUICK, Server, make_context, running
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import RateLimitError
@@ -37,7 +36,7 @@ LIMITS = {
 class Limited:
     """A service in time that stands still, and two registered parties."""
 
-    service: Running
+    service: Server
     time: FakeTime
     client: httpx.Client
     parties: list[Signer]

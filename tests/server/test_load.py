@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.support.load import Load, play_all
-from tests.support.processes import MIB, NO_LIMITS, serving
+from tests.support.memory import MIB
+from tests.support.servers import NO_LIMITS, serving
 
 MOST_MEMORY = 300 * MIB
 MOST_CHANGES = 1e-9

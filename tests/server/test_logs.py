@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.http_studies import Stage, Terms, join_parties, run_study
-from tests.support.service import make_context, running
+from tests.support.http_simulator import HttpTerms, http_study, join_parties
+from tests.support.servers import make_context, running
+from tests.support.simulator import Stage
 from veiltab.party import remote
 from veiltab.party.researcher import estimate_study
 from veiltab.server import auth, steps
@@ -136,8 +137,8 @@ def test_a_whole_study_leaves_no_secret_in_the_log(
     with running(make_context(tmp_path / "data")) as service:
         names = ("Süd", "Nord", "Dr. West")
         joined = join_parties(service, tmp_path, names)
-        terms = Terms(title="Lungs and incomes")
-        study = run_study(service, tmp_path, Stage.GRANTED, terms=terms, parties=joined)
+        terms = HttpTerms(title="Lungs and incomes")
+        study = http_study(service, tmp_path, Stage.GRANTED, terms=terms, parties=joined)
         estimate_study(study.researcher, study.researcher.contract(study.study))
         secret = study.curators[0].home.study(study.study).secret()
         grants = study.researcher.server.grants(study.study)

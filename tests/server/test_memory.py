@@ -7,22 +7,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.load_tables import ATTRIBUTES, cell_counts, write_long_table
-from tests.support.processes import MIB, NO_LIMITS, Measured, run_measured, serving
-from tests.support.service import wait_for
+from tests.support.http_simulator import HttpTerms
+from tests.support.memory import (
+    ATTRIBUTES,
+    MIB,
+    Measured,
+    cell_counts,
+    run_measured,
+    write_long_table,
+)
+from tests.support.servers import NO_LIMITS, serving, wait_for
 from veiltab.core.schema import Attribute
 from veiltab.estimates import Estimate
-from veiltab.party.context import PartyContext
 from veiltab.party.curator import give_grant, propose
 from veiltab.party.researcher import estimate_study
-from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.protocol.curator.ledger import Ledger
-from veiltab.wire.contract import CuratorTerms, Linkage, Sampler, Sampling
+from veiltab.rehearsal import LATER
+from veiltab.wire.contract import Sampler
 
 TITLE = "A long table"
-LEDGER = Ledger(dataset="people", epsilon_limit=10.0, delta_limit=1e-5)
-EXPIRES = 2**40
+HELD = [Attribute(name, categories) for name, categories in ATTRIBUTES.items()]
 MOST_MEMORY = 500 * MIB
 MOST_GROWTH = 100 * MIB
 FREE_BYTES = 20 * 10**9
@@ -55,13 +59,14 @@ def push_table(folder: Path, rows: int, sampler: Sampler, timeout: float) -> Pus
     table = write_long_table(folder / "table.parquet", rows)
     with serving(folder, *NO_LIMITS) as server:
         curator, researcher = (server.join(n, folder / n) for n in ("curator", "researcher"))
-        study = propose(curator, draft(curator, sampler), LEDGER).study_id
+        terms = HttpTerms(title=TITLE, sampler=sampler, delta=1e-6, sample_size=None)
+        study = propose(curator, terms.draft([curator], [HELD], None), terms.ledger).study_id
         command = ("push", TITLE, "--table", table, "--id", "id", "--no-wait")
         push = run_measured(*command, "--home", curator.home.path, timeout=timeout)
-        assert push.outcome.code == 0, push.outcome.err
+        assert push.code == 0, push.err
         wait_for(curator, study, "released", timeout)
         give_grant(
-            curator, curator.contract(study), public_identity(researcher.identity), None, EXPIRES
+            curator, curator.contract(study), public_identity(researcher.identity), None, LATER
         )
         check_estimate(estimate_study(researcher, researcher.contract(study)), rows)
         assert server.problems() == []
@@ -72,22 +77,6 @@ def push_table(folder: Path, rows: int, sampler: Sampler, timeout: float) -> Pus
             int(server.metric("veiltab_chunk_received_bytes_total")),
             server.metric("veiltab_release_seconds_sum"),
         )
-
-
-def draft(curator: PartyContext, sampler: Sampler) -> StudyDraft:
-    """Return a study of one curator that releases the whole population."""
-    attributes = tuple(Attribute(name, found) for name, found in ATTRIBUTES.items())
-    return StudyDraft(
-        title=TITLE,
-        epsilon=1.0,
-        delta=1e-6,
-        population=None,
-        sampling=Sampling(by=sampler, size=None),
-        pads="stream",
-        linkage=Linkage.by_ids(),
-        curators=(CuratorTerms(public_identity(curator.identity), attributes),),
-        researchers=None,
-    )
 
 
 def check_estimate(found: Estimate, rows: int) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.http_studies import Stage, join_parties, run_study
+from tests.support.http_simulator import http_study, join_parties
 from tests.support.requests import Request
-from tests.support.service import make_context, running
+from tests.support.servers import make_context, running
+from tests.support.simulator import Stage
 from veiltab.party.researcher import estimate_study
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
@@ -33,7 +34,7 @@ def test_a_study_is_counted(tmp_path: Path) -> None:
     ):
         before = samples(client)
         assert before["veiltab_chunk_received_bytes_total", ()] == 0
-        study = run_study(service, tmp_path, Stage.RELEASED)
+        study = http_study(service, tmp_path, Stage.RELEASED)
         received = sum(len(chunk) for place in (0, 1) for chunk in study.chunks(place).values())
         study.go_to(Stage.GRANTED)
         estimate_study(study.researcher, study.researcher.contract(study.study))

@@ -9,9 +9,9 @@ import pytest
 from fastapi import FastAPI
 from starlette.requests import Request as AppRequest
 
-from tests.support.raw_http import wire
+from tests.support.http_wire import wire
 from tests.support.requests import Request, Signer
-from tests.support.service import Running, make_context, running
+from tests.support.servers import Server, make_context, running
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import RateLimitError, UnavailableError, VeiltabError
@@ -37,7 +37,7 @@ CLASSES = {each.__name__: each for each in tree()}
 class Failing:
     """A service with routes that fail, and a party that asks."""
 
-    service: Running
+    service: Server
     client: httpx.Client
     signer: Signer
 

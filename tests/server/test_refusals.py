@@ -8,20 +8,25 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from tests.support.http_studies import HttpStudy, Stage, Terms, join_parties, run_study
-from tests.support.requests import MARGIN, Request, Signer, forgeries, stranger
-from tests.support.route_calls import (
+from tests.support.http_simulator import HttpStudy, HttpTerms, http_study, join_parties
+from tests.support.requests import (
     CURATORS,
+    MARGIN,
     NAMED,
     OUTSIDE,
     RELEASED,
     Calls,
+    Request,
     Route,
+    Signer,
+    forgeries,
     gated_routes,
     routes_of,
     signer_of,
+    stranger,
 )
-from tests.support.service import Running, make_context, running
+from tests.support.servers import Server, make_context, running
+from tests.support.simulator import Stage
 from veiltab.party.context import PartyContext
 from veiltab.server.app import create_app
 from veiltab.server.auth import invite
@@ -40,7 +45,7 @@ UNKNOWN = bytes(range(32))
 class World:
     """A service with a released study that names a researcher, and a party that it does not."""
 
-    service: Running
+    service: Server
     app: FastAPI
     client: httpx.Client
     study: HttpStudy
@@ -67,8 +72,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     app = create_app(context)
     with running(context, app) as service, httpx.Client(base_url=service.url) as client:
         *parties, outsider = join_parties(service, folder, ("Süd", "Nord", "Dr. West", "Ost"))
-        terms = Terms(title="Lungs and incomes")
-        study = run_study(service, folder, Stage.RELEASED, terms=terms, parties=parties)
+        terms = HttpTerms(title="Lungs and incomes")
+        study = http_study(service, folder, Stage.RELEASED, terms=terms, parties=parties)
         yield World(service, app, client, study, outsider)
 
 
@@ -240,8 +245,8 @@ def test_a_researcher_needs_a_grant(world: World, route: Route) -> None:
 def test_messages_are_good_in_their_own_study_alone(world: World, tmp_path: Path) -> None:
     """A curator of two studies cannot use a message of the one in the other."""
     parties = [*world.study.curators, world.outsider]
-    terms = Terms(title="another study")
-    other = run_study(world.service, tmp_path, Stage.OPEN, terms=terms, parties=parties)
+    terms = HttpTerms(title="another study")
+    other = http_study(world.service, tmp_path, Stage.OPEN, terms=terms, parties=parties)
     posted = [path for method, path in sorted(CURATORS) if method == "POST"]
     for template in set(posted) - {"/v1/studies/{study}/abort"}:  # whose body is of no study
         made = Calls(world.study, world.curator.identity, world.study.study)

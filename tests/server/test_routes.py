@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.http_studies import EXPIRES, Stage, Terms, run_study
-from tests.support.requests import Request, Signer
-from tests.support.route_calls import signer_of
-from tests.support.service import Running, make_context, running
+from tests.support.http_simulator import HttpTerms, http_study
+from tests.support.requests import Request, Signer, signer_of
+from tests.support.servers import Server, make_context, running
+from tests.support.simulator import Stage
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import (
@@ -29,6 +29,7 @@ from veiltab.party.context import PartyContext
 from veiltab.party.researcher import estimate_study
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.verify import sign
+from veiltab.rehearsal import LATER
 from veiltab.wire.bundles import CHUNK_BYTES, NamedChunk, bundle
 from veiltab.wire.codec import MAX_TEXT, dump
 from veiltab.wire.messages import Alignment
@@ -40,7 +41,7 @@ def named(*chunks: bytes) -> list[NamedChunk]:
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Running]:
+def service(tmp_path: Path) -> Iterator[Server]:
     """Return a service without anything in it."""
     with running(make_context(tmp_path / "data")) as found:
         yield found
@@ -54,9 +55,9 @@ def post(
         return signer_of(session).sign(Request(method, path, body)).send(client)
 
 
-def test_a_whole_study(service: Running, tmp_path: Path) -> None:
+def test_a_whole_study(service: Server, tmp_path: Path) -> None:
     """From a proposal to an estimate, with a log that everybody can verify."""
-    study = run_study(service, tmp_path, Stage.PROPOSED)
+    study = http_study(service, tmp_path, Stage.PROPOSED)
     stages = (Stage.PROPOSED, Stage.OPEN, Stage.ONE_UPLOADED, Stage.RELEASED, Stage.GRANTED)
     first = study.curators[0].server
     states = [first.status(study.go_to(stage).study).state for stage in stages]
@@ -74,9 +75,9 @@ def test_a_whole_study(service: Running, tmp_path: Path) -> None:
     ]
 
 
-def test_repeated_messages_change_nothing(service: Running, tmp_path: Path) -> None:
+def test_repeated_messages_change_nothing(service: Server, tmp_path: Path) -> None:
     """The first is answered with 201 and any further one with 200, where a message is kept."""
-    study = run_study(service, tmp_path, Stage.GRANTED)
+    study = http_study(service, tmp_path, Stage.GRANTED)
     session, base = study.curators[0], f"/v1/studies/{study.study.hex()}"
     before = session.audit(study.study)[0]
     (given,) = session.server.grants(study.study)
@@ -96,9 +97,9 @@ def test_repeated_messages_change_nothing(service: Running, tmp_path: Path) -> N
     assert session.audit(study.study)[0] == before
 
 
-def test_what_is_new_is_created(service: Running, tmp_path: Path) -> None:
+def test_what_is_new_is_created(service: Server, tmp_path: Path) -> None:
     """Chunks and messages are answered with 201, and again with 200."""
-    study = run_study(service, tmp_path, Stage.PREPARED)
+    study = http_study(service, tmp_path, Stage.PREPARED)
     session, base = study.curators[0], f"/v1/studies/{study.study.hex()}"
     (first, second, *_), path = study.chunks(0).items(), f"{base}/chunks"
     assert session.server.sent_chunks(study.study) == set()
@@ -123,10 +124,10 @@ def test_what_is_new_is_created(service: Running, tmp_path: Path) -> None:
     ],
 )
 def test_half_a_bundle_is_not_taken(
-    service: Running, tmp_path: Path, body: bytes, expected: tuple[int, str]
+    service: Server, tmp_path: Path, body: bytes, expected: tuple[int, str]
 ) -> None:
     """Chunks that are cut off or too long are refused, and nothing of their bundle is kept."""
-    study = run_study(service, tmp_path, Stage.OPEN)
+    study = http_study(service, tmp_path, Stage.OPEN)
     session = study.curators[0]
     path = f"/v1/studies/{study.study.hex()}/chunks"
     answer = post(session, service.url, path, body, "PUT")
@@ -134,9 +135,9 @@ def test_half_a_bundle_is_not_taken(
     assert session.server.sent_chunks(study.study) == set()
 
 
-def test_chunks_under_a_wrong_name_are_noticed(service: Running, tmp_path: Path) -> None:
+def test_chunks_under_a_wrong_name_are_noticed(service: Server, tmp_path: Path) -> None:
     """When they are read; they are missing from then on, and the right ones mend it."""
-    study = run_study(service, tmp_path, Stage.PREPARED)
+    study = http_study(service, tmp_path, Stage.PREPARED)
     session, chunks = study.curators[0], study.chunks(0)
     wrong = dict.fromkeys(chunks, b"something else")
     session.server.send_chunks(study.study, wrong.items())
@@ -148,9 +149,9 @@ def test_chunks_under_a_wrong_name_are_noticed(service: Running, tmp_path: Path)
     assert session.server.status(study.study).curators[0].uploaded
 
 
-def test_an_upload_needs_its_chunks(service: Running, tmp_path: Path) -> None:
+def test_an_upload_needs_its_chunks(service: Server, tmp_path: Path) -> None:
     """All of them; then it is taken, and no chunk that it does not name."""
-    study = run_study(service, tmp_path, Stage.PREPARED)
+    study = http_study(service, tmp_path, Stage.PREPARED)
     session = study.curators[0]
     first, *rest = study.chunks(0).items()
     session.server.send_chunks(study.study, rest)
@@ -167,9 +168,9 @@ def test_an_upload_needs_its_chunks(service: Running, tmp_path: Path) -> None:
     assert sorted(folder.rglob("*")) == before, "what is there is kept once"
 
 
-def test_steps_have_their_time(service: Running, tmp_path: Path) -> None:
+def test_steps_have_their_time(service: Server, tmp_path: Path) -> None:
     """Too early or too late, and nothing has happened."""
-    study = run_study(service, tmp_path, Stage.PROPOSED)
+    study = http_study(service, tmp_path, Stage.PROPOSED)
     first, second = study.curators
     digest = hashlib.sha256(b"x").digest()
     with pytest.raises(StateError):
@@ -192,9 +193,9 @@ def test_steps_have_their_time(service: Running, tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "studies" / study.study.hex() / "received").exists()
 
 
-def test_the_secret_goes_to_its_receiver(service: Running, tmp_path: Path) -> None:
+def test_the_secret_goes_to_its_receiver(service: Server, tmp_path: Path) -> None:
     """And to nobody else, not even back to its sender."""
-    study = run_study(service, tmp_path, Stage.PROPOSED)
+    study = http_study(service, tmp_path, Stage.PROPOSED)
     first, second = study.curators
     sealed = second.server.secret(study.study)
     assert sealed is not None
@@ -203,9 +204,9 @@ def test_the_secret_goes_to_its_receiver(service: Running, tmp_path: Path) -> No
     assert study.researcher.server.secret(study.study) is None
 
 
-def test_curators_can_end_a_study(service: Running, tmp_path: Path) -> None:
+def test_curators_can_end_a_study(service: Server, tmp_path: Path) -> None:
     """Everybody sees why; what was uploaded is gone, and nothing more is taken."""
-    study = run_study(service, tmp_path, Stage.ONE_UPLOADED)
+    study = http_study(service, tmp_path, Stage.ONE_UPLOADED)
     first, second = study.curators
     folder = tmp_path / "data" / "studies" / study.study.hex()
     assert folder.is_dir()
@@ -220,9 +221,9 @@ def test_curators_can_end_a_study(service: Running, tmp_path: Path) -> None:
     assert [entry.event for entry in first.audit(study.study)[0]][-1] == "aborted"
 
 
-def test_a_long_reason_can_still_be_read(service: Running, tmp_path: Path) -> None:
+def test_a_long_reason_can_still_be_read(service: Server, tmp_path: Path) -> None:
     """It is cut to what clients take: a status that nobody can read would hide the end."""
-    study = run_study(service, tmp_path, Stage.PROPOSED)
+    study = http_study(service, tmp_path, Stage.PROPOSED)
     reason = study.curators[0].server.abort(study.study, "x" * MAX_TEXT).reason
     assert reason is not None
     assert len(reason) == MAX_TEXT
@@ -234,7 +235,7 @@ def test_grants_end(tmp_path: Path) -> None:
     later = 0.0
     context = replace(make_context(tmp_path / "data"), clock=lambda: time.time() + later)
     with running(context) as service:
-        study = run_study(service, tmp_path, Stage.RELEASED)
+        study = http_study(service, tmp_path, Stage.RELEASED)
         first, second = study.curators
         server, to = study.researcher.server, public_identity(study.researcher.identity)
         curator.give_grant(first, first.contract(study.study), to, ["smoker"], context.now + 100)
@@ -252,18 +253,18 @@ def test_grants_end(tmp_path: Path) -> None:
         with pytest.raises(NotGrantedError):
             server.release(study.study)
         assert server.status(study.study).granted == ()
-        curator.give_grant(second, second.contract(study.study), to, ["income"], EXPIRES)
+        curator.give_grant(second, second.contract(study.study), to, ["income"], LATER)
         assert server.release_chunks(study.study, [chunks["income"]])
         with pytest.raises(ExpiredError):  # one that has expired refuses all of them
             server.release_chunks(study.study, [chunks["income"], chunks["smoker"]])
 
 
-def test_one_time_grants_leave_their_pads_at_home(service: Running, tmp_path: Path) -> None:
+def test_one_time_grants_leave_their_pads_at_home(service: Server, tmp_path: Path) -> None:
     """The server has the header alone, and serves what it covers; a whole one is refused."""
-    study = run_study(service, tmp_path, Stage.RELEASED, terms=Terms(pads="one-time"))
+    study = http_study(service, tmp_path, Stage.RELEASED, terms=HttpTerms(pads="one-time"))
     first = study.curators[0]
     to = public_identity(study.researcher.identity)
-    made = curator.give_grant(first, first.contract(study.study), to, None, EXPIRES)
+    made = curator.give_grant(first, first.contract(study.study), to, None, LATER)
     assert made.sealed is not None
     (kept,) = study.researcher.server.grants(study.study)
     assert kept == made.header()
@@ -271,9 +272,9 @@ def test_one_time_grants_leave_their_pads_at_home(service: Running, tmp_path: Pa
     assert (answer.status_code, answer.json()["code"]) == (409, "mismatch")
 
 
-def test_contracts_of_another_server_are_refused(service: Running, tmp_path: Path) -> None:
+def test_contracts_of_another_server_are_refused(service: Server, tmp_path: Path) -> None:
     """Here nobody could release them."""
-    study = run_study(service, tmp_path, Stage.OPEN)
+    study = http_study(service, tmp_path, Stage.OPEN)
     party = study.curators[0].identity
     server = PrivateIdentity.create("other", CipherEntropy.from_seed(2, "server"))
     context = make_context(tmp_path / "other", identity=server)
@@ -286,7 +287,7 @@ def test_contracts_of_another_server_are_refused(service: Running, tmp_path: Pat
     assert "another server" in answer.json()["detail"]
 
 
-def test_registering_again_is_no_change(service: Running, tmp_path: Path) -> None:
+def test_registering_again_is_no_change(service: Server, tmp_path: Path) -> None:
     """The same party may show the same invitation twice; another one may not."""
     first = service.join("Süd", tmp_path / "south")
     second = service.join("Nord", tmp_path / "north")
@@ -296,19 +297,19 @@ def test_registering_again_is_no_change(service: Running, tmp_path: Path) -> Non
     assert first.server.studies() == second.server.studies() == []
 
 
-def test_a_study_that_is_not_there(service: Running, tmp_path: Path) -> None:
+def test_a_study_that_is_not_there(service: Server, tmp_path: Path) -> None:
     """Clients are told so in their own terms."""
     session = service.join("Süd", tmp_path / "south")
     with pytest.raises(NotFoundError):
         session.server.status(bytes(32))
 
 
-def test_two_studies_do_not_mix(service: Running, tmp_path: Path) -> None:
+def test_two_studies_do_not_mix(service: Server, tmp_path: Path) -> None:
     """The same parties, twice: each study has its own messages, chunks and release."""
-    one = run_study(service, tmp_path, Stage.GRANTED)
+    one = http_study(service, tmp_path, Stage.GRANTED)
     parties = [*one.curators, one.researcher]
-    terms = Terms(title="another", sampler="server")
-    two = run_study(service, tmp_path, Stage.GRANTED, terms=terms, parties=parties)
+    terms = HttpTerms(title="another", sampler="server")
+    two = http_study(service, tmp_path, Stage.GRANTED, terms=terms, parties=parties)
     for study in (one, two):
         estimate_study(study.researcher, study.researcher.contract(study.study))
     for mine, other in ((one, two), (two, one)):

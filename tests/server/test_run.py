@@ -9,11 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.certificates import write_certificate
-from tests.support.raw_http import wire
+from tests.support.http_wire import wire
 from tests.support.requests import Request, stranger
-from tests.support.service import make_context
-from tests.support.serving import serving
+from tests.support.servers import make_context, serving, write_certificate
 from veiltab.errors import ConnectionFailedError, ParameterError, StateError
 from veiltab.party.remote import Reach, RemoteServer, Retry
 from veiltab.server.run import Address, _listen, serve
@@ -23,7 +21,7 @@ ONCE = Retry(attempts=1)
 
 def test_a_running_request_is_finished(tmp_path: Path) -> None:
     """SIGTERM ends the service after it, and nothing new is taken in the meantime."""
-    with serving(tmp_path / "data") as served:
+    with serving(tmp_path) as served:
         server = RemoteServer.discover(served.url, retry=ONCE)
         body = b'{"identity":{},"invitation":"x"}'
         request = stranger(server.party_id).sign(Request("POST", "/v1/parties", body))
@@ -47,21 +45,22 @@ def test_a_running_request_is_finished(tmp_path: Path) -> None:
 
 def test_a_directory_has_one_server(tmp_path: Path) -> None:
     """A second process is told so; after the first one's end, even a violent one, it may start."""
-    with serving(tmp_path / "data") as served:
+    with serving(tmp_path) as served:
         context = make_context(tmp_path / "data")
         with pytest.raises(StateError, match="another server"):
             serve(context, Address(port=0), lambda _: None)
         context.database.close()
         served.process.kill()
         served.wait()
-    with serving(tmp_path / "data") as again:
+    with serving(tmp_path) as again:
         assert httpx.get(f"{again.url}/readyz").status_code == 200
 
 
 def test_tls(tmp_path: Path) -> None:
     """A client that knows the certificate is served, and any other says what is wrong."""
     certificate, key = write_certificate(tmp_path)
-    with serving(tmp_path / "data", certificate, key) as served:
+    options = ("--tls-cert", certificate, "--tls-key", key, "--name", "server")
+    with serving(tmp_path, *options) as served:
         assert served.url.startswith("https://127.0.0.1:")
         found = RemoteServer.discover(served.url, retry=ONCE, reach=Reach(ca_file=certificate))
         with pytest.raises(ConnectionFailedError) as caught:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.http_studies import EXPIRES, HttpStudy, Stage, Terms, run_study
-from tests.support.service import make_context, running
+from tests.support.http_simulator import HttpStudy, HttpTerms, http_study
+from tests.support.servers import make_context, running
+from tests.support.simulator import Stage
 from veiltab.core.entropy import Entropy
 from veiltab.core.released import ReleasedCounts
 from veiltab.crypto.entropy import CipherEntropy
@@ -22,7 +23,7 @@ from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
-from veiltab.rehearsal import take_in
+from veiltab.rehearsal import LATER, take_in
 from veiltab.server.context import ServiceContext
 from veiltab.wire.contract import PadMode, Sampler
 from veiltab.wire.states import State
@@ -69,7 +70,7 @@ def in_process(study: HttpStudy, context: ServiceContext, noise_key: bytes) -> R
     release, reader = server.release(), study.researcher.identity
     to = public_identity(reader)
     grants = [
-        grant(desk, signed.body, each, to, expires=EXPIRES)
+        grant(desk, signed.body, each, to, expires=LATER)
         for desk, each in zip(desks, prepared, strict=True)
     ]
     return count_records(open_access(reader, signed, release, grants, now=0), released)
@@ -89,7 +90,9 @@ def test_the_same_estimate(tmp_path: Path, address: str, sampler: Sampler, pads:
     entropy = Remembering(CipherEntropy.from_seed(3, "server"))
     context = make_context(tmp_path / "data", database=address, entropy=entropy)
     with running(context) as service:
-        study = run_study(service, tmp_path, Stage.GRANTED, terms=Terms(sampler=sampler, pads=pads))
+        study = http_study(
+            service, tmp_path, Stage.GRANTED, terms=HttpTerms(sampler=sampler, pads=pads)
+        )
         files = [g for c in study.curators for g in c.home.study(study.study).grants()]
         found = estimate_study(
             study.researcher, study.researcher.contract(study.study), grants=files

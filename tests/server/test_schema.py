@@ -20,10 +20,20 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.support.http_studies import HttpStudy, Stage, run_study
-from tests.support.requests import Request, Signer
-from tests.support.route_calls import CURATORS, NAMED, OUTSIDE, RELEASED, Calls, Route, signer_of
-from tests.support.service import Running, make_context, running
+from tests.support.http_simulator import HttpStudy, http_study
+from tests.support.requests import (
+    CURATORS,
+    NAMED,
+    OUTSIDE,
+    RELEASED,
+    Calls,
+    Request,
+    Route,
+    Signer,
+    signer_of,
+)
+from tests.support.servers import Server, make_context, running
+from tests.support.simulator import Stage
 from veiltab.server.routes import PUBLIC
 from veiltab.wire.codec import dump, load
 
@@ -75,7 +85,7 @@ class Signing(AuthBase):
 class Fuzzed:
     """A service with a study, its documentation, and what it has answered."""
 
-    service: Running
+    service: Server
     study: HttpStudy
     schema: schemathesis.BaseSchema
     session: requests.Session
@@ -104,7 +114,7 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuzzed]:
     """One service for all tests here: a generated request changes nothing that matters."""
     folder = tmp_path_factory.mktemp("fuzzed")
     with running(make_context(folder / "data")) as service, requests.Session() as session:
-        study = run_study(service, folder, Stage.GRANTED)
+        study = http_study(service, folder, Stage.GRANTED)
         schema = schemathesis.openapi.from_url(f"{service.url}/openapi.json")
         yield Fuzzed(service, study, schema, session)
 

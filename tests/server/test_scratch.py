@@ -10,9 +10,8 @@ from unittest import mock
 
 import pytest
 
-from tests.support.service import make_context
-from tests.support.studies import pair
-from tests.support.uploads import uploaded_study
+from tests.support.servers import make_context
+from tests.support.simulator import Simulator
 from veiltab.errors import UnavailableError
 from veiltab.rehearsal import Terms
 from veiltab.server.context import ServiceContext
@@ -38,8 +37,8 @@ def full_scratch(after: int) -> Iterator[None]:
 
 def ready(path: Path) -> tuple[ServiceContext, bytes]:
     """Return a study whose uploads are complete."""
-    context = make_context(path / "data", identity=pair().server)
-    return context, uploaded_study(context, TERMS).study
+    context = make_context(path / "data", identity=Simulator().server)
+    return context, Simulator().on_server(context, TERMS).study
 
 
 def twins(path: Path) -> tuple[ServiceContext, ServiceContext, bytes]:
@@ -47,7 +46,7 @@ def twins(path: Path) -> tuple[ServiceContext, ServiceContext, bytes]:
     context, study = ready(path)
     context.database.close()
     shutil.copytree(path / "data", path / "copy")
-    one, two = (make_context(path / name, identity=pair().server) for name in ("data", "copy"))
+    one, two = (make_context(path / name, identity=Simulator().server) for name in ("data", "copy"))
     return one, two, study
 
 
@@ -105,7 +104,7 @@ def test_what_a_crash_left_does_not_get_into_a_release(tmp_path: Path) -> None:
 
 def test_only_a_server_that_samples_uses_scratch(tmp_path: Path) -> None:
     """Curators who sample have matched and drawn already."""
-    context = make_context(tmp_path / "data", identity=pair().server)
-    study = uploaded_study(context, Terms(epsilon=2.0, sample_size=20)).study
+    context = make_context(tmp_path / "data", identity=Simulator().server)
+    study = Simulator().on_server(context, Terms(epsilon=2.0, sample_size=20)).study
     with full_scratch(0):
         assert release_study(context, study) == "released"

@@ -10,17 +10,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.http_studies import (
+from tests.support.http_simulator import (
     HttpStudy,
-    Stage,
-    Terms,
+    HttpTerms,
     held_releases,
+    http_study,
     join_parties,
-    run_study,
 )
-from tests.support.requests import Request
-from tests.support.route_calls import CURATORS, NAMED, RELEASED, Route, asked, signer_of
-from tests.support.service import make_context, running
+from tests.support.requests import CURATORS, NAMED, RELEASED, Request, Route, asked, signer_of
+from tests.support.servers import make_context, running
+from tests.support.simulator import Stage
 from veiltab.files.chunks import JoinedChunks
 from veiltab.party.context import PartyContext
 from veiltab.server import views
@@ -110,8 +109,8 @@ def watched(
         httpx.Client(base_url=service.url) as client,
     ):
         *parties, outsider = join_parties(service, tmp_path, ("Süd", "Nord", "Dr. West", "Ost"))
-        terms = Terms(sampler=request.param)
-        study = run_study(service, tmp_path, Stage.PREPARED, terms=terms, parties=parties)
+        terms = HttpTerms(sampler=request.param)
+        study = http_study(service, tmp_path, Stage.PREPARED, terms=terms, parties=parties)
         yield Watched(study, outsider, client, joined)
 
 
@@ -259,7 +258,7 @@ def test_grants_are_between_two(watched: Watched) -> None:
 def test_a_grant_makes_a_researcher(tmp_path: Path) -> None:
     """If the contract names none, whoever is granted something is let in, and nobody before."""
     with running(make_context(tmp_path / "data")) as service:
-        study = run_study(service, tmp_path, Stage.RELEASED, terms=Terms(named=False))
+        study = http_study(service, tmp_path, Stage.RELEASED, terms=HttpTerms(named=False))
         server = study.researcher.server
         assert server.studies() == []
         study.go_to(Stage.GRANTED)

@@ -1,4 +1,4 @@
-"""What a service answers on each route, and how a client asks for it."""
+"""A made-up server: the answers it gives, and a party that is connected to it."""
 
 import hashlib
 import json
@@ -8,10 +8,12 @@ from typing import Any
 import httpx
 
 from tests.support import messages
-from tests.support.messages import filler, signed
-from tests.support.parties import ME, PINNED, mocked
+from tests.support.http_wire import FakeTime
+from tests.support.messages import SERVER, filler, signed
+from veiltab.crypto.entropy import CipherEntropy
+from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.signing import verify
-from veiltab.party.remote import RemoteServer
+from veiltab.party.remote import Reach, RemoteServer, Retry
 from veiltab.protocol.audit_log import next_entry
 from veiltab.wire.audit import AuditHead, entry_hash
 from veiltab.wire.requests import (
@@ -20,6 +22,27 @@ from veiltab.wire.requests import (
     parse_signature,
     signature_base,
 )
+
+PINNED = SERVER
+ME = PrivateIdentity.create("Krankenhaus Süd", CipherEntropy.from_seed(1, "the party"))
+
+
+def client(url: str, time: FakeTime, **options: Any) -> RemoteServer:
+    """Connect to a server in fake time, without chance."""
+    retry = Retry(sleep=time.sleep, clock=time.clock, jitter=lambda: 1.0)
+    settings: dict[str, Any] = {
+        "entropy": CipherEntropy.from_seed(2, "nonces"),
+        "clock": time.clock,
+        "retry": retry,
+    }
+    return RemoteServer(url, PINNED, ME, **settings | options)
+
+
+def mocked(handler: Any, time: FakeTime | None = None, **options: Any) -> RemoteServer:  # noqa: ANN401
+    """Connect to a function instead of a server."""
+    reach = Reach(transport=httpx.MockTransport(handler))
+    return client("https://stats.example.org", time or FakeTime(), reach=reach, **options)
+
 
 CONTRACT = signed(messages.contract())
 STUDY: bytes = CONTRACT.body.study_id

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Self
 from unittest import mock
 
-from tests.support.service import make_context
+from tests.support.servers import make_context
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.files import bundles, disk

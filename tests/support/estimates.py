@@ -1,17 +1,22 @@
-"""Estimates to show: of the Adult table, with odd names, and of a million cells."""
+"""Estimates to try things on and to show: of the Adult table, of small and of huge ones."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from veiltab.core.plan import plan
+from veiltab.core.resampling import apportion
 from veiltab.core.schema import Attribute, CountTable, Schema
 from veiltab.data.counts import adult_table
 from veiltab.estimates import Estimate, Provenance
 from veiltab.paper.experiment import simulate_counts
 
+PROVENANCE = Provenance(
+    study="3fa9" * 16, title="Salary & schooling", perturbed_by="Statistics <Office>"
+)
 ORIGIN = Provenance("5a" * 32, "Work and wages", "Statistics bureau")
 
 
-def adult_estimate(epsilon: float = 1.0, delta: float = 0.0, cells: int = 24) -> Estimate:
+def adult_to_show(epsilon: float = 1.0, delta: float = 0.0, cells: int = 24) -> Estimate:
     """Return an estimate from one simulated release of the Adult table."""
     return _estimate(adult_table(cells), epsilon, delta, ORIGIN)
 
@@ -45,11 +50,40 @@ def odd_estimate() -> Estimate:
 
 
 def _estimate(table: CountTable, epsilon: float, delta: float, origin: Provenance) -> Estimate:
+    return _released(table, origin, epsilon=epsilon, delta=delta, seed=7, label="to be shown")
+
+
+def _released(
+    table: CountTable, origin: Provenance, *, epsilon: float, delta: float, seed: int, label: str
+) -> Estimate:
+    """Return the estimate from a simulated release, with the planner's parameters."""
     chosen = plan(
         population_size=table.population_size,
         domain_size=table.schema.domain_size,
         epsilon=epsilon,
         delta=delta,
     )
-    [counts] = simulate_counts(table, chosen, 1, 7, "to be shown")
+    [counts] = simulate_counts(table, chosen, 1, seed, label)
     return Estimate(table.schema, counts, chosen, provenance=origin)
+
+
+def released_estimate(table: CountTable, epsilon: float, seed: int = 1) -> Estimate:
+    """Return the estimate from a simulated release of a table."""
+    return _released(table, PROVENANCE, epsilon=epsilon, delta=0.0, seed=seed, label="estimate")
+
+
+def adult_estimate(epsilon: float = 1.0, seed: int = 1) -> Estimate:
+    """Return the estimate from a release of the Adult table over 24 cells."""
+    return released_estimate(adult_table(24), epsilon, seed)
+
+
+def shaped_table(
+    sizes: tuple[int, ...], weights: NDArray[np.float64], population: int
+) -> CountTable:
+    """Return a table over attributes a, b, c, … with categories a0, a1, …."""
+    names = "abcdefgh"[: len(sizes)]
+    schema = Schema(
+        Attribute(name, [f"{name}{code}" for code in range(size)])
+        for name, size in zip(names, sizes, strict=True)
+    )
+    return CountTable(schema, apportion(weights.reshape(-1), population))

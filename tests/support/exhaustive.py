@@ -15,8 +15,8 @@ from typing import Literal
 
 import numpy as np
 
-from tests.support.scripted import ScriptedEntropy
-from tests.support.studies import holding, messages_of, proposal, stored_contract, tokens_of
+from tests.support.entropy import ScriptedEntropy
+from tests.support.simulator import Simulator, holding, messages_of, tokens_of
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.entropy import Entropy
 from veiltab.core.noise import WordMapping
@@ -109,10 +109,10 @@ class Tiny:
         self.way: Way = way
         self.population, self.sample_size = population, sample_size
         holdings = [holding(sizes, range(population)) for sizes in shares]
-        self.rehearsal = Rehearsal(holdings, CipherEntropy.from_seed(1, "tiny"))
+        self.rehearsal = Simulator(holdings=holdings, entropy=CipherEntropy.from_seed(1, "tiny"))
         sampler: Literal["curators", "server"] = "curators" if way == "curators" else "server"
         self._terms = Terms(epsilon=1.0, sample_size=sample_size, sampler=sampler, pads="one-time")
-        contract, self._secret = proposal(self.rehearsal, self._terms)
+        contract, self._secret = self.rehearsal.propose(self._terms)
         self._signed = self.rehearsal._open(contract).contract
         self.schema = contract.schema
         self.plan = plan_for(contract, population)
@@ -184,7 +184,7 @@ class Tiny:
         entropy = ScriptedEntropy(server_script)
         signed = self._signed
         if deposit is not None:
-            contract = stored_contract(self.rehearsal, self._terms, deposit)
+            contract = self.rehearsal.stored_contract(self._terms, deposit)
             signed = self.rehearsal._open(contract).contract
         study = ServerStudy(
             ServerContext(self.rehearsal.server.signing, entropy, received, released), signed.body

@@ -13,8 +13,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tests.support.processes import ServerProcess
-from tests.support.studies import attribute
+from tests.support.http_simulator import HttpTerms
+from tests.support.servers import ServerProcess
+from tests.support.simulator import attribute
 from veiltab.core.parameters import MAX_EPSILON
 from veiltab.core.schema import Schema
 from veiltab.data.csv_file import CsvTable
@@ -27,13 +28,12 @@ from veiltab.party.researcher import estimate_study
 from veiltab.party.study import Study
 from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.protocol.curator.ledger import Ledger
-from veiltab.wire.contract import CuratorTerms, Linkage, PadMode, Sampler, Sampling
+from veiltab.rehearsal import LATER
+from veiltab.wire.contract import PadMode, Sampler
 from veiltab.wire.messages import SignedGrant
 
 CURATORS = 3
 PARTIES = CURATORS + 1
-EXPIRES = 2**40
 PATIENCE = 600.0
 
 _FORMS: Sequence[tuple[Sampler, PadMode]] = (
@@ -93,24 +93,23 @@ class Plot:
         codes = [joined[name].cast(pl.Int64).to_numpy() for name in schema.names]
         return np.bincount(schema.cells(codes), minlength=schema.domain_size)
 
-    def draft(self, parties: Sequence[PartyContext]) -> StudyDraft:
-        """Return the study of these parties: everybody is sampled, with next to no noise."""
+    @property
+    def terms(self) -> HttpTerms:
+        """Everybody is sampled, with next to no noise."""
         sampler, pads = self.form
-        *curators, researcher = (public_identity(session.identity) for session in parties)
-        return StudyDraft(
+        return HttpTerms(
             title=self.title,
-            epsilon=float(MAX_EPSILON),
-            delta=0.0,
-            population=None,
-            sampling=Sampling(by=sampler, size=self.common),
+            sampler=sampler,
             pads=pads,
-            linkage=Linkage.by_ids(),
-            curators=tuple(
-                CuratorTerms(identity, (held,))
-                for identity, held in zip(curators, self.schema.attributes, strict=True)
-            ),
-            researchers=(researcher,),
+            epsilon=float(MAX_EPSILON),
+            sample_size=self.common,
         )
+
+    def draft(self, parties: Sequence[PartyContext]) -> StudyDraft:
+        """Return the study of these parties: a curator for each attribute, and a researcher."""
+        *curators, researcher = parties
+        attributes = [[held] for held in self.schema.attributes]
+        return self.terms.draft(curators, attributes, researcher)
 
 
 @dataclass(eq=False)
@@ -143,10 +142,10 @@ class Played:
         me, started = self.parties[place], time.perf_counter()
         if place == 0:
             draft = self.plot.draft(self.parties)
-            self.study = curator.propose(me, draft, self._ledger()).study_id
+            self.study = curator.propose(me, draft, self.plot.terms.ledger).study_id
         self._meet()
         if 0 < place < CURATORS:
-            curator.sign(me, me.contract(self.study), self._ledger())
+            curator.sign(me, me.contract(self.study), self.plot.terms.ledger)
         self._meet()
         if place < CURATORS:
             push(
@@ -158,7 +157,7 @@ class Played:
             )
             self._wait_for_release(me)
             to = public_identity(self.parties[CURATORS].identity)
-            self.grants.append(curator.give_grant(me, me.contract(self.study), to, None, EXPIRES))
+            self.grants.append(curator.give_grant(me, me.contract(self.study), to, None, LATER))
         self._meet()
         if place == CURATORS:
             whole = self.grants if self.plot.form[1] == "one-time" else ()
@@ -172,9 +171,6 @@ class Played:
 
     def _meet(self) -> None:
         self.telephone.wait(PATIENCE)
-
-    def _ledger(self) -> Ledger:
-        return Ledger(dataset="people", epsilon_limit=float(MAX_EPSILON), delta_limit=0.0)
 
     def _source(self, place: int) -> Source:
         path = self.folder / f"{self.plot.number}-{place}.csv"

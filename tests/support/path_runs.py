@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tests.support.counting import exhaust, wrapped
 from tests.support.kernel_runs import codes
-from tests.support.studies import pair, proposal
+from tests.support.simulator import Simulator
 from veiltab.core.plan import Plan, plan
 from veiltab.core.schema import Codes, Schema
 from veiltab.crypto.entropy import CipherEntropy
@@ -28,8 +28,8 @@ from veiltab.wire.messages import Release, ReleasedUpload
 from veiltab.wire.packing import SPAN_ROWS, chunk_slices, pack_positions, span_slices
 from veiltab.wire.signed import Signed
 
-REHEARSAL = pair()
-CONTRACT, SECRET = proposal(REHEARSAL, Terms(epsilon=1.0))
+REHEARSAL = Simulator()
+CONTRACT, SECRET = REHEARSAL.propose(Terms(epsilon=1.0))
 SCHEMA = CONTRACT.schema
 OWN = Schema(SCHEMA.attributes[:2])
 KEY = bytes(range(32))

@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 
-from tests.support.service import make_context
+from tests.support.servers import make_context
 from vectors.generator.requests import SENDER, SERVER
 from veiltab.crypto.signing import SigningKey
 from veiltab.protocol.audit_log import Seen, verify_log

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.columns import read_positions, read_tokens
-from tests.support.scripted import ScriptedEntropy
+from tests.support.chunks import read_positions, read_tokens
+from tests.support.entropy import ScriptedEntropy
 from tests.vectors.runners import private_identity, read_message
 from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.derivation import pad_key, token_key

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.columns import read_column
+from tests.support.chunks import read_column
 from tests.vectors import studies
 from tests.vectors.studies import StudyFile, store
 from veiltab.core import group

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.server.db.study_records import STUDY, add_study, study_record
-from tests.support.databases import LocalPostgreSQL
+from tests.support.storage import LocalPostgreSQL
 from veiltab.errors import UnavailableError
 from veiltab.server.db.database import Database
 from veiltab.server.db.records import Records

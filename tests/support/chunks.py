@@ -1,5 +1,6 @@
-"""Whole columns in memory, as tests like to have them."""
+"""Chunk stores for tests, and whole columns of chunks in memory."""
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,11 +10,34 @@ from veiltab.core.schema import Attribute, Codes
 from veiltab.protocol.stores import (
     ChunkStore,
     Digests,
+    MemoryChunks,
     read_chunk,
     read_position_chunk,
     read_token_chunk,
 )
 from veiltab.wire.packing import chunk_slices, pack_positions
+
+
+class TeeChunks(MemoryChunks):
+    """Keeps every chunk, and passes it on to another store as well."""
+
+    def __init__(self, onward: ChunkStore) -> None:
+        """Start empty in front of another store."""
+        super().__init__()
+        self._onward = onward
+
+    def put(self, chunk: bytes) -> bytes:
+        """Keep a chunk twice and return its digest."""
+        self._onward.put(chunk)
+        return super().put(chunk)
+
+
+class NoChunks(MemoryChunks):
+    """Names every chunk by its digest, and keeps none."""
+
+    def put(self, chunk: bytes) -> bytes:
+        """Return the chunk's digest."""
+        return hashlib.sha256(chunk).digest()
 
 
 def read_column(

@@ -1,4 +1,4 @@
-"""The mechanism by brute force, in exact rational arithmetic: slow, obvious, and independent."""
+"""Exact laws by brute force, and a test of whether counts fit them."""
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -6,6 +6,7 @@ from itertools import combinations, permutations, product
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtrc
 
 Release = tuple[int, ...]
 Law = dict[Release, Fraction]
@@ -75,3 +76,16 @@ def neighbours(database: Sequence[int], domain_size: int) -> Iterable[tuple[int,
 def fractions(values: Iterable[object]) -> NDArray[np.object_]:
     """Return an object array of exact Fractions."""
     return np.array([Fraction(str(value)) for value in values], dtype=object)
+
+
+FALSE_ALARM = 1e-9
+"""The chance that a correct sampler fails one chi-square test; all seeds are fixed besides."""
+
+
+def assert_fits(counts: NDArray[np.int64], probabilities: NDArray[np.float64]) -> None:
+    """Fail if the counts are too far from the probabilities (Pearson's chi-square)."""
+    expected = probabilities * counts.sum()
+    assert expected.min() >= 5, "too few draws for a chi-square test"
+    statistic = float(((counts - expected) ** 2 / expected).sum())
+    p_value = float(chdtrc(counts.size - 1, statistic))
+    assert p_value > FALSE_ALARM, f"chi-square {statistic:.1f}, p = {p_value:.2e}"

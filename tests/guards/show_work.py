@@ -1,4 +1,4 @@
-"""Print the tables of limits as they would be now: python -m tests.support.show_work."""
+"""Print the tables of limits as they would be now: python -m tests.guards.show_work."""
 
 import sys
 

@@ -1,9 +1,10 @@
-"""Real databases for tests: SQLite in a file, and a PostgreSQL server of this test run's own."""
+"""Real databases, and what is done to the disk in which order."""
 
 import contextlib
 import importlib
 import itertools
 import os
+import stat
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -96,3 +97,22 @@ def database(address: str) -> Iterator[Database]:
     with Database(address) as opened:
         opened.migrate()
         yield opened
+
+
+def watch_disk(patch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that grows with each wait for a file or folder, and each move, from now on."""
+    steps: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def noting_fsync(descriptor: int) -> None:
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        steps.append("fsync folder" if is_folder else "fsync file")
+        fsync(descriptor)
+
+    def noting_replace(self: Path, target: Path) -> Path:
+        steps.append("replace")
+        return replace(self, target)
+
+    patch.setattr(os, "fsync", noting_fsync)
+    patch.setattr(Path, "replace", noting_replace)
+    return steps
