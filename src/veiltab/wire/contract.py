@@ -230,7 +230,7 @@ class Agreement(SignedMessage):
             if terms.party_id == party_id:
                 return terms
         raise MismatchError(
-            f"{party_id.hex()} is no curator of {self.title!r}",
+            f"{party_id.hex()} is not a curator of {self.title!r}",
             hint="compare the party id with the signed document's curators",
         )
 
