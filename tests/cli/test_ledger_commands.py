@@ -37,10 +37,10 @@ def test_what_is_not_given_stays(office: Office) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("x", "--epsilon", "0"), "is no limit"),
-        (("x", "--epsilon", "nan"), "is no limit"),
-        (("x", "--epsilon", "1", "--delta", "1"), "is no limit"),
-        (("x", "--epsilon", "1", "--largest-epsilon", "0"), "is no policy"),
+        (("x", "--epsilon", "0"), "is unusable"),
+        (("x", "--epsilon", "nan"), "is unusable"),
+        (("x", "--epsilon", "1", "--delta", "1"), "is unusable"),
+        (("x", "--epsilon", "1", "--largest-epsilon", "0"), "cannot be 0"),
         (("a\nb", "--epsilon", "1"), "data set"),
         (("x",), "Missing option '--epsilon'"),
     ],

@@ -176,7 +176,7 @@ def test_a_column_of_nulls_alone_can_be_mapped() -> None:
 
 def test_a_value_map_must_lead_to_categories() -> None:
     """A misspelt target is an error of the map, even if no row uses it."""
-    with pytest.raises(SchemaError, match="value map of 'answer' leads to 'nope', 'nay'") as caught:
+    with pytest.raises(SchemaError, match="value map of 'answer' maps to 'nope', 'nay'") as caught:
         encode_column(pl.Series(["yes"]), YES_NO, ValueMap({"n": "nope", "m": "nope", None: "nay"}))
     assert caught.value.hint == "its categories are 'yes', 'no'"
     many = Attribute("x", map(str, range(1000)))

@@ -50,9 +50,9 @@ def test_nobody_but_a_curator_can_sign() -> None:
     contract, _ = rehearsal.propose(TERMS)
     vault = rehearsal.deposit().vault
     for identity in (rehearsal.server, rehearsal.researcher):
-        with pytest.raises(MismatchError, match="is no curator"):
+        with pytest.raises(MismatchError, match="is not a curator"):
             sign_contract(unsigned(contract), identity, LEDGER)
-        with pytest.raises(MismatchError, match="is no curator"):
+        with pytest.raises(MismatchError, match="is not a curator"):
             sign_vault(vault, identity)
 
 
@@ -105,7 +105,7 @@ def test_a_secret_is_for_one_curator() -> None:
     assert receive_secret(staged.contract, second, message) == staged.secret
     with pytest.raises(MismatchError, match="another curator"):
         receive_secret(staged.contract, first, message)
-    with pytest.raises(MismatchError, match="is no curator"):
+    with pytest.raises(MismatchError, match="is not a curator"):
         share_secret(staged.contract, first, staged.secret, rehearsal.researcher.party_id)
     readdressed = sign(replace(message.body, receiver=first.party_id), first.signing)
     with pytest.raises(SealError):
@@ -130,7 +130,7 @@ def test_a_secret_comes_from_a_curator_of_the_study() -> None:
     """Somebody else's is refused, also if it is the right one."""
     rehearsal, staged, _, second = shared()
     message = share_secret(staged.contract, rehearsal.researcher, staged.secret, second.party_id)
-    with pytest.raises(MismatchError, match="is no curator"):
+    with pytest.raises(MismatchError, match="is not a curator"):
         receive_secret(staged.contract, second, message)
     genuine = share_secret(staged.contract, second, staged.secret, second.party_id)
     with pytest.raises(SignatureError):

@@ -191,14 +191,14 @@ def test_only_the_contracts_researchers_are_granted_anything() -> None:
     stranger = PrivateIdentity.create("stranger", CipherEntropy.from_seed(9, "stranger"))
     contract, release = outcome.contract, outcome.study.release()
     to = public_identity(stranger)
-    with pytest.raises(NotGrantedError, match="is no researcher"):
+    with pytest.raises(NotGrantedError, match="is not a researcher"):
         grant(outcome.desks[0], contract.body, outcome.prepared[0], to, expires=EXPIRES)
-    with pytest.raises(NotGrantedError, match="is no researcher"):
+    with pytest.raises(NotGrantedError, match="is not a researcher"):
         open_access(stranger, contract, release, [], now=0)
     whole = granted(rehearsal, outcome, 0)
     opened(rehearsal, outcome, whole)
     forged = regrant(whole, rehearsal.curators[0], researcher=stranger.party_id)
-    with pytest.raises(NotGrantedError, match="is no researcher"):
+    with pytest.raises(NotGrantedError, match="is not a researcher"):
         outcome.study.accept_grant(forged, now=0)
 
 
@@ -275,7 +275,7 @@ def test_a_grant_must_fit_the_contract() -> None:
     first, second = rehearsal.curators
     with pytest.raises(SignatureError):
         opened(rehearsal, outcome, regrant(whole, second))
-    with pytest.raises(MismatchError, match="is no curator"):
+    with pytest.raises(MismatchError, match="is not a curator"):
         opened(rehearsal, outcome, regrant(whole, first, curator=rehearsal.researcher.party_id))
     for changes in (
         {"pads": "one-time"},

@@ -72,7 +72,7 @@ def test_every_curator_must_be_aligned_in_this_study() -> None:
     with pytest.raises(SignatureError):
         check_alignment(staged.contract, [one, sign(two.body, first.signing)])
     stranger = replace(two.body, curator=rehearsal.researcher.party_id)
-    with pytest.raises(MismatchError, match="is no curator"):
+    with pytest.raises(MismatchError, match="is not a curator"):
         check_alignment(staged.contract, [one, two, sign(stranger, rehearsal.researcher.signing)])
 
 
@@ -149,7 +149,7 @@ def test_the_way_is_the_contracts() -> None:
         prepare_table(context, signed, intake, MemorySpool())
     server = replace(staged.contract, sampling=replace(staged.contract.sampling, by="server"))
     stored = replace(server, stored=Stored(bytes(32), (bytes(32), bytes(32))))
-    for other, way in ((server, "the server sample$"), (stored, "from stored tables")):
+    for other, way in ((server, "the server samples$"), (stored, "from stored tables")):
         with pytest.raises(MismatchError, match=way):
             prepare_sample(context, rehearsal.sign(other), intake, held)
     with pytest.raises(MismatchError, match="from stored tables"):

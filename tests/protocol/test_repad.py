@@ -98,7 +98,7 @@ def test_a_curator_answers_only_for_its_own_table() -> None:
             context, case.outcome.contract, case.requests[0], case.outcome.received
         )
     stranger = PrivateIdentity.create("stranger", CipherEntropy.from_seed(8, "stranger"))
-    with pytest.raises(MismatchError, match="is no curator"):
+    with pytest.raises(MismatchError, match="is not a curator"):
         case.deposit.stored[0].repad(
             replace(context, identity=stranger),
             case.outcome.contract,

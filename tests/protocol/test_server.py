@@ -168,7 +168,7 @@ def test_the_form_of_an_upload() -> None:
     for changes in wrong:
         with pytest.raises(MessageError):
             study.upload(resigned(rehearsal, first.message, **changes))
-    with pytest.raises(MismatchError, match="is no curator"):
+    with pytest.raises(MismatchError, match="is not a curator"):
         study.upload(sign(replace(body, curator=bytes(32)), rehearsal.curators[0].signing))
     with pytest.raises(SignatureError):
         study.upload(sign(body, rehearsal.curators[1].signing))

@@ -148,7 +148,7 @@ def test_new_pads_must_answer_the_servers_request() -> None:
         case.study.repad(other.answer(0).message)
     with pytest.raises(SignatureError):
         case.study.repad(sign(body, case.rehearsal.curators[1].signing))
-    with pytest.raises(MismatchError, match="is no curator"):
+    with pytest.raises(MismatchError, match="is not a curator"):
         case.study.repad(sign(replace(body, curator=bytes(32)), first))
     assert case.study.state is State.SAMPLED
     case.study.repad(answer)

@@ -52,7 +52,7 @@ def test_a_contract_tells_its_parts() -> None:
     assert contract.schema_of(messages.HOSPITAL.party_id).names == ("smoker", "age")
     assert contract.curator(messages.TAX_OFFICE.party_id) == messages.TAX_OFFICE
     for stranger in (messages.SERVER.party_id, b""):
-        with pytest.raises(MismatchError, match="is no curator of 'Smoking and income'"):
+        with pytest.raises(MismatchError, match="is not a curator of 'Smoking and income'"):
             contract.curator(stranger)
 
 

@@ -80,6 +80,6 @@ def _info(purpose: str, context: bytes) -> bytes:
     """Bind a seal to its use; a purpose without 0x00 keeps purpose and context apart."""
     if not purpose.isascii() or not purpose.isprintable():
         raise ParameterError(
-            f"{purpose!r} is no purpose of a seal", hint="use one of the specification's"
+            f"{purpose!r} is not a purpose of a seal", hint="use one of the specification's"
         )
     return b"veiltab/v1/seal/" + purpose.encode() + b"\x00" + context

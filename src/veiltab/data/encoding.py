@@ -341,8 +341,8 @@ def _check_targets(targets: Iterable[str], attribute: Attribute, index: Mapping[
     unknown = [target for target in dict.fromkeys(targets) if target not in index]
     if unknown:
         raise SchemaError(
-            f"the value map of {attribute.name!r} leads to"
-            f" {', '.join(map(repr, unknown))}, which is no category",
+            f"the value map of {attribute.name!r} maps to"
+            f" {', '.join(map(repr, unknown))}, which is not a category",
             hint=f"its categories are {', '.join(map(repr, attribute.categories[:10]))}"
             + (", …" if attribute.size > 10 else ""),  # noqa: PLR2004
         )

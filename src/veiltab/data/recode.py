@@ -204,7 +204,7 @@ def _category(table: TomlTable, key: str, attribute: Attribute) -> str:
     if category not in attribute.categories:
         raise table.error(
             key,
-            f"{category!r} is no category of {attribute.name!r}",
+            f"{category!r} is not a category of {attribute.name!r}",
             closest(category, attribute.categories),
         )
     return category

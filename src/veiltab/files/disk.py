@@ -10,7 +10,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterator
-from errno import ENOTDIR
+from errno import ENOSYS, ENOTDIR, EOPNOTSUPP, EPERM
 from pathlib import Path
 
 from veiltab.errors import OutputError, UnavailableError
@@ -25,6 +25,9 @@ DELETED = ".deleted-"
 
 UNFINISHED = ".unfinished-"
 """How the name of a file begins that is being written; nothing reads such a file."""
+
+_NO_LINKS = {ENOSYS, EOPNOTSUPP, EPERM}
+"""How file systems without hard links answer."""
 
 
 def write_whole(
@@ -51,7 +54,7 @@ def write_whole(
         if replace:
             temporary.replace(path)
         else:
-            path.hardlink_to(temporary)
+            _name_new(temporary, path)
     finally:  # also when it is stopped from the keyboard; after a move nothing is left to remove
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -194,6 +197,17 @@ def _output_errors(path: Path) -> Iterator[None]:
         raise OutputError(
             f"cannot write {path}: {error.strerror}", hint="choose a place that you may write to"
         ) from error
+
+
+def _name_new(temporary: Path, path: Path) -> None:
+    """Give a finished file a name that is not in use, or raise ``FileExistsError``."""
+    try:
+        path.hardlink_to(temporary)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        path.touch(mode=FILE_MODE, exist_ok=False)  # reserves the name
+        temporary.replace(path)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

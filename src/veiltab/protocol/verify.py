@@ -134,7 +134,7 @@ def check_researcher(contract: Contract, party_id: bytes) -> None:
     named = contract.researchers
     if named is not None and party_id not in {researcher.party_id for researcher in named}:
         raise NotGrantedError(
-            f"{party_id.hex()} is no researcher of {contract.title!r}",
+            f"{party_id.hex()} is not a researcher of {contract.title!r}",
             hint="only the researchers named in the contract can be granted access",
         )
 

@@ -46,6 +46,7 @@ PadMode = Literal["stream", "one-time"]
 Accounting = Literal["pure-1", "shuffle-1"]
 LinkageBy = Literal["ids", "rows"]
 Normalisation = Literal["nfc", "trim", "lowercase"]
+
 MAX_CURATORS = 1_000
 MAX_ATTRIBUTES = 1_000
 """Attributes of one curator."""
@@ -54,6 +55,7 @@ MAX_ROWS = 2**48
 """Rows of an upload (spec 8)."""
 
 NONCE_BYTES = 16
+
 PARTY_ID = hexadecimal(32)
 """The codec of a party id."""
 
@@ -234,7 +236,7 @@ class Agreement(SignedMessage):
             if terms.party_id == party_id:
                 return terms
         raise MismatchError(
-            f"{party_id.hex()} is no curator of {self.title!r}",
+            f"{party_id.hex()} is not a curator of {self.title!r}",
             hint="compare the party id with the signed document's curators",
         )
 

@@ -26,12 +26,14 @@ SPAN_ROWS = 4 * CHUNK_ROWS
 TOKEN_BYTES = 16
 POSITION_BYTES = 6
 MAX_POSITION = 2**48 - 1
+
 _WORD_BYTES = 8
 _WORD_RANGE = 2**64
 _BYTE_BASE = 256
 _TWO_BASE = 2
 _MAX_LOW_BITS = 16
 _HINT = "the chunk was changed on its way, or belongs to another column; ask for it again"
+
 Digits = NDArray[np.unsignedinteger[Any]]
 
 

@@ -64,7 +64,7 @@ def _check_belongs(
         or one_time != (contract.pads == "one-time")
     ):
         raise MismatchError(
-            "these pads belong to another study, curator or kind of pads",
+            "these pads belong to another study or curator, or are of another kind",
             hint="grant what was prepared for this study; of a stored table, its new pads",
         )
 

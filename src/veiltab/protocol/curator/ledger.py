@@ -38,12 +38,13 @@ class Ledger:
         largest = self.epsilon_limit if self.largest_epsilon is None else self.largest_epsilon
         if not 0 < self.epsilon_limit < float("inf") or not 0 <= self.delta_limit < 1:
             raise ParameterError(
-                f"a budget of epsilon {self.epsilon_limit}, delta {self.delta_limit} is no limit",
+                f"a limit of epsilon {self.epsilon_limit}, delta {self.delta_limit} is unusable",
                 hint="epsilon must be above 0 and finite, delta from 0 to below 1",
             )
         if not largest > 0:
             raise ParameterError(
-                f"a largest epsilon of {largest} is no policy", hint="give a number above 0"
+                f"the largest epsilon of one study cannot be {largest}",
+                hint="give a number above 0",
             )
 
     @property

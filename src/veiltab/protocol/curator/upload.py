@@ -295,8 +295,8 @@ def _check_scope(agreement: Contract | Vault, intake: Intake) -> None:
 
 def _check_sampler(contract: Contract, sampler: str) -> None:
     if contract.sampling.by != sampler or contract.stored is not None:
+        who = "server samples" if contract.sampling.by == "server" else "curators sample"
         raise MismatchError(
-            f"the contract has the {contract.sampling.by} sample"
-            f"{' from stored tables' if contract.stored else ''}",
-            hint="prepare the data in the way that the contract says",
+            f"by the contract, the {who}{' from stored tables' if contract.stored else ''}",
+            hint="prepare the data as the contract says",
         )
