@@ -38,9 +38,9 @@ def table_of(tokens: Tokens) -> UploadedTable:
     store, rows = MemoryChunks(), len(tokens)
     codes: list[Codes] = [tokens[:, 8] % 3, tokens[:, 9].astype(np.uint16) + 44]
     columns = []
-    for each, own in zip(ATTRIBUTES, codes, strict=True):
-        digests = tuple(write_rows(own, each, store))
-        columns.append(ColumnChunks(attribute=each.name, chunks=digests))
+    for definition, column in zip(ATTRIBUTES, codes, strict=True):
+        digests = tuple(write_rows(column, definition, store))
+        columns.append(ColumnChunks(attribute=definition.name, chunks=digests))
     upload = Upload(
         columns=tuple(columns),
         curator=bytes(32),
@@ -97,11 +97,11 @@ def test_the_common_respondents_are_what_dictionaries_find(curators: int) -> Non
     tokens = random_tokens(400)
     order = np.random.default_rng(curators)
     held = [tokens[order.permutation(400)[: 400 - 20 * i]] for i in range(curators)]
-    found = draw_all([table_of(own) for own in held])
-    rows = [{token.tobytes(): row for row, token in enumerate(own)} for own in held]
+    drawn = draw_all([table_of(tokens) for tokens in held])
+    rows = [{token.tobytes(): row for row, token in enumerate(tokens)} for tokens in held]
     common = set.intersection(*map(set, rows))
-    assert sorted(found) == sorted([own[token] for own in rows] for token in common)
-    assert found != sorted(found)
+    assert sorted(drawn) == sorted([table[token] for table in rows] for token in common)
+    assert drawn != sorted(drawn)
 
 
 def test_the_number_of_parts_and_the_disk_make_no_difference(
@@ -247,7 +247,7 @@ class Forgetful(MemorySpool):
 def test_lost_rows_are_noticed(name: str) -> None:
     """A smaller table would be a wrong one: the release is tried again instead."""
     tables = [table_of(random_tokens(50)), table_of(random_tokens(50))]
-    scratch = Scratch(lambda own: Forgetful() if own == name else MemorySpool())
+    scratch = Scratch(lambda spool: Forgetful() if spool == name else MemorySpool())
     with pytest.raises(UnavailableError, match="lost rows"):
         draw_all(tables, scratch)
 

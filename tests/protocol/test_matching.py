@@ -34,15 +34,15 @@ def matched_by_dictionary(tables: list[list[bytes]]) -> list[list[int]]:
     """Match with dictionaries: obvious, slow and independent; in ascending order of tokens."""
     rows = [{token: row for row, token in enumerate(table)} for table in tables]
     common = set.intersection(*map(set, rows))
-    return [[own[token] for own in rows] for token in sorted(common)]
+    return [[table[token] for table in rows] for token in sorted(common)]
 
 
 @given(TABLES)
 def test_matching_is_what_dictionaries_find(tables: list[list[bytes]]) -> None:
     """Any number of curators, any overlap, none included."""
-    found = match_tokens([as_rows(table) for table in tables])
-    assert found.shape == (len(matched_by_dictionary(tables)), len(tables))
-    assert found.tolist() == matched_by_dictionary(tables)
+    rows = match_tokens([as_rows(table) for table in tables])
+    assert rows.shape == (len(matched_by_dictionary(tables)), len(tables))
+    assert rows.tolist() == matched_by_dictionary(tables)
 
 
 @given(TABLES, st.data())
@@ -53,7 +53,7 @@ def test_a_token_twice_in_one_table_is_refused(
     table = data.draw(st.sampled_from(tables))
     table.insert(data.draw(st.integers(0, len(table))), data.draw(st.sampled_from(list(table))))
     with pytest.raises(MismatchError, match="same token twice"):
-        match_tokens([as_rows(each) for each in tables])
+        match_tokens([as_rows(table) for table in tables])
 
 
 def spread(rows: int, seed: int) -> NDArray[np.uint8]:
@@ -73,10 +73,10 @@ def test_large_tables_are_matched_by_ranges(curators: int) -> None:
     one, two = (match_tokens(tables, threads=threads) for threads in (1, 2))
     assert one.tolist() == two.tolist()
     common = set.intersection(*({row.tobytes() for row in table} for table in tables))
-    found = [table[rows] for table, rows in zip(tables, one.T, strict=True)]
+    matched = [table[rows] for table, rows in zip(tables, one.T, strict=True)]
     assert len(one) == len(common)
-    assert all((each == found[0]).all() for each in found)
-    ordered = [row.tobytes() for row in found[0]]
+    assert all((tokens == matched[0]).all() for tokens in matched)
+    ordered = [row.tobytes() for row in matched[0]]
     assert ordered == sorted(common)
 
 
@@ -90,11 +90,11 @@ def test_large_tables_with_tokens_that_begin_alike(curators: int, alike: int) ->
         others = everybody[copy * 1000 : copy * 1000 + 900]
         others[:, :alike], others[:, 15] = everybody[:900, :alike], everybody[:900, 15] + copy
     tables = [everybody[generator.permutation(len(everybody))[:90_000]] for _ in range(curators)]
-    found = match_tokens(tables, threads=2)
+    matched = match_tokens(tables, threads=2)
     rows = [{row.tobytes(): number for number, row in enumerate(table)} for table in tables]
     common = sorted(set.intersection(*map(set, rows)))
     assert len(common) > 50_000
-    assert found.tolist() == [[own[token] for own in rows] for token in common]
+    assert matched.tolist() == [[table[token] for table in rows] for token in common]
 
 
 def test_tables_that_only_begin_alike_have_nobody_in_common() -> None:
@@ -151,8 +151,8 @@ def test_the_server_takes_the_respondents_that_all_hold(way: str) -> None:
     release = outcome.study.release().body
     assert (release.population, release.sample_size) == (30, 30)
     assert access.plan.population_size == 30
-    found = sanitized(access, outcome.released)
-    records = sorted(zip(*(found[f"a{i}"].tolist() for i in range(3)), strict=True))
+    columns = sanitized(access, outcome.released)
+    records = sorted(zip(*(columns[f"a{i}"].tolist() for i in range(3)), strict=True))
     plain = [
         dict(zip(own, each.codes[0].tolist(), strict=True))
         for own, each in zip(ids, rehearsal.holdings, strict=True)

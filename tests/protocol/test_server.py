@@ -74,7 +74,7 @@ def test_what_is_not_in_the_table_cannot_happen(state: State, event: Event) -> N
     with pytest.raises(StateError, match=f"a study that is {state} cannot take") as caught:
         advance(state, event)
     possible = [str(e) for s, e in TRANSITIONS if s is state]
-    assert all(each in caught.value.hint for each in possible or ["it has ended"])
+    assert all(event in caught.value.hint for event in possible or ["it has ended"])
 
 
 def test_every_state_is_reached_and_every_study_ends() -> None:
@@ -192,7 +192,7 @@ def test_an_upload_of_another_study_is_refused() -> None:
 
 
 def test_samples_of_different_populations_do_not_join() -> None:
-    """Should curators not compare before, the server does; nothing else is taken instead."""
+    """The server compares them even if the curators did not, and takes no other upload then."""
     rehearsal, staged, (first, second) = staged_uploads()
     study = staged.outcome.study
     study.upload(first.message)

@@ -47,12 +47,12 @@ def granted(
 def parts(outcome: Outcome) -> dict[str, bytes]:
     """Return the digest of each part of the release: its four columns, and two of positions."""
     release = outcome.study.release().body
-    found = {column.attribute: column.chunks[0] for column in release.columns}
+    digests = {column.attribute: column.chunks[0] for column in release.columns}
     for number, upload in enumerate(release.uploads):
         assert upload.positions is not None
-        found[f"positions {number}"] = upload.positions[0]
-    assert len(set(found.values())) == 6
-    return found
+        digests[f"positions {number}"] = upload.positions[0]
+    assert len(set(digests.values())) == 6
+    return digests
 
 
 def served(rehearsal: Simulator, outcome: Outcome, now: int = 0) -> set[str]:

@@ -36,8 +36,8 @@ def test_answers_are_the_same_with_little_memory(tmp_path: Path, room: int) -> N
         assert len(digests) > 1
         store = context.folders.released(study.study)
         for _ in range(3):
-            found = study.researcher.server.release_chunks(study.study, digests)
-            assert found == [store.get(digest) for digest in digests]
+            chunks = study.researcher.server.release_chunks(study.study, digests)
+            assert chunks == [store.get(digest) for digest in digests]
         estimate_study(study.researcher, study.researcher.contract(study.study))
     assert context.answers._free == room
 
@@ -74,12 +74,12 @@ def test_places_are_few_and_nobody_has_all_of_them() -> None:
         tasks = [asyncio.create_task(stay(sender)) for sender in "aaaabbbccc"]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        found = list(inside)
+        first = list(inside)
         end.set()
         await asyncio.gather(*tasks)
         assert sorted(inside) == sorted("aaaabbbccc")
         assert len(places._by_sender) == 0
-        return found
+        return first
 
     assert asyncio.run(run()) == ["a", "a", "b", "b"]
 
@@ -87,8 +87,8 @@ def test_places_are_few_and_nobody_has_all_of_them() -> None:
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Server]:
     """Run a service."""
-    with running(make_context(tmp_path / "data")) as found:
-        yield found
+    with running(make_context(tmp_path / "data")) as service:
+        yield service
 
 
 def no_source() -> Source:

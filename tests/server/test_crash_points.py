@@ -30,17 +30,17 @@ def kill_releases(path: Path, sampler: Sampler, trials: int, seed: int) -> dict[
         command, cwd=ROOT, capture_output=True, text=True, timeout=30 + 3 * trials, check=False
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, int] = json.loads(done.stdout)
-    return found
+    counts: dict[str, int] = json.loads(done.stdout)
+    return counts
 
 
-def check(found: dict[str, int]) -> None:
+def check(counts: dict[str, int]) -> None:
     """Nothing other than the one release was ever visible, and nothing else is left."""
-    assert found["wrong"] == 0
-    assert found["left"] == 0
-    assert found["killed"] >= 0.9 * found["trials"]
-    assert found["lines"] > 10_000
-    assert found["bundles"] > 1
+    assert counts["wrong"] == 0
+    assert counts["left"] == 0
+    assert counts["killed"] >= 0.9 * counts["trials"]
+    assert counts["lines"] > 10_000
+    assert counts["bundles"] > 1
 
 
 @pytest.mark.parametrize("sampler", ["curators", "server"])

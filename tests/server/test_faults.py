@@ -69,52 +69,55 @@ def damage(path: Path, place: int = -1) -> None:
 def test_a_disk_that_fails_while_chunks_come_in(tmp_path: Path, number: int) -> None:
     """The sender is told to try again later; when it does, the study is as if nothing had been."""
     context = context_of(tmp_path)
-    found = Simulator().on_server(context, TERMS, Stage.PREPARED)
+    uploaded = Simulator().on_server(context, TERMS, Stage.PREPARED)
     with failing_disk(number), pytest.raises(UnavailableError):
-        found.upload(0)
-    assert state(context, found.study) == "open"
+        uploaded.upload(0)
+    assert state(context, uploaded.study) == "open"
     for curator in range(2):
-        found.upload(curator)
-    assert release_study(context, found.study) == "released"
+        uploaded.upload(curator)
+    assert release_study(context, uploaded.study) == "released"
 
 
 @pytest.mark.parametrize("after", range(5))
 def test_a_disk_that_is_full_during_a_release(tmp_path: Path, after: int) -> None:
     """At any of its writes: nothing is visible, nothing is lost, and later it is released."""
     context = context_of(tmp_path)
-    found = Simulator().on_server(context, TERMS)
+    uploaded = Simulator().on_server(context, TERMS)
     try:
         with failing_disk(errno.ENOSPC, after):
-            outcome = release_study(context, found.study)
+            outcome = release_study(context, uploaded.study)
     except UnavailableError:
         outcome = "failed"
-    if state(context, found.study) != "released":
+    if state(context, uploaded.study) != "released":
         assert outcome == "failed"
-        assert len(context.folders.received(found.study, found.rehearsal.curators[0].party_id)) > 0
-        assert release_study(context, found.study) == "released"
+        assert (
+            len(context.folders.received(uploaded.study, uploaded.rehearsal.curators[0].party_id))
+            > 0
+        )
+        assert release_study(context, uploaded.study) == "released"
     tidy(context)
-    folder = tmp_path / "data" / "studies" / found.study.hex()
+    folder = tmp_path / "data" / "studies" / uploaded.study.hex()
     assert [path.name for path in folder.iterdir()] == ["released"]
 
 
 def test_a_damaged_chunk_is_mended_by_pushing_again(tmp_path: Path) -> None:
     """The release waits, says so, and goes on when the curator has sent the chunk again."""
     context = context_of(tmp_path)
-    found = Simulator().on_server(context, TERMS)
-    folder = tmp_path / "data" / "studies" / found.study.hex() / "received"
+    uploaded = Simulator().on_server(context, TERMS)
+    folder = tmp_path / "data" / "studies" / uploaded.study.hex() / "received"
     victim = min(folder.glob("*/*"))
     damage(victim)
-    assert release_study(context, found.study) == "damaged"
-    assert state(context, found.study) == "uploaded"
+    assert release_study(context, uploaded.study) == "damaged"
+    assert state(context, uploaded.study) == "uploaded"
     assert not victim.exists()
-    assert release_study(context, found.study) == "damaged"
+    assert release_study(context, uploaded.study) == "damaged"
     with context.database.reading() as records:
-        assert "push again" in str(StoredStudy.find(context, records, found.study).record.reason)
+        assert "push again" in str(StoredStudy.find(context, records, uploaded.study).record.reason)
     for curator in range(2):
-        found.upload(curator)
-    assert release_study(context, found.study) == "released"
+        uploaded.upload(curator)
+    assert release_study(context, uploaded.study) == "released"
     with context.database.reading() as records:
-        assert StoredStudy.find(context, records, found.study).record.reason is None
+        assert StoredStudy.find(context, records, uploaded.study).record.reason is None
 
 
 @pytest.mark.parametrize("place", [0, 4, 39, -1], ids=["count", "digest", "length", "chunk"])
@@ -136,25 +139,25 @@ def test_a_damaged_release_is_not_served(tmp_path: Path, place: int) -> None:
 def test_a_study_without_its_noise_key_is_not_released(tmp_path: Path) -> None:
     """A database that was restored wrongly must not lead to a second draw of the noise."""
     context = context_of(tmp_path)
-    found = Simulator().on_server(context, TERMS)
+    uploaded = Simulator().on_server(context, TERMS)
     with context.database.transaction() as records:
-        stored = StoredStudy.find(context, records, found.study)
+        stored = StoredStudy.find(context, records, uploaded.study)
         stored.save(stored.resume(), noise_key=None)
     with pytest.raises(StateError, match="no noise key"):
-        release_study(context, found.study)
-    assert state(context, found.study) == "uploaded"
+        release_study(context, uploaded.study)
+    assert state(context, uploaded.study) == "uploaded"
 
 
 def test_the_noise_key_is_gone_after_the_release(tmp_path: Path) -> None:
     """Neither a row nor a byte of any file of the data directory holds it any more."""
     context = context_of(tmp_path)
-    found = Simulator().on_server(context, TERMS)
+    uploaded = Simulator().on_server(context, TERMS)
     with context.database.reading() as records:
-        key = StoredStudy.find(context, records, found.study).record.noise_key
+        key = StoredStudy.find(context, records, uploaded.study).record.noise_key
     assert key is not None
     files = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
     assert any(key in path.read_bytes() for path in files)
-    release_study(context, found.study)
+    release_study(context, uploaded.study)
     files = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
     assert files
     assert not any(key in path.read_bytes() for path in files)
@@ -165,14 +168,14 @@ def test_the_key_that_a_crash_leaves_in_the_log_is_gone_after_the_next_start(
 ) -> None:
     """Between the release and the last step, which empties the database's log of changes."""
     context = context_of(tmp_path)
-    found = Simulator().on_server(context, TERMS)
+    uploaded = Simulator().on_server(context, TERMS)
     with context.database.reading() as records:
-        key = StoredStudy.find(context, records, found.study).record.noise_key or b""
+        key = StoredStudy.find(context, records, uploaded.study).record.noise_key or b""
     with (
         mock.patch.object(type(context.database), "scrub", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
-        release_study(context, found.study)
+        release_study(context, uploaded.study)
     files = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
     assert any(key in path.read_bytes() for path in files)
     tidy(context_of(tmp_path))
@@ -182,30 +185,30 @@ def test_the_key_that_a_crash_leaves_in_the_log_is_gone_after_the_next_start(
 def test_digests_of_unperturbed_chunks_are_erased_with_them(tmp_path: Path) -> None:
     """With a researcher's pads, guesses at a small sample could be tried against them."""
     context = context_of(tmp_path)
-    found = Simulator().on_server(context, TERMS)
-    bodies = [prepared.message.body for prepared in found.prepared]
+    uploaded = Simulator().on_server(context, TERMS)
+    bodies = [prepared.message.body for prepared in uploaded.prepared]
     digests = [digest for body in bodies for c in body.columns for digest in c.chunks]
-    assert release_study(context, found.study) == "released"
+    assert release_study(context, uploaded.study) == "released"
     files = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
     for digest in digests:
         assert not any(digest.hex().encode() in path.read_bytes() for path in files)
-    send = found.prepared[0].message.dumps()
-    steps.upload(context, found.sender(0, send), found.study)  # repeated: nothing happens
-    assert state(context, found.study) == "released"
+    send = uploaded.prepared[0].message.dumps()
+    steps.upload(context, uploaded.sender(0, send), uploaded.study)  # repeated: nothing happens
+    assert state(context, uploaded.study) == "released"
 
 
 def test_ciphertext_left_by_a_crash_is_deleted_at_the_next_start(tmp_path: Path) -> None:
     """A crash right after the release became visible leaves chunks; the next start does not."""
     context = context_of(tmp_path)
-    found = Simulator().on_server(context, TERMS)
+    uploaded = Simulator().on_server(context, TERMS)
     with (
         mock.patch.object(type(context.folders), "forget_received", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
-        release_study(context, found.study)
-    folder = tmp_path / "data" / "studies" / found.study.hex()
+        release_study(context, uploaded.study)
+    folder = tmp_path / "data" / "studies" / uploaded.study.hex()
     assert list(folder.glob("received/*/*"))
-    assert state(context, found.study) == "released"
+    assert state(context, uploaded.study) == "released"
     tidy(context_of(tmp_path))
     assert not list(folder.glob("received/*/*"))
     assert list(folder.glob("released/*"))
@@ -214,8 +217,8 @@ def test_ciphertext_left_by_a_crash_is_deleted_at_the_next_start(tmp_path: Path)
 def test_ciphertext_left_by_a_fault_is_deleted_without_a_restart(tmp_path: Path) -> None:
     """A disk that fails right after the release became visible: the worker comes back to it."""
     context = context_of(tmp_path)
-    found = Simulator().on_server(context, TERMS)
-    received = tmp_path / "data" / "studies" / found.study.hex() / "received"
+    uploaded = Simulator().on_server(context, TERMS)
+    received = tmp_path / "data" / "studies" / uploaded.study.hex() / "received"
     real, calls = type(context.folders).forget_received, iter(range(10**9))
 
     def fail_once(folders: DataDirectory, study: bytes) -> None:
@@ -231,35 +234,35 @@ def test_ciphertext_left_by_a_fault_is_deleted_without_a_restart(tmp_path: Path)
             worker.wake()
             time.sleep(0.02)
         worker.stop(20)
-    assert state(context, found.study) == "released"
+    assert state(context, uploaded.study) == "released"
     assert not received.exists()
 
 
 def test_chunks_of_studies_that_the_records_do_not_know_stay(tmp_path: Path) -> None:
     """A server that is started with another database by mistake must not empty the disk."""
     context = context_of(tmp_path)
-    found = Simulator().on_server(context, TERMS)
-    assert release_study(context, found.study) == "released"
+    uploaded = Simulator().on_server(context, TERMS)
+    assert release_study(context, uploaded.study) == "released"
     other = f"sqlite:///{tmp_path}/other.db"
     tidy(make_context(tmp_path / "data", identity=Simulator().server, database=other))
-    assert len(context.folders.released(found.study)) > 0
+    assert len(context.folders.released(uploaded.study)) > 0
 
 
 def test_an_abort_during_a_release_wins_or_comes_too_late(tmp_path: Path) -> None:
     """If the study is aborted while it is perturbed, nothing of it becomes visible."""
     context = context_of(tmp_path)
-    found = Simulator().on_server(context, TERMS)
+    uploaded = Simulator().on_server(context, TERMS)
     real = release._commit
 
     def abort_first(*arguments: object) -> str:
-        steps.abort(context, found.sender(0, b""), found.study, "changed our minds")
+        steps.abort(context, uploaded.sender(0, b""), uploaded.study, "changed our minds")
         return real(*arguments)  # type: ignore[arg-type]
 
     with mock.patch.object(release, "_commit", abort_first):
-        assert release_study(context, found.study) == "done"
-    assert state(context, found.study) == "aborted"
-    assert not (tmp_path / "data" / "studies" / found.study.hex()).exists()
-    later = found.rehearsal.on_server(context, TERMS)
+        assert release_study(context, uploaded.study) == "done"
+    assert state(context, uploaded.study) == "aborted"
+    assert not (tmp_path / "data" / "studies" / uploaded.study.hex()).exists()
+    later = uploaded.rehearsal.on_server(context, TERMS)
     assert release_study(context, later.study) == "released"
     with pytest.raises(StateError, match="released"):
         steps.abort(context, later.sender(0, b""), later.study, "too late")
@@ -285,8 +288,8 @@ def test_a_database_that_goes_away_and_comes_back(
 def finish(study: HttpStudy) -> None:
     """Go on to the end, and look at the result."""
     study.go_to(Stage.GRANTED)
-    found = estimate_study(study.researcher, study.researcher.contract(study.study))
-    assert found.counts.sum() == found.plan.sample_size
+    uploaded = estimate_study(study.researcher, study.researcher.contract(study.study))
+    assert uploaded.counts.sum() == uploaded.plan.sample_size
     wait_for(study.curators[0], study.study, "released")
 
 
@@ -310,31 +313,31 @@ def test_a_database_that_goes_away_while_a_client_works(tmp_path: Path) -> None:
 def test_no_second_key_is_drawn_where_something_was_released(tmp_path: Path) -> None:
     """A database restored from an old copy knows of no release; the chunks on the disk do."""
     context = context_of(tmp_path)
-    found = Simulator().on_server(context, TERMS, Stage.PREPARED)
-    found.upload(0)
-    released = context.folders.released(found.study)
+    uploaded = Simulator().on_server(context, TERMS, Stage.PREPARED)
+    uploaded.upload(0)
+    released = context.folders.released(uploaded.study)
     released.put(b"of a release that the records have forgotten")
     released.sync()
     with pytest.raises(StateError, match="know nothing of them"):
-        found.upload(1)
-    assert state(context, found.study) == "open"
+        uploaded.upload(1)
+    assert state(context, uploaded.study) == "open"
     with context.database.reading() as records:
-        assert StoredStudy.find(context, records, found.study).record.noise_key is None
+        assert StoredStudy.find(context, records, uploaded.study).record.noise_key is None
     released.clear()
-    found.upload(1)
-    assert state(context, found.study) == "uploaded"
+    uploaded.upload(1)
+    assert state(context, uploaded.study) == "uploaded"
 
 
 def test_the_secret_is_the_proposers_to_send(tmp_path: Path) -> None:
     """With a wrong one, any curator could keep any other from taking part."""
     context = context_of(tmp_path)
-    found = Simulator().on_server(context, TERMS, Stage.PREPARED)
-    contract, secret = found.local.contract, found.local.secret
-    first, second = found.rehearsal.curators
+    uploaded = Simulator().on_server(context, TERMS, Stage.PREPARED)
+    contract, secret = uploaded.local.contract, uploaded.local.secret
+    first, second = uploaded.rehearsal.curators
 
     def send(number: int, sender: PrivateIdentity, receiver: PrivateIdentity) -> bool:
         message = share_secret(contract, sender, secret, receiver.party_id)
-        return steps.send_secret(context, found.sender(number, message.dumps()), found.study)
+        return steps.send_secret(context, uploaded.sender(number, message.dumps()), uploaded.study)
 
     with pytest.raises(MismatchError, match="proposer's to pass on"):
         send(1, second, first)

@@ -19,8 +19,8 @@ DATA = "secret-place"
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Server]:
     """Return a service that is well."""
-    with running(make_context(tmp_path / DATA)) as found:
-        yield found
+    with running(make_context(tmp_path / DATA)) as service:
+        yield service
 
 
 @contextmanager
@@ -75,20 +75,20 @@ def test_parties_are_asked_to_come_back(service: Server, tmp_path: Path) -> None
 
 def test_the_server_says_who_it_is(service: Server) -> None:
     """To anybody: its identity, its version and its time."""
-    found = httpx.get(f"{service.url}/v1/server").json()
-    assert found.keys() == {"identity", "software", "time", "versions"}
-    assert found["identity"] == service.context.identity.to_json()
-    assert found["software"] == f"veiltab {SOFTWARE_VERSION}"
-    assert found["versions"] == [1]
-    assert abs(found["time"] - service.context.now) < 60
+    answer = httpx.get(f"{service.url}/v1/server").json()
+    assert answer.keys() == {"identity", "software", "time", "versions"}
+    assert answer["identity"] == service.context.identity.to_json()
+    assert answer["software"] == f"veiltab {SOFTWARE_VERSION}"
+    assert answer["versions"] == [1]
+    assert abs(answer["time"] - service.context.now) < 60
     assert RemoteServer.discover(service.url) == service.context.identity
 
 
 def test_the_documentation_is_there(service: Server) -> None:
     """As data; a page with somebody else's scripts is not."""
-    found = httpx.get(f"{service.url}/openapi.json").json()
-    assert found["info"]["title"] == "veiltab"
-    assert found["info"]["version"] == SOFTWARE_VERSION
+    answer = httpx.get(f"{service.url}/openapi.json").json()
+    assert answer["info"]["title"] == "veiltab"
+    assert answer["info"]["version"] == SOFTWARE_VERSION
     assert httpx.get(f"{service.url}/docs").status_code == 404
 
 

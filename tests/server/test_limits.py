@@ -224,8 +224,8 @@ def test_one_party_does_not_use_up_anothers_requests(rare: Limited) -> None:
 def test_strangers_that_ask_too_often_wait(rare: Limited) -> None:
     """On any route that they can reach."""
     plain = Request("GET", "/v1/studies")
-    found = [plain.send(rare.client).status_code for _ in range(6)]
-    assert found == [401, 401, 401, 401, 401, 429]
+    statuses = [plain.send(rare.client).status_code for _ in range(6)]
+    assert statuses == [401, 401, 401, 401, 401, 429]
     for path in ("/v1/server", "/healthz", "/readyz", "/metrics"):
         refused = rare.client.get(path)
         assert (refused.status_code, refused.json()["code"]) == (429, "too_many_requests")
@@ -240,8 +240,8 @@ def test_strangers_cannot_use_up_a_partys_requests(rare: Limited) -> None:
     """Neither in its name nor from its address: only a good signature is counted as its own."""
     victim = rare.parties[0]
     forger = replace(stranger(rare.server), party=victim.identity.party_id)
-    found = [rare.ask(forger).status_code for _ in range(10)]
-    assert found == [401] * 5 + [429] * 5
+    statuses = [rare.ask(forger).status_code for _ in range(10)]
+    assert statuses == [401] * 5 + [429] * 5
     assert [rare.ask().status_code for _ in range(4)] == [200, 200, 200, 429]
 
 

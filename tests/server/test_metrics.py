@@ -38,20 +38,20 @@ def test_a_study_is_counted(tmp_path: Path) -> None:
         received = sum(len(chunk) for place in (0, 1) for chunk in study.chunks(place).values())
         study.go_to(Stage.GRANTED)
         estimate_study(study.researcher, study.researcher.contract(study.study))
-        found = samples(client)
+        metrics = samples(client)
         release = study.researcher.server.release(study.study).body
         digests = {digest for column in release.columns for digest in column.chunks}
         served = sum(len(service.context.folders.released(study.study).get(d)) for d in digests)
-    assert found["veiltab_chunk_received_bytes_total", ()] == received > 0
-    assert found["veiltab_chunk_served_bytes_total", ()] == served > 0
-    assert found["veiltab_releases_total", ("released",)] == 1
-    assert found["veiltab_release_seconds_count", ()] == 1
-    assert found["veiltab_studies_waiting", ()] == 0
+    assert metrics["veiltab_chunk_received_bytes_total", ()] == received > 0
+    assert metrics["veiltab_chunk_served_bytes_total", ()] == served > 0
+    assert metrics["veiltab_releases_total", ("released",)] == 1
+    assert metrics["veiltab_release_seconds_count", ()] == 1
+    assert metrics["veiltab_studies_waiting", ()] == 0
     path = "/v1/studies/{study}/uploads"
-    assert found["veiltab_requests_total", ("POST", path, "200")] == 2
-    assert found["veiltab_request_seconds_count", ("POST", path)] == 2
-    assert found["veiltab_requests_total", ("POST", "/v1/parties", "201")] == 3
-    assert ("veiltab_releases_total", ("failed",)) not in found
+    assert metrics["veiltab_requests_total", ("POST", path, "200")] == 2
+    assert metrics["veiltab_request_seconds_count", ("POST", path)] == 2
+    assert metrics["veiltab_requests_total", ("POST", "/v1/parties", "201")] == 3
+    assert ("veiltab_releases_total", ("failed",)) not in metrics
 
 
 def test_refusals_are_counted(tmp_path: Path) -> None:
@@ -63,9 +63,9 @@ def test_refusals_are_counted(tmp_path: Path) -> None:
         for _ in range(3):
             client.get("/v1/studies")
         client.post("/v1/studies")
-        found = samples(client)
-    assert found["veiltab_requests_total", ("GET", "/v1/studies", "401")] == 3
-    assert found["veiltab_requests_total", ("POST", "/v1/studies", "401")] == 1
+        metrics = samples(client)
+    assert metrics["veiltab_requests_total", ("GET", "/v1/studies", "401")] == 3
+    assert metrics["veiltab_requests_total", ("POST", "/v1/studies", "401")] == 1
 
 
 def test_strangers_cannot_make_up_labels(tmp_path: Path) -> None:
@@ -78,10 +78,10 @@ def test_strangers_cannot_make_up_labels(tmp_path: Path) -> None:
             client.get(f"/made/up/{number}")
         for method in ("PROPFIND", "SEARCH", "LOCK"):
             Request(method, "/made/up").send(client)
-        found = samples(client)
+        metrics = samples(client)
         text = client.get("/metrics").text
-    assert found["veiltab_requests_total", ("GET", "(none)", "404")] == 5
-    assert found["veiltab_requests_total", ("(other)", "(none)", "404")] == 3
+    assert metrics["veiltab_requests_total", ("GET", "(none)", "404")] == 5
+    assert metrics["veiltab_requests_total", ("(other)", "(none)", "404")] == 3
     assert "made" not in text
     assert "PROPFIND" not in text
 

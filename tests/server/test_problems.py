@@ -78,14 +78,14 @@ def assert_problem(answer: httpx.Response, status: int, code: str) -> dict[str, 
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["x-content-type-options"] == "nosniff"
-    found: dict[str, object] = answer.json()
-    assert found.keys() == {"type", "title", "status", "detail", "hint", "code"}
-    assert (found["status"], found["code"]) == (status, code)
-    assert found["type"] == f"urn:veiltab:error:{code}"
-    assert all(found.values())
+    problem: dict[str, object] = answer.json()
+    assert problem.keys() == {"type", "title", "status", "detail", "hint", "code"}
+    assert (problem["status"], problem["code"]) == (status, code)
+    assert problem["type"] == f"urn:veiltab:error:{code}"
+    assert all(problem.values())
     assert MARKER not in answer.text
     assert MARKER not in str(answer.headers)
-    return found
+    return problem
 
 
 @pytest.mark.parametrize("kind", CLASSES.values(), ids=CLASSES)
@@ -93,10 +93,10 @@ def test_every_error_has_its_answer(failing: Failing, kind: type[VeiltabError]) 
     """Status, code, message and hint are those of the error tree."""
     name = kind.__name__
     answer = failing.client.get(f"/fail/{name}")
-    found = assert_problem(answer, kind.http_status, kind.code)
-    assert found["detail"] == f"what is wrong with {name}"
-    assert found["hint"] == f"what to do about {name}"
-    words = str(found["title"])
+    problem = assert_problem(answer, kind.http_status, kind.code)
+    assert problem["detail"] == f"what is wrong with {name}"
+    assert problem["hint"] == f"what to do about {name}"
+    words = str(problem["title"])
     assert words.replace(" ", "").lower() == name.removesuffix("Error").lower()
     assert words == words.capitalize()
     waits = issubclass(kind, RateLimitError | UnavailableError)
@@ -114,8 +114,8 @@ def test_bugs_are_logged_and_not_shown(failing: Failing, caplog: pytest.LogCaptu
     """The trace is for the operator alone, and there is one of it."""
     with caplog.at_level(logging.INFO):
         answer = failing.client.post("/crash", content=b"body")
-    found = assert_problem(answer, 500, "error")
-    assert "operator" in str(found["hint"])
+    problem = assert_problem(answer, 500, "error")
+    assert "operator" in str(problem["hint"])
     assert "Traceback" not in answer.text
     traces = [record for record in caplog.records if record.exc_info]
     assert [(record.name, record.levelname) for record in traces] == [("veiltab.service", "ERROR")]
@@ -180,8 +180,8 @@ def test_another_host_is_not_repeated(failing: Failing) -> None:
 def test_ids_have_one_form(failing: Failing, path: str) -> None:
     """Anything else is refused without being repeated, before anything looks for it."""
     answer = failing.signed("GET", path)
-    found = assert_problem(answer, 422, "invalid_input")
-    assert "path." in str(found["detail"])
+    problem = assert_problem(answer, 422, "invalid_input")
+    assert "path." in str(problem["detail"])
 
 
 @pytest.mark.parametrize(
@@ -212,5 +212,5 @@ def test_refused_messages_say_little_of_what_was_sent(failing: Failing) -> None:
     """A field is named, and of what stands in it at most a few characters are shown."""
     body = b'{"reason":"' + b"x" * 5000 + MARKER.encode() + b'"}'
     answer = failing.signed("POST", f"/v1/studies/{'a' * 64}/abort", body)
-    found = assert_problem(answer, 422, "malformed_message")
-    assert len(str(found["detail"])) < 200
+    problem = assert_problem(answer, 422, "malformed_message")
+    assert len(str(problem["detail"])) < 200

@@ -43,8 +43,8 @@ def named(*chunks: bytes) -> list[NamedChunk]:
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Server]:
     """Return a service without anything in it."""
-    with running(make_context(tmp_path / "data")) as found:
-        yield found
+    with running(make_context(tmp_path / "data")) as service:
+        yield service
 
 
 def post(
@@ -104,8 +104,8 @@ def test_what_is_new_is_created(service: Server, tmp_path: Path) -> None:
     (first, second, *_), path = study.chunks(0).items(), f"{base}/chunks"
     assert session.server.sent_chunks(study.study) == set()
     bodies = [bundle([first])] * 2 + [bundle([first, second])] * 2
-    found = [post(session, service.url, path, body, "PUT").status_code for body in bodies]
-    assert found == [201, 200, 201, 200]
+    statuses = [post(session, service.url, path, body, "PUT").status_code for body in bodies]
+    assert statuses == [201, 200, 201, 200]
     assert session.server.sent_chunks(study.study) == {first[0], second[0]}
     assert study.curators[1].server.sent_chunks(study.study) == set()
 

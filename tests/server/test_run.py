@@ -62,13 +62,13 @@ def test_tls(tmp_path: Path) -> None:
     options = ("--tls-cert", certificate, "--tls-key", key, "--name", "server")
     with serving(tmp_path, *options) as served:
         assert served.url.startswith("https://127.0.0.1:")
-        found = RemoteServer.discover(served.url, retry=ONCE, reach=Reach(ca_file=certificate))
+        identity = RemoteServer.discover(served.url, retry=ONCE, reach=Reach(ca_file=certificate))
         with pytest.raises(ConnectionFailedError) as caught:
             RemoteServer.discover(served.url, retry=ONCE)
         with pytest.raises(ConnectionFailedError):
             RemoteServer.discover(served.url.replace("https", "http"), retry=ONCE)
         assert served.process.poll() is None
-    assert found.name == "server"
+    assert identity.name == "server"
     assert "certificate" in caught.value.message
     assert "CA file" in caught.value.hint
 

@@ -94,12 +94,12 @@ def test_the_same_estimate(tmp_path: Path, address: str, sampler: Sampler, pads:
             service, tmp_path, Stage.GRANTED, terms=HttpTerms(sampler=sampler, pads=pads)
         )
         files = [g for c in study.curators for g in c.home.study(study.study).grants()]
-        found = estimate_study(
+        estimated = estimate_study(
             study.researcher, study.researcher.contract(study.study), grants=files
         )
         access = open_study(study.researcher, study.researcher.contract(study.study), files)
         again = in_process(study, context, entropy.keys[-1])
     assert len(entropy.keys) == 1
-    assert access.plan == found.plan == again.plan
-    assert found.counts.sum() == found.plan.sample_size
-    assert (found.counts == again.counts).all()
+    assert access.plan == estimated.plan == again.plan
+    assert estimated.counts.sum() == estimated.plan.sample_size
+    assert (estimated.counts == again.counts).all()
