@@ -52,24 +52,24 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; or all")
     wanted = parser.parse_args().parts or list(PARTS)
     console = Console(width=200)
-    found: dict[str, Rows] = {}
+    measured: dict[str, Rows] = {}
     for part in wanted:
         title, measure = PARTS[part]
         console.print(f"measuring {title}", style="dim")
         start = time.perf_counter()
-        found[part] = measure()
+        measured[part] = measure()
         console.print(f"  took {time.perf_counter() - start:.0f} s", style="dim")
-        _write(found)  # a part that breaks later loses nothing of this one
-    console.print(_table(found))
+        _write(measured)  # a part that breaks later loses nothing of this one
+    console.print(_table(measured))
     print(f"written to {OUT}")
-    return 0 if all(ratio.met for rows in found.values() for ratio in rows) else 1
+    return 0 if all(ratio.met for rows in measured.values() for ratio in rows) else 1
 
 
-def _table(found: dict[str, Rows]) -> Table:
+def _table(measured: dict[str, Rows]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("what", "million records/s", "times the speed of", "", "goal", "met"):
         table.add_column(name, justify="right" if name.startswith(("million", "times")) else "left")
-    for part, rows in found.items():
+    for part, rows in measured.items():
         table.add_row()
         table.add_row(f"[bold]{PARTS[part][0]}[/bold]")
         for row in rows:
@@ -84,13 +84,13 @@ def _numbers(row: Ratio | Figure) -> tuple[str, str, str]:
     return number(row.rate) if row.records else "", number(row.ratio), row.reference
 
 
-def _write(found: dict[str, Rows]) -> None:
+def _write(measured: dict[str, Rows]) -> None:
     """Keep what was measured; parts that were not measured this time stay as they were."""
     OUT.parent.mkdir(exist_ok=True)
-    known = json.loads(OUT.read_text())["parts"] if OUT.exists() else {}
-    for part, rows in found.items():
-        known[part] = [asdict(row) | _derived(row) for row in rows]
-    OUT.write_text(json.dumps({"machine": _machine(), "parts": known}, indent=2) + "\n")
+    parts = json.loads(OUT.read_text())["parts"] if OUT.exists() else {}
+    for part, rows in measured.items():
+        parts[part] = [asdict(row) | _derived(row) for row in rows]
+    OUT.write_text(json.dumps({"machine": _machine(), "parts": parts}, indent=2) + "\n")
 
 
 def _derived(row: Ratio | Figure) -> dict[str, float]:

@@ -20,8 +20,8 @@ def peer_ratios() -> list[Ratio]:
         id(fastest(peers, "randomise")): LEAST_CLIENT,
         id(fastest(peers, "histogram", "opendp")): 1,
     }
-    rows = [_row(each, seconds, goals.get(id(each))) for each in peers if each.kind in OURS]
-    unmeasured = [_unmeasured(each) for each in peers if each.seconds is None]
+    rows = [_row(peer, seconds, goals.get(id(peer))) for peer in peers if peer.kind in OURS]
+    unmeasured = [_unmeasured(peer) for peer in peers if peer.seconds is None]
     return [*rows, *unmeasured]
 
 

@@ -43,7 +43,7 @@ def time_plan_with_delta() -> Ratio:
     """Time ``veiltab plan --delta`` for the largest population, against the plan without."""
     large = ["plan", "--population", "1000000000", "--epsilon", "0.5", "--delta", "1e-6"]
     questions = [[*large, "--cells", cells] for cells in ("2", "24", "1000000")]
-    slowest = max(median_seconds(partial(run_veiltab, *each), 5) for each in questions)
+    slowest = max(median_seconds(partial(run_veiltab, *question), 5) for question in questions)
     return Ratio(
         name="veiltab plan --delta, n = 10^9, N = 2, 24, 10^6",
         seconds=slowest,

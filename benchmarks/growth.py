@@ -23,7 +23,7 @@ from benchmarks.timing import Figure, Ratio
 from veiltab.wire.contract import Sampler
 
 REPEATS = {10**5: 5, 10**6: 5, 10**7: 3, 10**8: 1}
-"""How often each size is gone through; medians are reported."""
+"""How often each size is measured; medians are reported."""
 
 REFERENCE_ROWS = 10**6
 LARGEST, LARGEST_OF_SERVER = 10**8, 10**7
@@ -36,7 +36,7 @@ STAGES = {
     "release": ("release",),
     "estimate": ("estimate",),
 }
-"""What is reported, and the stages that are measured for it: the curators are two of a kind."""
+"""The reported stages, and the measured ones behind each; there are two curators."""
 
 WORDS = {
     "prepare": "prepare one curator's table",
@@ -50,10 +50,10 @@ SORTING: Mapping[Sampler, Sequence[str]] = {
 }
 
 ROW_BYTES: Mapping[Sampler, int] = {"curators": 40, "server": 140}
-"""Bytes of disk that a row takes when most is there: chunks, and the scratch files of a sort."""
+"""The most bytes of disk that a row takes: chunks, and the scratch files of a sort."""
 
 ROOM = 3
-"""Nothing is begun unless there is so many times the room for it."""
+"""No study is begun unless the disk has so many times the room for it."""
 
 
 Stages = dict[str, dict[str, float]]
@@ -76,7 +76,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A study that was gone through; without stages, the note says why it was not gone through."""
+    """A measured study; if it has no stages, the note says why it was not measured."""
 
     rows: int
     sampler: Sampler
@@ -116,8 +116,8 @@ def study_ratios(runs: Sequence[Run]) -> Iterator[Ratio]:
 
 
 def _ratio(run: Run, reference: Run, stage: str, *, has_goal: bool) -> Ratio:
-    """Compare a stage with so many times the same one of the reference."""
-    factor, took, known = run.rows / reference.rows, run.stages[stage], reference.stages[stage]
+    """Compare a stage with a multiple of the same stage of the reference."""
+    factor, took, expected = run.rows / reference.rows, run.stages[stage], reference.stages[stage]
     most, goal = MOST_TIMES, f"at most {MOST_TIMES:g} times"
     if stage in SORTING[run.sampler]:
         most *= math.log(run.rows) / math.log(reference.rows)
@@ -126,11 +126,11 @@ def _ratio(run: Run, reference: Run, stage: str, *, has_goal: bool) -> Ratio:
         name=_name(run, stage),
         seconds=took.seconds,
         reference=f"{factor:g} × {reference.rows:,}",
-        reference_seconds=factor * known.seconds,
+        reference_seconds=factor * expected.seconds,
         goal=goal if has_goal else "",
-        met=not has_goal or took.seconds <= most * factor * known.seconds,
+        met=not has_goal or took.seconds <= most * factor * expected.seconds,
         records=run.rows,
-        note=f"of the processors, {took.cpu_seconds / factor / known.cpu_seconds:.2f} times",
+        note=f"of the processors, {took.cpu_seconds / factor / expected.cpu_seconds:.2f} times",
     )
 
 
@@ -160,7 +160,7 @@ def _all_runs(largest: int, server_largest: int) -> tuple[tuple[Run, ...], ...]:
 
 
 def _gone_through(runs: Sequence[Run]) -> tuple[list[Run], str]:
-    """Return the studies that there was room for, and why there are no others."""
+    """Return the studies that the disk had room for, and why others are missing."""
     return [run for run in runs if run.stages], "; ".join(run.note for run in runs if run.note)
 
 
@@ -169,13 +169,13 @@ def _name(run: Run, stage: str) -> str:
 
 
 def run_studies(repeats: Mapping[int, int], sampler: Sampler) -> tuple[Run, ...]:
-    """Go through studies of several sizes, each so many times.
+    """Measure studies of several sizes, each so many times.
 
     The sizes take turns, the rare ones in the middle: a machine that is busy for a while is then
     busy for all of them.
     """
     turns = max(repeats.values())
-    found: dict[int, list[Stages]] = {rows: [] for rows in repeats}
+    measured: dict[int, list[Stages]] = {rows: [] for rows in repeats}
     notes = dict.fromkeys(repeats, "")
     for turn in range(turns):
         for rows, many in repeats.items():
@@ -183,19 +183,19 @@ def run_studies(repeats: Mapping[int, int], sampler: Sampler) -> tuple[Run, ...]
             if not first <= turn < first + many:
                 continue
             try:
-                found[rows].append(go_through(rows, sampler))
+                measured[rows].append(go_through(rows, sampler))
             except NoRoomError as error:
                 notes[rows] = str(error)
-    return tuple(_summary(rows, sampler, found[rows], notes[rows]) for rows in repeats)
+    return tuple(_summary(rows, sampler, measured[rows], notes[rows]) for rows in repeats)
 
 
-def _summary(rows: int, sampler: Sampler, found: Sequence[Stages], note: str) -> Run:
+def _summary(rows: int, sampler: Sampler, repeats: Sequence[Stages], note: str) -> Run:
     """Take medians of times, and the most memory."""
-    if not found:
+    if not repeats:
         return Run(rows, sampler, {}, note=note)
     stages = {}
     for name, parts in STAGES.items():
-        measured = [each[part] for each in found for part in parts]
+        measured = [repeat[part] for repeat in repeats for part in parts]
         seconds = statistics.median(took["seconds"] for took in measured)
         stages[name] = Stage(
             seconds=seconds,
@@ -203,11 +203,11 @@ def _summary(rows: int, sampler: Sampler, found: Sequence[Stages], note: str) ->
             seconds_per_record=seconds / rows,
             peak_mib=max(took["peak_mib"] for took in measured),
         )
-    return Run(rows, sampler, stages, int(found[0]["estimate"]["counted"]), note)
+    return Run(rows, sampler, stages, int(repeats[0]["estimate"]["counted"]), note)
 
 
 def go_through(rows: int, sampler: Sampler) -> Stages:
-    """Go through a study once, a process for each stage; its files are gone afterwards."""
+    """Run a study once, with a process for each stage, and delete its files afterwards."""
     with tempfile.TemporaryDirectory(prefix="veiltab-growth-") as folder:
         needed, free = ROOM * ROW_BYTES[sampler] * rows, shutil.disk_usage(folder).free
         if free < needed:
@@ -220,18 +220,18 @@ def go_through(rows: int, sampler: Sampler) -> Stages:
 
 
 def _run_stage(*arguments: str) -> dict[str, float]:
-    found = subprocess.run(  # noqa: S603 - our own command
+    done = subprocess.run(  # noqa: S603 - our own command
         [sys.executable, "-m", "benchmarks.growth_stages", *arguments],
         check=True,
         stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[1],
     )
-    took: dict[str, float] = json.loads(found.stdout)
+    took: dict[str, float] = json.loads(done.stdout)
     return took
 
 
 def main() -> int:
-    """Go through one study, or all of them; the exit code says whether every goal was met."""
+    """Measure one study, or all of them; the exit code says whether every goal was met."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", type=int, nargs="?", help="go through one study of so many rows")
     parser.add_argument("sampler", choices=("curators", "server"), nargs="?", default="curators")
@@ -252,8 +252,8 @@ def _line(row: Ratio | Figure) -> str:
     goal = f"{row.goal}: {'yes' if row.met else 'NO'}" if row.goal else ""
     if isinstance(row, Figure):
         return f"{row.name:70} {row.value:9.1f} {row.unit}  {goal}  {row.note}"
-    found = f"{row.seconds:9.3f} s, {1 / row.ratio:5.2f} times {row.reference}"
-    return f"{row.name:70} {found}  {goal}  {row.note}"
+    times = f"{row.seconds:9.3f} s, {1 / row.ratio:5.2f} times {row.reference}"
+    return f"{row.name:70} {times}  {goal}  {row.note}"
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from veiltab.wire.packing import SPAN_ROWS, span_slices
 RECORDS = (10**5, 10**6, 10**7, 10**8)
 REFERENCE_RECORDS, RECORDS_FOR_CELLS = 10**6, 10**7
 LEAST_RECORDS = 10**7
-"""Fewer are worked on several times in a row: a millisecond could not be measured."""
+"""Fewer records are processed several times in a row, since a millisecond is too short to time."""
 
 MOST_TIMES = 1.5
 SIZES = (4, 6)
@@ -45,8 +45,8 @@ class _Columns:
             Attribute(str(number), map(str, range(size))) for number, size in enumerate(sizes)
         )
         self.codes: list[Codes] = [
-            generator.integers(0, each.size, SPAN_ROWS).astype(each.dtype)
-            for each in self.schema.attributes
+            generator.integers(0, attribute.size, SPAN_ROWS).astype(attribute.dtype)
+            for attribute in self.schema.attributes
         ]
         self.cells = mix(sizes, self.codes)
         self.pads = [StreamPad(bytes([number]) * 32, k) for number, k in enumerate(sizes)]
@@ -62,7 +62,7 @@ class _Columns:
             group.add(codes[: pad.size], pad, size, out=pad)
 
     def perturb(self, records: int) -> None:
-        """Draw noise, take it apart, and add to each attribute its part, as a release does."""
+        """Draw noise, split it, and add each attribute its part, as a release does."""
         source = NoiseSource(self.channel, records, CipherEntropy(bytes(32)))
         noise = np.empty(SPAN_ROWS, dtype=source.dtype)
         for where in span_slices(records):
@@ -80,14 +80,14 @@ class _Columns:
             counts += count_cells(cells, self.schema.domain_size)
 
     def decrypt(self, records: int) -> None:
-        """Make the pads of every attribute, take them away, and count the joint cells."""
+        """Make the pads of every attribute, subtract them, and count the joint cells."""
         counts = self._no_counts()
         for where in span_slices(records):
-            found = []
+            decrypted = []
             for codes, pads, size in zip(self.codes, self.pads, self.schema.sizes, strict=True):
                 pad = pads.rows(where.start, where.stop - where.start)
-                found.append(group.subtract(codes[: pad.size], pad, size, out=pad))
-            counts += count_cells(mix(self.schema.sizes, found), self.schema.domain_size)
+                decrypted.append(group.subtract(codes[: pad.size], pad, size, out=pad))
+            counts += count_cells(mix(self.schema.sizes, decrypted), self.schema.domain_size)
 
     def _no_counts(self) -> NDArray[np.int64]:
         return np.zeros(self.schema.domain_size, dtype=np.int64)

@@ -14,14 +14,14 @@ SIZES = ((2, 3), (2, 2))
 
 ID_CHARACTERS, ID_DIGITS = 16, 4
 BATCH_ROWS = 16**ID_DIGITS
-"""Rows that are made at a time: the last digits of their ids count them."""
+"""How many rows are made at a time; the last digits of their ids number them."""
 
 
 class Batches:
     """A table that is never in memory as a whole: it repeats its codes, and its ids count on."""
 
     def __init__(self, rows: int) -> None:
-        """Take the number of rows; the codes are uneven, so that a wrong pad would show."""
+        """Prepare so many rows; the codes are not uniform, so that a wrong pad would show."""
         self._rows = rows
         generator = np.random.default_rng(1)
         self._codes: list[list[Codes]] = [
@@ -44,8 +44,8 @@ class Batches:
 
     def cell_counts(self) -> NDArray[np.int64]:
         """Return how many respondents are in each joint cell."""
-        sizes = [k for own in SIZES for k in own]
-        cells = mix(sizes, [column for own in self._codes for column in own])
+        sizes = [k for sizes in SIZES for k in sizes]
+        cells = mix(sizes, [column for codes in self._codes for column in codes])
         whole, rest = divmod(self._rows, BATCH_ROWS)
         counts = [count_cells(part, math.prod(sizes)) for part in (cells, cells[:rest])]
         return np.asarray(whole * counts[0] + counts[1])

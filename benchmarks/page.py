@@ -52,10 +52,10 @@ def cells(row: dict[str, Any]) -> list[str]:
     return [row["name"], rate, number(row["ratio"]), row["reference"], row["goal"], met]
 
 
-def machine(found: dict[str, str | int]) -> str:
+def machine(facts: dict[str, str | int]) -> str:
     """Say on what it was measured."""
-    versions = ", ".join(f"{n} {found[n]}" for n in ("python", "numpy", "polars", "cryptography"))
-    return f"\n{found['processor']}, {found['cores']} cores, shared with others; {versions}.\n\n"
+    versions = ", ".join(f"{n} {facts[n]}" for n in ("python", "numpy", "polars", "cryptography"))
+    return f"\n{facts['processor']}, {facts['cores']} cores, shared with others; {versions}.\n\n"
 
 
 if __name__ == "__main__":

@@ -96,11 +96,11 @@ def _compare(rows: int, kind: str, *, whole: bool) -> Ratio:
         "private": partial(private, paths, size),
         "plain": partial(plain, paths),
     }
-    found = median_of(works)
+    seconds = median_of(works)
     goal = {True: 1 / 1.5, False: 1.0}[whole] if rows >= 10**7 and "16" in kind else None
     name = f"whole pipeline, n = {rows:,}, m = {'n' if whole else f'm° = {size:,}'}, {kind}"
-    pooled = "pooled, polars", found["plain"]
-    return compared(name, found["private"], pooled, least=goal, records=rows)
+    pooled = "pooled, polars", seconds["plain"]
+    return compared(name, seconds["private"], pooled, least=goal, records=rows)
 
 
 def write_tables(rows: int, kind: str) -> list[Path]:

@@ -1,4 +1,4 @@
-"""A plain file copy over HTTP: the least that anybody does who moves bytes between processes.
+"""A plain file copy over HTTP: the least that moving bytes between processes takes.
 
 ``python -m benchmarks.plain_copy FOLDER`` serves a folder on a free port, and prints its address:
 ``PUT /{name}`` streams the body into a file and waits for the disk, ``GET /{name}`` sends a file.

@@ -85,7 +85,7 @@ def median_of(works: Works, repeats: int = REPEATS, turns: int = 1) -> dict[str,
     for _ in range(repeats):
         for name, seconds in _in_turns(works, turns).items():
             times[name].append(seconds)
-    return {name: statistics.median(each) for name, each in times.items()}
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
 def _in_turns(works: Works, turns: int) -> dict[str, float]:

@@ -32,6 +32,6 @@ def _row(name: str, sizes: Sequence[int]) -> Figure:
     lengths = [packed_length(size, CHUNK_ROWS) for size in sizes]
     bundles = sum(ENTRY_BYTES + length for length in lengths) / BUNDLE_BYTES
     total = bundles * bundled_bytes([]) + sum(ENTRY_BYTES + length for length in lengths)
-    taken, least = total / CHUNK_ROWS, sum(map(math.log2, sizes)) / 8
-    what = f"bytes of a record of {name}: {taken:.3f}, at least {least:.3f}"
-    return Figure(what, taken / least, "× Σ log₂ k", f"at most {MOST:g}", taken <= MOST * least)
+    used, least = total / CHUNK_ROWS, sum(map(math.log2, sizes)) / 8
+    what = f"bytes of a record of {name}: {used:.3f}, at least {least:.3f}"
+    return Figure(what, used / least, "× Σ log₂ k", f"at most {MOST:g}", used <= MOST * least)

@@ -106,7 +106,7 @@ def test_the_map_behind_the_draws_has_exactly_the_covariance(population: Populat
 def test_exact_roots_are_refused_where_there_are_none() -> None:
     """A root that is no Fraction must not be rounded silently."""
     assert square_roots(fractions(["9/16", 0])).tolist() == [Fraction(3, 4), 0]
-    with pytest.raises(ValueError, match="no square"):
+    with pytest.raises(ValueError, match="no exact square root"):
         square_roots(fractions(["1/2"]))
 
 

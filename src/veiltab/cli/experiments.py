@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from veiltab.paper.experiment import Result
 
 
-NAMES = ("adult", "uniform", "linear", "peaky")
+DISTRIBUTIONS = ("adult", "uniform", "linear", "peaky")
 DEFAULT_CELLS = 24
 
 
@@ -25,7 +25,7 @@ DEFAULT_CELLS = 24
 @click.option(
     "--distribution",
     "distributions",
-    type=click.Choice(NAMES),
+    type=click.Choice(DISTRIBUTIONS),
     multiple=True,
     help="Built-in data; may be repeated.  The default is adult.",
 )
@@ -116,7 +116,7 @@ def _tables(
     if distributions:
         raise ParameterError(
             "give either --distribution or --counts, and not both",
-            hint="--counts is your own table; --distribution a built-in one",
+            hint="--counts names a table of your own, --distribution a built-in one",
         )
     name = os.fsencode(counts.name).decode(errors="replace")  # a file's name may be any bytes
     return [(name, _read(counts, cells, population))]
@@ -126,13 +126,13 @@ def _read(counts: Path, cells: int | None, population: int | None) -> "CountTabl
     from veiltab.data.counts import read_counts
 
     table = read_counts(counts)
-    for what, stated, found in (
+    for what, stated, counted in (
         ("cells", cells, table.schema.domain_size),
         ("respondents", population, table.population_size),
     ):
-        if stated is not None and stated != found:
+        if stated is not None and stated != counted:
             raise CountsError(
-                f"{counts} has {found} {what}, not {stated}",
+                f"{counts} has {counted} {what}, not {stated}",
                 hint="correct the table or the option; the option may be left out",
             )
     return table
@@ -178,13 +178,13 @@ def reproduce_command(out: Path, runs: int, seed: int, as_json: bool) -> None:
     """  # noqa: D301 - \b tells click to leave the lines alone
     from veiltab.paper.reproduce import reproduce
 
-    found = reproduce(out, runs=runs, seed=seed, track=track)
+    reproduction = reproduce(out, runs=runs, seed=seed, track=track)
     if as_json:
-        files = [str(path) for path in found.files]
-        print_json({"files": files, "claims": [asdict(claim) for claim in found.claims]})
+        files = [str(path) for path in reproduction.files]
+        print_json({"files": files, "claims": [asdict(claim) for claim in reproduction.claims]})
         return
-    _print_claims(found.claims)
-    click.echo(f"\n{len(found.files)} files in {out}.  Start with {found.files[1]}")
+    _print_claims(reproduction.claims)
+    click.echo(f"\n{len(reproduction.files)} files in {out}.  Start with {reproduction.files[1]}")
 
 
 def _print_claims(claims: "Sequence[Claim]") -> None:

@@ -64,10 +64,10 @@ class Blanket:
     def delta(self, epsilon: float, scale: float) -> float:
         """Return an upper bound of δ at ε; ``scale`` is the δ at which it should be close.
 
-        δ_B, the divergence given B, never grows with B, as more uniform records could be added
-        by anybody afterwards.  So a range of B counts as its least.
+        δ_B, the divergence given B, never grows with B, since anybody could add more uniform
+        records afterwards.  So a range of B counts as its smallest value.
         """
-        if epsilon > MOST_EPSILON:  # beyond the arithmetic's reach: Theorem 1, or a smaller ε's δ
+        if epsilon > MOST_EPSILON:  # too large for floats: Theorem 1, or a smaller ε
             if self.gamma <= math.exp(epsilon):
                 return 0.0
             epsilon = MOST_EPSILON
@@ -81,7 +81,7 @@ class Blanket:
         return min(1.0, total * RESERVE)
 
     def _blanket_sizes(self, reach: float) -> Numbers:
-        """Return the values of B that stand for ranges, fine enough to lose about the slack."""
+        """Return the least B of each range; ranges are narrow enough to lose about the slack."""
         others, share = self.sample_size - 1, self.uniform_share
         mean, spread = others * share, math.sqrt(others * share * (1 - share))
         width = math.sqrt(reach + 10)
@@ -116,7 +116,7 @@ class Blanket:
         """Return ranges of K, their probabilities, and a bound for K outside all of them."""
         records = blankets + 1
         pair = 2 / self.domain_size
-        if self.domain_size == 2:  # noqa: PLR2004 - both cells are all cells, so K is known
+        if self.domain_size == 2:  # noqa: PLR2004 - there are no other cells, so K is known
             whole = records[:, np.newaxis]
             return whole, whole, np.ones_like(whole), np.zeros_like(records)
         mean = records * pair
@@ -129,12 +129,12 @@ class Blanket:
         edges = np.minimum(edges, most[:, np.newaxis] + 1)
         weights = between(edges, records[:, np.newaxis], pair)
         first, last = edges[:, :-1], np.maximum(edges[:, 1:] - 1, edges[:, :-1])
-        # K exceeds the number of uniform records in the pair by at most the target's one.
+        # K is the number of uniform records in the pair, plus at most one for the target.
         high = np.where(most < records, upper_tail(most, blankets, pair), 0.0)
         return first, last, weights, lower_tail(least - 1, blankets, pair) + high
 
     def _pair_step(self, mean: Numbers, epsilon: float, reach: float) -> Numbers:
-        """Return how many values of K may be taken together for a loss of about the slack."""
+        """Return how many values of K a range may have for a loss of about the slack."""
         drift = np.sqrt(mean) / (math.sqrt(reach) * math.tanh(epsilon / 2))
         inflation = 2 * mean / reach
         return np.maximum(1.0, np.floor(self.slack * np.minimum(drift, inflation)))
@@ -157,8 +157,8 @@ def largest_gamma(
 ) -> float | None:
     """Return a γ that keeps (ε, δ), the largest to five digits; None if none above 1 is found.
 
-    ln δ is a smooth, growing function of ln(γ − 1), so a bracketed secant takes a few steps; the
-    first ones with a coarser bound, which is cheaper and errs on the same side.
+    ln δ is a smooth, growing function of ln(γ − 1), so a bracketed secant takes a few steps.  The
+    first ones use a coarser bound, which is cheaper and errs on the same side.
     """
     rough = rough_gamma(population_size, sample_size, domain_size, epsilon, delta)
     if rough is None:

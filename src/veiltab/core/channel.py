@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # planning needs no arrays, and importing NumPy would triple 
     from veiltab.core.exact import Numbers
 
 DRAW_RANGE = 2**64
-"""A record's fate is decided by one uniform draw below this bound."""
+"""One uniform draw below this bound decides what happens to a record."""
 
 MAX_ESTIMATED_CELLS = 10**7
 """The largest joint table that is estimated as a whole."""
@@ -34,7 +34,7 @@ class GammaDiagonal:
     keep_probability: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse what is not a channel that can be inverted."""
+        """Refuse a channel that could not be inverted."""
         if self.domain_size < 1 or not 0 < self.keep_probability < 1:
             raise ParameterError(
                 f"no gamma-diagonal channel over {self.domain_size} cells keeps a record with"
@@ -71,7 +71,7 @@ class GammaDiagonal:
 
     @property
     def spread(self) -> Fraction:
-        """(1 − p)/N = 1/q: what each cell gets of the records that are replaced."""
+        """(1 − p)/N = 1/q: the probability that a record is replaced by a given cell."""
         return (1 - self.keep_probability) / self.domain_size
 
     @property
@@ -94,7 +94,7 @@ class GammaDiagonal:
             raise ParameterError(
                 f"the threshold {self.keep_threshold} does not leave the same number of draws to"
                 f" each of {self.domain_size} cells",
-                hint="take the threshold from a plan",
+                hint="use the threshold of a plan",
             )
         return width
 
@@ -109,7 +109,7 @@ class GammaDiagonal:
         """
         if domain_size < 1 or self.domain_size % domain_size:
             raise ParameterError(
-                f"{domain_size} cells are no marginal of {self.domain_size}",
+                f"a table of {self.domain_size} cells has no marginal of {domain_size} cells",
                 hint="a marginal's number of cells divides the joint table's",
             )
         return GammaDiagonal(domain_size, self.keep_probability)

@@ -1,4 +1,4 @@
-"""What randomness looks like to the rest of the package: always an argument, never a global.
+"""The interface of randomness, which is always an argument and never a global.
 
 Production passes a source from :mod:`veiltab.crypto.entropy`; tests pass one that they control.
 """

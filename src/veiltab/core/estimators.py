@@ -1,4 +1,4 @@
-"""Three ways to estimate the distribution behind a release; all are mere post-processing.
+"""Three ways to estimate the distribution behind a release; all are post-processing.
 
 The unbiased estimate is the paper's; it may be negative.  Its projection is the nearest proper
 distribution.  The most likely distribution maximises the likelihood of the released counts, in
@@ -67,7 +67,7 @@ def most_likely(counts: "Numbers", channel: GammaDiagonal) -> "Numbers":
 
 
 def released_shares(counts: "Numbers", channel: GammaDiagonal) -> "Numbers":
-    """Return the shares of the released records in each cell; refuse what is no release."""
+    """Return each cell's share of the released records; refuse counts that are not a release's."""
     if not counts.ndim or counts.shape[-1] != channel.domain_size:
         raise ParameterError(
             f"cannot estimate {channel.domain_size} cells from an array of shape {counts.shape}",
@@ -76,8 +76,8 @@ def released_shares(counts: "Numbers", channel: GammaDiagonal) -> "Numbers":
     totals = counts.sum(axis=-1, keepdims=True)
     if not (totals > 0).all() or not (counts >= 0).all():
         raise ParameterError(
-            "a release has no records, or a negative number of them in a cell",
-            hint="give the counts of the released records, at least one in all",
+            "a release has no records, or a cell with a negative number of them",
+            hint="give the counts of the released records, at least one in total",
         )
     shares: Numbers = counts / totals
     return shares

@@ -1,4 +1,4 @@
-"""Formulas on arrays that run on floats every day, and on Fractions when they are checked."""
+"""Lets the same formulas run on arrays of floats and, when they are checked, of Fractions."""
 
 import math
 from collections.abc import Callable
@@ -9,16 +9,16 @@ if TYPE_CHECKING:  # planning needs no arrays, and importing NumPy would triple 
     from numpy.typing import NDArray
 
     Numbers = NDArray[Any]
-    """An array of float64, or an object array of Fractions; answers come in kind."""
+    """An array of float64, or an object array of Fractions; results are of the same kind."""
 
 
 def number_like(numbers: "Numbers") -> Callable[[Fraction], Any]:
-    """Return what turns an exact coefficient into a number as exact as the array is."""
+    """Return the type for coefficients of this array: Fraction or float."""
     return Fraction if numbers.dtype == object else float
 
 
 def square_roots(numbers: "Numbers") -> "Numbers":
-    """Return the square roots, in kind; Fractions must be squares of Fractions."""
+    """Return the square roots; Fractions must be squares of Fractions."""
     import numpy as np  # noqa: PLC0415 - as above
 
     if numbers.dtype != object:
@@ -27,5 +27,5 @@ def square_roots(numbers: "Numbers") -> "Numbers":
     exact = [Fraction(math.isqrt(x.numerator), math.isqrt(x.denominator)) for x in numbers.flat]
     rational = np.array(exact, dtype=object).reshape(numbers.shape)
     if not (rational**2 == numbers).all():
-        raise ValueError("an exact root was asked of what is no square")
+        raise ValueError("these Fractions have no exact square root")
     return rational

@@ -1,4 +1,4 @@
-"""The ranges of the numbers that describe a release, each checked in one place."""
+"""Checks the ranges of the numbers that describe a release, each in one place."""
 
 import math
 
@@ -7,12 +7,12 @@ from veiltab.errors import ParameterError
 MAX_EPSILON = 50
 MAX_POPULATION_SIZE = 2**53
 MAX_DOMAIN_SIZE = 2**48
-"""A cell fits in an int64 with room to spare, and 64-bit noise still has 16 bits per cell."""
+"""A cell then fits easily into an int64, and 64-bit noise still has 16 bits per cell."""
 
 MAX_RUNS = 10**7
 SMALLEST_DELTA = 1e-30
 LARGEST_DELTA = 0.01
-"""Above it a promise would let one in a hundred down altogether."""
+"""With a larger δ the promise could fail one person in a hundred altogether."""
 
 
 def check_epsilon(epsilon: float) -> None:
@@ -25,7 +25,7 @@ def check_epsilon(epsilon: float) -> None:
 
 
 def check_delta(delta: float) -> None:
-    """Refuse a δ that is no small probability."""
+    """Refuse a δ that is not a small probability."""
     if not math.isfinite(delta) or delta < 0 or 0 < delta < SMALLEST_DELTA or delta > LARGEST_DELTA:
         raise ParameterError(
             f"delta must be 0, or a number from {SMALLEST_DELTA:g} to {LARGEST_DELTA:g},"
@@ -55,7 +55,7 @@ def check_sample_size(sample_size: int, population_size: int) -> None:
 
 
 def check_domain_size(domain_size: int) -> None:
-    """Refuse a domain with nothing to tell apart, or one beyond the arithmetic's reach."""
+    """Refuse a single cell, and more cells than the arithmetic can handle."""
     if not _is_integer(domain_size) or not 2 <= domain_size <= MAX_DOMAIN_SIZE:  # noqa: PLR2004
         raise ParameterError(
             f"the number of cells must be a whole number from 2 to 2^48, not {domain_size}",
@@ -64,16 +64,16 @@ def check_domain_size(domain_size: int) -> None:
 
 
 def check_target_rmse(target_rmse: float) -> None:
-    """Refuse a target that no estimate, or any guess, would reach."""
+    """Refuse a target that no estimate can reach, or that any guess would reach."""
     if not math.isfinite(target_rmse) or not 0 < target_rmse < 1:
         raise ParameterError(
             f"the target RMSE must be a number above 0 and below 1, not {target_rmse}",
-            hint="guessing the uniform distribution is never off by 1 or more, without any data",
+            hint="even a guess, the uniform distribution, is never off by 1 or more",
         )
 
 
 def check_runs(runs: int, *, fewest: int = 1) -> None:
-    """Refuse a number of simulated releases that gives no mean, or none in reasonable time."""
+    """Refuse too few simulated releases for a mean, or too many to wait for."""
     if not _is_integer(runs) or not fewest <= runs <= MAX_RUNS:
         raise ParameterError(
             f"the number of runs must be a whole number from {fewest} to {MAX_RUNS}, not {runs}",
@@ -82,11 +82,11 @@ def check_runs(runs: int, *, fewest: int = 1) -> None:
 
 
 def check_seed(seed: int) -> None:
-    """Refuse a seed that is no natural number."""
+    """Refuse a seed that is not a natural number."""
     if not _is_integer(seed) or seed < 0:
         raise ParameterError(
             f"the seed must be a whole number from 0 up, not {seed}",
-            hint="any will do; the same one gives the same results again",
+            hint="any such number will do; the same seed gives the same results",
         )
 
 

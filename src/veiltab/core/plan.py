@@ -12,24 +12,24 @@ from veiltab.errors import InfeasiblePlanError, ParameterError
 
 PURE, SHUFFLE = "pure", "shuffle"
 ACCOUNTINGS = {PURE: 1, SHUFFLE: 1}
-"""The versions of Theorem 1 alone, and of the privacy blanket, which counts on δ and the order."""
+"""The accountings and their versions: Theorem 1 alone, and the privacy blanket, which needs a δ."""
 
 VERIFIERS_ROOM = 1 - 1e-6
-"""The share of δ that is planned for: others round differently, and must find it kept as well."""
+"""The share of δ that plans use, so that parties who round differently find it kept as well."""
 
 CLEARLY = 1.02
-"""A rough error that is larger by this factor is not worth a closer look."""
+"""A rough error larger by this factor rules a sample size out."""
 
 FAR = 50.0
-"""Stands for the logarithm of an error without bound."""
+"""Replaces the logarithm of an infinite error."""
 
 SMALLEST_EPSILON = 1e-9
-"""Where the search for the smallest ε starts; below it a release would be pure noise anyway."""
+"""The least ε that is searched; below it a release would be pure noise anyway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperPlan:
-    """What the paper's own choice, m*, would give: for comparison."""
+    """What the paper's own choice m* would give, for comparison."""
 
     optimal_sample_size: int
     gamma: float
@@ -77,7 +77,7 @@ class Plan:
             return privacy.promise_holds(
                 self.population_size, self.sample_size, self.channel, self.epsilon
             )
-        if self.delta == 0 or self.gamma == 1:  # nothing to spend, or a γ that floats cannot tell
+        if self.delta == 0 or self.gamma == 1:  # nothing to spend, or a γ that floats round to 1
             return False
         return 0 < self.delta_achieved <= self.delta
 
@@ -123,7 +123,7 @@ class Plan:
 
     @property
     def epsilon_if_order_known(self) -> float:
-        """What remains against somebody who knows who was sampled and in which order: ln γ."""
+        """The ε against somebody who knows who was sampled, and in which order: ln γ."""
         return privacy.epsilon_if_order_known(self.channel)
 
     @property
@@ -144,9 +144,9 @@ class Plan:
 
     @property
     def bytes_per_curator(self) -> int:
-        """The least that carries m ciphertexts of log₂N bits: all that a curator sends, at most.
+        """How many bytes m ciphertexts of log₂N bits take: the most that a curator sends.
 
-        A curator sends only its own attributes' part of it.
+        A curator sends only the part of its own attributes.
         """
         return math.ceil(self.sample_size * math.log2(self.domain_size) / 8)
 
@@ -208,8 +208,8 @@ def plan(
         parameters.check_sample_size(sample_size, population_size)
     if (epsilon is None) == (target_rmse is None):
         raise ParameterError(
-            "give either an epsilon or a target RMSE: one of them, and not both",
-            hint="epsilon is the privacy you promise; the target RMSE the error you can live with",
+            "give either an epsilon or a target RMSE, and not both",
+            hint="epsilon is the privacy you promise, the target RMSE is the error you accept",
         )
     question = _Question(population_size, domain_size, delta, sample_size)
     if epsilon is not None:
@@ -220,7 +220,7 @@ def plan(
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What is asked of the planner, whatever the ε."""
+    """A question to the planner, apart from ε and the target."""
 
     population_size: int
     domain_size: int
@@ -246,27 +246,27 @@ class _Question:
     def plan_for_rmse(self, target_rmse: float) -> Plan:
         """Find the smallest ε; more ε never raises the error."""
         parameters.check_target_rmse(target_rmse)
-        enough = float(parameters.MAX_EPSILON)
-        found = self.plan_for_epsilon(enough)
-        if found.rmse > target_rmse:
+        largest = float(parameters.MAX_EPSILON)
+        best = self.plan_for_epsilon(largest)
+        if best.rmse > target_rmse:
             raise InfeasiblePlanError(
                 f"no epsilon up to {parameters.MAX_EPSILON} reaches an RMSE of {target_rmse:g};"
-                f" the least is {found.rmse:.3g}",
+                f" the least is {best.rmse:.3g}",
                 hint="accept a larger error, or sample more respondents",
             )
 
         def excess(strictness: float) -> float:
-            nonlocal found
+            nonlocal best
             candidate = self._plan_or_none(math.exp(-strictness))
             if candidate is None:
                 return FAR
-            if candidate.rmse <= target_rmse and candidate.epsilon < found.epsilon:
-                found = candidate
+            if candidate.rmse <= target_rmse and candidate.epsilon < best.epsilon:
+                best = candidate
             return math.log(candidate.rmse / target_rmse)
 
         precision = 1e-12 if self.delta == 0 else 1e-4  # each step is slower with δ
-        last_root(excess, -math.log(enough), -math.log(SMALLEST_EPSILON), 1.0, precision)
-        return found
+        last_root(excess, -math.log(largest), -math.log(SMALLEST_EPSILON), 1.0, precision)
+        return best
 
     def _plan_or_none(self, epsilon: float) -> Plan | None:
         try:
@@ -293,19 +293,19 @@ class _Question:
         sizes = {round(self.population_size / 2 ** (k / 2)) for k in range(64)}
         if self.sample_size is not None:
             sizes = {self.sample_size}
-        # With m ≤ δn the few who are sampled could be released in the clear: δ allows it, not we.
+        # With m ≤ δn, δ would even allow releasing the sample in the clear; we do not.
         least = self.delta * self.population_size / parameters.LARGEST_DELTA
         plans: list[Plan] = []
         for size in sorted((m for m in sizes if m >= max(1, least)), reverse=True):
             if plans and self._rough_rmse(epsilon, size) > CLEARLY * plans[-1].rmse:
                 break
-            found = self._shuffled_sample(epsilon, size)
-            if found is not None:
-                plans.append(found)
+            candidate = self._shuffled_sample(epsilon, size)
+            if candidate is not None:
+                plans.append(candidate)
         return plans
 
     def _rough_rmse(self, epsilon: float, size: int) -> float:
-        """Return about the error of a shuffled sample, to see whether a plan is worth making."""
+        """Return roughly the error of a shuffled sample, to see whether it is worth a plan."""
         from veiltab.core.accounting import rough_gamma  # noqa: PLC0415 - needs SciPy
 
         gamma = rough_gamma(self.population_size, size, self.domain_size, epsilon, self.delta)
@@ -324,7 +324,7 @@ class _Question:
         threshold = DRAW_RANGE - cells * width
         try:
             return self._plan(epsilon, size, threshold, SHUFFLE)
-        except (InfeasiblePlanError, ParameterError):  # too little to be kept on 64 bits
+        except (InfeasiblePlanError, ParameterError):  # too few records would be kept for 64 bits
             return None
 
     def _plan(self, epsilon: float, size: int, threshold: int, accounting: str) -> Plan:

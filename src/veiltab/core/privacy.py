@@ -15,10 +15,10 @@ from veiltab.errors import InfeasiblePlanError
 Number = TypeVar("Number", float, Fraction)
 
 LEAST_ODDS = Fraction(1, 10**10)
-"""The least γ − 1 that is planned: below it all is noise, and floats lose γ − 1 altogether."""
+"""The least γ − 1 of a plan: below it all is noise, and floats cannot represent γ − 1."""
 
 _DIGITS = 60
-"""Digits carried beyond the leading zeros of a result; floats have 17."""
+"""How many digits are computed after the leading zeros of a result; floats have 17."""
 
 
 def likelihood_ratio(population_size: int, sample_size: int, gamma: Number) -> Number:
@@ -70,15 +70,15 @@ def epsilon_achieved(population_size: int, sample_size: int, channel: GammaDiago
 
 
 def epsilon_if_order_known(channel: GammaDiagonal) -> float:
-    """Return ln γ, rounded up: all that is left once the sample and its order have leaked."""
+    """Return ln γ, rounded up: the ε once the sample and its order have leaked."""
     return _log_above(channel.gamma)
 
 
 def _expm1_below(epsilon: float) -> Fraction:
     """Return a rational number just below e^ε − 1.
 
-    A float such as 0.1 can be read as the decimal that was typed or as the binary number that is
-    stored; the smaller of the two is taken, so that the promise holds in either reading.
+    A float such as 0.1 can mean the decimal that was typed or the binary number that is stored; the
+    smaller one is used, so that the promise holds for both.
     """
     exponent = min(Decimal(repr(float(epsilon))), Decimal(epsilon))
     context = Context(prec=_DIGITS + max(0, -exponent.adjusted()))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Counts = NDArray[np.int64]
 
 MAX_COUNTED_POPULATION = 10**9 - 1
-"""What NumPy's hypergeometric sampler takes."""
+"""The largest population that NumPy's hypergeometric sampler accepts."""
 
 
 def draw_releases(
@@ -38,7 +38,7 @@ def redraw_releases(
 ) -> "Counts":
     """Draw the released counts, one row per run, that a ``distribution`` would have led to.
 
-    It is that of the respondents themselves, rounded to whole ones, or of a larger population.
+    The distribution is that of the respondents, rounded to whole people, or of a larger population.
     """
     if design.population == "super":
         released = design.channel.transform(distribution)
@@ -56,8 +56,8 @@ def draw_without_replacement(
 ) -> "Counts":
     """Draw a multivariate hypergeometric table for each sample size.
 
-    The cells are halved again and again: how many of a node's draws fall in its left half is
-    hypergeometric, so one vectorised call serves a whole level for all runs.
+    The cells are the leaves of a binary tree.  How many of a node's draws fall into its left half
+    is hypergeometric, so one vectorised call serves a whole level for all runs.
     """
     width = 1 << (counts.size - 1).bit_length()
     levels = [np.concatenate([counts, np.zeros(width - counts.size, dtype=np.int64)])]
