@@ -37,8 +37,7 @@ from veiltab.protocol.curator.upload import (
     prepare_sample,
     prepare_table,
 )
-from veiltab.protocol.researcher.access import open_access
-from veiltab.protocol.researcher.decrypt import count_records
+from veiltab.protocol.researcher import count_records, open_access
 from veiltab.protocol.server.accept import check_upload
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy

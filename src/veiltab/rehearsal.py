@@ -54,8 +54,7 @@ from veiltab.protocol.curator.upload import (
     prepare_table,
 )
 from veiltab.protocol.parallel import ordered_map
-from veiltab.protocol.researcher.access import Access, open_access
-from veiltab.protocol.researcher.decrypt import count_records
+from veiltab.protocol.researcher import Access, count_records, open_access
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool

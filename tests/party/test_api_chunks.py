@@ -17,8 +17,7 @@ from veiltab.errors import DigestError, StateError
 from veiltab.party import transfer
 from veiltab.party.remote import RemoteServer
 from veiltab.party.transfer import WORKERS, ReleasedChunks, reading_order, released_sizes, send_all
-from veiltab.protocol.researcher.access import Access
-from veiltab.protocol.researcher.decrypt import count_records
+from veiltab.protocol.researcher import Access, count_records
 from veiltab.protocol.stores import ChunkStore, MemoryChunks
 from veiltab.rehearsal import Outcome, Terms
 from veiltab.server.limits import Settings

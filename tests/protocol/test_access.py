@@ -10,7 +10,7 @@ from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.privacy import largest_keep_threshold
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import MessageError, MismatchError, PromiseError, SignatureError
-from veiltab.protocol.researcher.access import Access, open_access
+from veiltab.protocol.researcher import Access, open_access
 from veiltab.protocol.verify import cosign, sign
 from veiltab.rehearsal import Outcome, Terms
 from veiltab.wire.contract import Sampler

@@ -16,7 +16,7 @@ from veiltab.files import bundles
 from veiltab.files.chunks import FolderChunks
 from veiltab.files.spool import FolderSpool
 from veiltab.protocol import sorting
-from veiltab.protocol.researcher.decrypt import count_records
+from veiltab.protocol.researcher import count_records
 from veiltab.protocol.server import match
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy

@@ -20,8 +20,7 @@ from veiltab.core.schema import Codes, CountTable
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import token_order
 from veiltab.errors import ParameterError
-from veiltab.protocol.researcher.access import Access
-from veiltab.protocol.researcher.decrypt import count_records
+from veiltab.protocol.researcher import Access, count_records
 from veiltab.rehearsal import Outcome, Terms
 from veiltab.wire.contract import PadMode
 from veiltab.wire.messages import Upload

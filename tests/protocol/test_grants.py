@@ -22,8 +22,7 @@ from veiltab.errors import (
 )
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.grant import grant
-from veiltab.protocol.researcher.access import Access, open_access
-from veiltab.protocol.researcher.decrypt import count_records, decrypt
+from veiltab.protocol.researcher import Access, count_records, decrypt, open_access
 from veiltab.protocol.verify import seal_context
 from veiltab.rehearsal import Outcome, Terms
 from veiltab.wire.contract import PadMode

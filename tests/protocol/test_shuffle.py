@@ -11,8 +11,7 @@ from veiltab.data.ids import row_messages
 from veiltab.errors import BudgetError, MalformedError, PromiseError
 from veiltab.protocol.curator.agreement import sign_contract, unsigned
 from veiltab.protocol.curator.ledger import Ledger
-from veiltab.protocol.researcher.access import open_access
-from veiltab.protocol.researcher.decrypt import count_records
+from veiltab.protocol.researcher import count_records, open_access
 from veiltab.protocol.verify import sign
 from veiltab.rehearsal import Holding, Outcome, Rehearsal, Terms
 

@@ -12,8 +12,7 @@ from veiltab.errors import DigestError, MessageError
 from veiltab.protocol.curator.agreement import receive_secret, share_secret, sign_contract
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.curator.upload import align, check_alignment
-from veiltab.protocol.researcher.access import open_access
-from veiltab.protocol.researcher.decrypt import count_records
+from veiltab.protocol.researcher import count_records, open_access
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.rehearsal import Outcome, Terms
 from veiltab.wire.contract import Contract, Sampler

@@ -21,12 +21,11 @@ from veiltab.errors import DamagedError, MismatchError, StateError, UnavailableE
 from veiltab.party.researcher import estimate_study
 from veiltab.protocol.curator.agreement import share_secret
 from veiltab.rehearsal import Terms
-from veiltab.server import release, steps
+from veiltab.server import steps, worker
 from veiltab.server.context import ServiceContext
 from veiltab.server.directory import DataDirectory
-from veiltab.server.release import release_study, tidy
 from veiltab.server.study import StoredStudy
-from veiltab.server.worker import Worker
+from veiltab.server.worker import Worker, release_study, tidy
 
 WORKER = "veiltab-worker"
 TERMS = Terms(epsilon=2.0, sample_size=20)
@@ -252,13 +251,13 @@ def test_an_abort_during_a_release_wins_or_comes_too_late(tmp_path: Path) -> Non
     """If the study is aborted while it is perturbed, nothing of it becomes visible."""
     context = context_of(tmp_path)
     uploaded = Simulator().on_server(context, TERMS)
-    real = release._commit
+    real = worker._commit
 
     def abort_first(*arguments: object) -> str:
         steps.abort(context, uploaded.sender(0, b""), uploaded.study, "changed our minds")
         return real(*arguments)  # type: ignore[arg-type]
 
-    with mock.patch.object(release, "_commit", abort_first):
+    with mock.patch.object(worker, "_commit", abort_first):
         assert release_study(context, uploaded.study) == "done"
     assert state(context, uploaded.study) == "aborted"
     assert not (tmp_path / "data" / "studies" / uploaded.study.hex()).exists()

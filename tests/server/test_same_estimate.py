@@ -17,8 +17,7 @@ from veiltab.party.researcher import estimate_study, open_study
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.grant import grant
 from veiltab.protocol.curator.upload import CuratorContext, align, prepare_sample, prepare_table
-from veiltab.protocol.researcher.access import open_access
-from veiltab.protocol.researcher.decrypt import count_records
+from veiltab.protocol.researcher import count_records, open_access
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool

@@ -23,8 +23,8 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.files import bundles, disk
 from veiltab.server.context import ServiceContext
-from veiltab.server.release import release_study, tidy
 from veiltab.server.study import StoredStudy
+from veiltab.server.worker import release_study, tidy
 
 WRITING = (bundles.__file__, disk.__file__)
 SERVER = PrivateIdentity.create("server", CipherEntropy.from_seed(9, "server"))

@@ -18,8 +18,7 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import IdMessages
 from veiltab.protocol.curator.table import Intake, Rows
 from veiltab.protocol.curator.upload import StreamPads, _encrypt
-from veiltab.protocol.researcher.access import Access, StreamReader
-from veiltab.protocol.researcher.decrypt import count_records
+from veiltab.protocol.researcher import Access, StreamReader, count_records
 from veiltab.protocol.server.release import perturb_and_sign
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import ChunkStore, Digests, MemoryChunks

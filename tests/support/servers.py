@@ -34,13 +34,12 @@ from veiltab.party.context import PartyContext
 from veiltab.party.home import Home
 from veiltab.party.remote import RemoteServer, Retry
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.server.app import create_app
+from veiltab.server.app import Address, _listen, create_app
 from veiltab.server.auth import invite
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.database import Database
 from veiltab.server.directory import DataDirectory
 from veiltab.server.limits import Settings
-from veiltab.server.run import Address, _listen
 
 QUICK = Settings(rate=1e6, burst=10**6, stranger_rate=1e6, stranger_burst=10**6, poll_seconds=0.1)
 """Limits that no test reaches by accident."""

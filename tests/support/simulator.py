@@ -33,8 +33,7 @@ from veiltab.data.ids import id_messages
 from veiltab.protocol.curator.agreement import new_secret, public_identity
 from veiltab.protocol.curator.table import Intake, Tokens
 from veiltab.protocol.curator.upload import CuratorContext, Prepared
-from veiltab.protocol.researcher.access import Access
-from veiltab.protocol.researcher.decrypt import decrypt
+from veiltab.protocol.researcher import Access, decrypt
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.stores import ChunkStore, MemoryChunks
 from veiltab.protocol.verify import sign
@@ -42,7 +41,7 @@ from veiltab.rehearsal import Deposit, Holding, Outcome, Rehearsal, Terms
 from veiltab.server import steps
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
-from veiltab.server.release import release_study
+from veiltab.server.worker import release_study
 from veiltab.wire.bundles import bundle
 from veiltab.wire.contract import Agreement, Contract, Stored
 from veiltab.wire.messages import Repad, RepadRequest, SignedGrant, Upload

@@ -24,8 +24,7 @@ from veiltab.protocol.curator.agreement import receive_secret
 from veiltab.protocol.curator.stored import StoredTable
 from veiltab.protocol.curator.table import Intake, Tokens
 from veiltab.protocol.curator.upload import CuratorContext, Prepared, StreamPads, check_alignment
-from veiltab.protocol.researcher.access import open_access
-from veiltab.protocol.researcher.decrypt import count_records, decrypt
+from veiltab.protocol.researcher import count_records, decrypt, open_access
 from veiltab.protocol.server.accept import check_repad, check_upload
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks

@@ -15,8 +15,7 @@ from veiltab.core import group
 from veiltab.core.schema import Attribute, Codes
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.protocol.curator.upload import Prepared
-from veiltab.protocol.researcher.access import open_access
-from veiltab.protocol.researcher.decrypt import count_records, decrypt
+from veiltab.protocol.researcher import count_records, decrypt, open_access
 from veiltab.protocol.stores import ChunkStore, read_chunk, read_position_chunk
 from veiltab.protocol.verify import sign
 from veiltab.wire.messages import ColumnChunks, Grant, Repad, SignedGrant, Upload

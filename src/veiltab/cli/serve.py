@@ -156,9 +156,9 @@ def serve_command(
         )
     address = database_address(database, database_file)
     from veiltab.hosting import as_settings, start_server
+    from veiltab.server.app import Address, serve
     from veiltab.server.directory import DataDirectory
     from veiltab.server.monitoring import set_up_logs
-    from veiltab.server.run import Address, serve
 
     where = Address(
         host=host,

@@ -8,8 +8,7 @@ from veiltab.errors import InputError, MessageError, MismatchError
 from veiltab.estimates import Estimate, Provenance
 from veiltab.party.context import PartyContext
 from veiltab.party.remote import ReleasedChunks, reading_order, released_sizes
-from veiltab.protocol.researcher.access import Access, open_access
-from veiltab.protocol.researcher.decrypt import count_records, granted_attributes
+from veiltab.protocol.researcher import Access, count_records, granted_attributes, open_access
 from veiltab.wire.codec import MAX_MESSAGE_BYTES
 from veiltab.wire.contract import Contract
 from veiltab.wire.messages import SignedGrant

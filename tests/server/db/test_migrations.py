@@ -15,7 +15,7 @@ from sqlalchemy import inspect, text
 
 from tests.server.db.study_records import STUDY, add_study, study_record
 from veiltab.errors import StateError
-from veiltab.server.db import migration
+from veiltab.server.db import database
 from veiltab.server.db.database import Database
 from veiltab.server.db.tables import METADATA
 
@@ -43,7 +43,7 @@ def test_constraints_and_their_names_are_alike(database: Database) -> None:
 
 def test_there_is_one_newest_schema() -> None:
     """Two branches of history could not be followed both."""
-    assert ScriptDirectory(str(migration.FOLDER)).get_heads() == ["0001"]
+    assert ScriptDirectory(str(database.FOLDER)).get_heads() == ["0001"]
 
 
 def test_migrating_again_keeps_the_data(database: Database) -> None:
@@ -99,11 +99,11 @@ def test_a_path_with_a_percent_sign_is_no_template(
 ) -> None:
     """The package may be installed anywhere."""
     elsewhere = tmp_path / "100%(here)s"
-    elsewhere.symlink_to(migration.FOLDER)
-    monkeypatch.setattr(migration, "FOLDER", elsewhere)
-    with Database(f"sqlite:///{tmp_path}/veiltab.db") as database:
-        database.migrate()
-        database.ping()
+    elsewhere.symlink_to(database.FOLDER)
+    monkeypatch.setattr(database, "FOLDER", elsewhere)
+    with Database(f"sqlite:///{tmp_path}/veiltab.db") as migrated:
+        migrated.migrate()
+        migrated.ping()
 
 
 def test_the_files_of_sqlite_are_private(tmp_path: Path) -> None:

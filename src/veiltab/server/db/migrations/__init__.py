@@ -1,1 +1,1 @@
-"""The history of the database's schema; ``veiltab.server.db.migration`` runs it."""
+"""The history of the database's schema; ``veiltab.server.db.database`` runs it."""
