@@ -19,8 +19,6 @@ from veiltab.errors import ParameterError
 if TYPE_CHECKING:
     from veiltab.core.exact import Numbers
 
-ESTIMATORS = ("unbiased", "projected", "most_likely")
-
 
 def unbiased(counts: "Numbers", channel: GammaDiagonal) -> "Numbers":
     """Return (s/m − (1 − p)/N)/p for released counts s: right on average, sometimes negative."""

@@ -26,11 +26,6 @@ def likelihood_ratio(population_size: int, sample_size: int, gamma: Number) -> N
     return 1 + sample_size * (gamma - 1) / population_size
 
 
-def epsilon_of(population_size: int, sample_size: int, gamma: float) -> float:
-    """Return ε = ln(1 + (m/n)(γ − 1)) (Theorem 1)."""
-    return math.log1p(sample_size * (gamma - 1) / population_size)
-
-
 def gamma_for(population_size: int, sample_size: int, epsilon: float) -> float:
     """Return γ = 1 + (n/m)(e^ε − 1), Theorem 1 solved for the noise."""
     return 1 + population_size * math.expm1(epsilon) / sample_size
