@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
 from tests.support.laws import fractions
-from veiltab.core.channel import GammaDiagonal
-from veiltab.core.exact import square_roots
+from veiltab.core.channel import GammaDiagonal, square_roots
 from veiltab.core.intervals import SIDAK_CELLS, sup_t
 from veiltab.core.resampling import redraw_releases
 from veiltab.core.uncertainty import (

@@ -6,10 +6,9 @@ from numpy.typing import NDArray
 
 from tests.support.estimates import adult_estimate, released_estimate, shaped_table
 from veiltab.core.plan import plan
-from veiltab.core.resampling import apportion, draw_releases
+from veiltab.core.resampling import apportion, draw_releases, resample
 from veiltab.core.uncertainty import Population, ReleaseDesign
 from veiltab.errors import ParameterError
-from veiltab.inference.bootstrap import resample
 from veiltab.inference.independence import Null
 
 REPLICATES = 199

@@ -2,22 +2,46 @@
 
 With ``keep_probability`` p a record stays as it is; otherwise it becomes a uniformly drawn cell.
 In the paper's terms p = (γ − 1)/q with q = γ + N − 1, so that the matrix A has γ/q on its diagonal
-and 1/q elsewhere.  No matrix is ever built: everything follows from p and N.
+and 1/q elsewhere.  No matrix is ever built: everything follows from p and N.  The formulas run on
+floats every day, and on Fractions when they are checked.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from veiltab.core.exact import number_like
 from veiltab.errors import ParameterError
 
-if TYPE_CHECKING:  # planning needs no arrays, and importing NumPy would triple its start-up time
-    import numpy as np
+if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Numbers = NDArray[Any]
+    "An array of float64, or an object array of Fractions; results are of the same kind."
+    import numpy as np
+
     from veiltab.core.entropy import Entropy
-    from veiltab.core.exact import Numbers
+
+
+def number_like(numbers: "Numbers") -> Callable[[Fraction], Any]:
+    """Return the type for coefficients of this array: Fraction or float."""
+    return Fraction if numbers.dtype == object else float
+
+
+def square_roots(numbers: "Numbers") -> "Numbers":
+    """Return the square roots; Fractions must be squares of Fractions."""
+    import numpy as np  # noqa: PLC0415 - as above
+
+    if numbers.dtype != object:
+        roots: Numbers = np.sqrt(numbers)
+        return roots
+    exact = [Fraction(math.isqrt(x.numerator), math.isqrt(x.denominator)) for x in numbers.flat]
+    rational = np.array(exact, dtype=object).reshape(numbers.shape)
+    if not (rational**2 == numbers).all():
+        raise ValueError("these Fractions have no exact square root")
+    return rational
+
 
 DRAW_RANGE = 2**64
 """One uniform draw below this bound decides what happens to a record."""

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from veiltab.core.channel import GammaDiagonal
-from veiltab.core.exact import number_like
+from veiltab.core.channel import GammaDiagonal, number_like
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
-    from veiltab.core.exact import Numbers
+    from veiltab.core.channel import Numbers
 
 
 def unbiased(counts: "Numbers", channel: GammaDiagonal) -> "Numbers":

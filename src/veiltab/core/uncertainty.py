@@ -25,14 +25,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from scipy.special import ndtri
 
-from veiltab.core.channel import GammaDiagonal
-from veiltab.core.exact import number_like, square_roots
+from veiltab.core.channel import GammaDiagonal, number_like, square_roots
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from veiltab.core.exact import Numbers
+    from veiltab.core.channel import Numbers
 
 Population = Literal["finite", "super"]
 """Whom the estimates describe: the respondents, or the population that they were drawn from."""

@@ -11,15 +11,10 @@ import numpy as np
 
 from veiltab.core import estimators
 from veiltab.core.released import ReleasedCounts, Shares
+from veiltab.core.resampling import FEWEST_REPLICATES, check_size, resample, seeded_generator
 from veiltab.core.schema import Attribute
 from veiltab.core.uncertainty import ReleaseDesign
 from veiltab.errors import ParameterError
-from veiltab.inference.bootstrap import (
-    FEWEST_REPLICATES,
-    check_size,
-    resample,
-    seeded_generator,
-)
 from veiltab.inference.independence import Null, pair_table
 from veiltab.inference.quantities import DELTA, Quantity, Question
 

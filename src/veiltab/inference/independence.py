@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from veiltab.core import estimators
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.released import ReleasedCounts, Shares
+from veiltab.core.resampling import check_size, resample, seeded_generator
 from veiltab.core.uncertainty import Population, ReleaseDesign
 from veiltab.errors import ParameterError
-from veiltab.inference.bootstrap import check_size, resample, seeded_generator
 from veiltab.inference.diagnostics import sample_warnings
 
 METHOD = "Pearson's statistic of the release, parametric bootstrap under independence"

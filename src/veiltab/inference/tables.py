@@ -7,10 +7,10 @@ import polars as pl
 
 from veiltab.core.intervals import Interval, proportion_interval, share_band, share_interval, sup_t
 from veiltab.core.released import Estimator, ReleasedCounts, Shares
+from veiltab.core.resampling import seeded_generator
 from veiltab.core.schema import Schema
 from veiltab.core.uncertainty import Population, critical_value
 from veiltab.errors import ParameterError
-from veiltab.inference.bootstrap import seeded_generator
 
 NUMBERS = ("share", "standard_error", "sampling_error", "privacy_error", "low", "high")
 INTERVAL = "interval"
