@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import veiltab
 from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.plan import Plan, plan
 from veiltab.errors import InfeasiblePlanError, ParameterError
@@ -186,12 +185,3 @@ def test_extremes() -> None:
     assert plan(population_size=10, domain_size=2, epsilon=50).rmse < 1e-9
     wide = plan(population_size=10**6, domain_size=2**48, epsilon=50)
     assert wide.epsilon_achieved <= 50
-
-
-def test_the_package_offers_the_planner() -> None:
-    """``veiltab.plan`` and the lazily loaded names are the real ones."""
-    assert veiltab.plan is plan
-    assert veiltab.GammaDiagonal.__module__ == "veiltab.core.channel"
-    assert all(hasattr(veiltab, name) for name in veiltab.__all__)
-    with pytest.raises(AttributeError, match="nonsense"):
-        veiltab.nonsense  # noqa: B018
