@@ -163,6 +163,7 @@ def test_figures_need_an_empty_folder(capsys: Capture, saved: Path, tmp_path: Pa
     assert "is not empty" in outcome.err
 
 
+@pytest.mark.slow
 def test_from_a_running_service_to_a_report(capsys: Capture, tmp_path: Path) -> None:
     """Fetch, report and save with a server; then without one the same numbers again."""
     with running(make_context(tmp_path / "data")) as service:

@@ -107,6 +107,7 @@ def test_answers_for_people() -> None:
     assert "95% interval" in text
 
 
+@pytest.mark.slow
 def test_a_million_cells_for_people() -> None:
     """A screen or two, and quickly."""
     text = printed(million_cells())

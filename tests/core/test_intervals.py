@@ -39,6 +39,7 @@ def test_an_interval_covers_exactly_as_often_as_it_says(truth: float, critical: 
     assert chance == pytest.approx(1 - 2 * norm.sf(critical), abs=2e-4)
 
 
+@pytest.mark.slow
 @given(estimate=st.floats(-0.3, 1.3), cells=st.integers(1, 23))
 def test_intervals_are_never_empty_and_nested(estimate: float, cells: int) -> None:
     """More confidence never takes anything away, and a band holds every interval within."""

@@ -61,6 +61,7 @@ def spread(rows: int, seed: int) -> NDArray[np.uint8]:
     return np.random.default_rng(seed).integers(0, 256, (rows, 16)).astype(np.uint8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("curators", [2, 3])
 def test_large_tables_are_matched_by_ranges(curators: int) -> None:
     """More rows than a range has: the same as a dictionary, whatever the number of threads."""
@@ -80,6 +81,7 @@ def test_large_tables_are_matched_by_ranges(curators: int) -> None:
     assert ordered == sorted(common)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alike", [1, 7, 15])
 @pytest.mark.parametrize("curators", [1, 2, 3])
 def test_large_tables_with_tokens_that_begin_alike(curators: int, alike: int) -> None:

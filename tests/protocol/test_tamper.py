@@ -78,6 +78,7 @@ def opened(rehearsal: Simulator, outcome: Outcome) -> dict[str, Take]:
     }
 
 
+@pytest.mark.slow
 def test_contract() -> None:
     """A researcher, the server and a curator who is asked to sign it."""
     rehearsal = Simulator()

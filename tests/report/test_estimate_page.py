@@ -185,6 +185,7 @@ def test_the_promise_and_the_people(estimate: Estimate, page: Element) -> None:
     assert "3,238 of 45,222 respondents" in text
 
 
+@pytest.mark.slow
 def test_intervals_say_what_they_promise(estimate: Estimate, text: str) -> None:
     """One by one or together: never the one sold as the other."""
     assert "They are not simultaneous" in text
@@ -240,6 +241,7 @@ def test_a_long_table_is_closed_and_a_short_one_open(rows: int, closed: bool) ->
     assert ("too many for a page" in page.text) == (rows > 400)
 
 
+@pytest.mark.slow
 def test_many_attributes() -> None:
     """All pairs are tested, the clearest ones drawn, and the page says so."""
     text = page_of(adult_to_show(cells=768))
@@ -248,6 +250,7 @@ def test_many_attributes() -> None:
     assert len(text) < 1_000_000
 
 
+@pytest.mark.slow
 def test_a_million_cells() -> None:
     """Seconds, a small page, the largest cells, and words about the others."""
     estimate = million_cells()

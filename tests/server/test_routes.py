@@ -230,6 +230,7 @@ def test_a_long_reason_can_still_be_read(service: Server, tmp_path: Path) -> Non
     assert study.curators[1].server.status(study.study).reason == reason
 
 
+@pytest.mark.slow
 def test_grants_end(tmp_path: Path) -> None:
     """After its time, or for what it does not cover, a grant is worth nothing."""
     later = 0.0
@@ -304,6 +305,7 @@ def test_a_study_that_is_not_there(service: Server, tmp_path: Path) -> None:
         session.server.status(bytes(32))
 
 
+@pytest.mark.slow
 def test_two_studies_do_not_mix(service: Server, tmp_path: Path) -> None:
     """The same parties, twice: each study has its own messages, chunks and release."""
     one = http_study(service, tmp_path, Stage.GRANTED)

@@ -75,6 +75,7 @@ def in_process(study: HttpStudy, context: Context, noise_key: bytes) -> Unbiased
     return estimate(open_access(reader, signed, release, grants, now=0), released)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("address", "sampler", "pads"),
     [
