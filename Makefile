@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 # Tests run on both cores unless told otherwise: make test WORKERS=0
 WORKERS ?= auto
 
+# Compiled files are kept, or every process that a test starts would compile the package anew.
 # Slow tests start first, each for itself; modules that share a fixture stay on one core.
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: demo check fast test soak lint format bench lock clean
 .DEFAULT_GOAL := help
@@ -27,7 +28,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 demo: $(VENV)/.installed ## A whole study on this machine: server, curators, researchers, report
 	@$(BIN)/veiltab demo
 
-check: $(VENV)/.installed ## Lint, types, layers and the fast tests, in about a minute
+check: $(VENV)/.installed ## Lint, types, layers and the fast tests: the check before a commit
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going lint fast
 
 test: lint ## Lint, types, layers and every test

@@ -22,10 +22,14 @@ a second; these bounds leave room for slow and busy machines, on which CPU time 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On several cores, start slow tests first, each for itself, and keep modules together.
+    """Mark what needs PostgreSQL; on several cores, start slow tests first, each for itself.
 
-    A module whose tests share a fixture stays on one core, so that the fixture is made once.
+    Fast tests of a module stay together, and so do all whose module has a fixture for them: it is
+    made once.
     """
+    for item in items:
+        if "postgresql" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)  # a server in a process of its own
     if not hasattr(config, "workerinput"):
         return
     shared = {item.path for item in items if _shares_a_fixture(item)}

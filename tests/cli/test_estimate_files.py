@@ -38,6 +38,7 @@ def load(capsys: Capture, path: Path, *options: object) -> Outcome:
     return run_here(capsys, "estimate", "--load", path, *options)
 
 
+@pytest.mark.slow
 def test_every_export_has_the_same_numbers(capsys: Capture, saved: Path, tmp_path: Path) -> None:
     """CSV, Parquet and JSON hold the table of the estimate, and so does a copy of it."""
     paths = {name: tmp_path / f"out.{name}" for name in ("csv", "parquet", "save", "report")}

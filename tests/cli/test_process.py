@@ -13,6 +13,8 @@ import pytest
 
 from tests.support.commands import assert_refused, run_apart
 
+pytestmark = pytest.mark.slow
+
 HEAVY = (
     *("altair", "cryptography", "fastapi", "httpx", "numpy", "polars", "pydantic", "rich"),
     *("sqlalchemy", "uvicorn", "vl_convert"),
@@ -142,7 +144,6 @@ def test_a_full_disk_is_an_error_with_a_hint(arguments: tuple[str, ...]) -> None
     assert len(done.stderr.splitlines()) == 2
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_it_without_a_traceback(tmp_path: Path) -> None:
     """Exit code 130, a word and a hint, and no file that is half-written."""
     folder = tmp_path / "paper"
@@ -165,7 +166,6 @@ def test_ctrl_c_ends_it_without_a_traceback(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
 def test_terminals_without_greek_letters(encoding: str) -> None:
     """They show a question mark; numbers and JSON are the same everywhere."""
@@ -177,7 +177,6 @@ def test_terminals_without_greek_letters(encoding: str) -> None:
     assert json.loads(as_json.out)["epsilon"] == 0.5
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("flags", [[], ["--json"]])
 def test_a_file_name_may_be_any_bytes(tmp_path: Path, flags: list[str]) -> None:
     """A table whose name is no UTF-8 is simulated like any other."""
@@ -195,7 +194,6 @@ def test_a_missing_file_with_any_name_is_refused(tmp_path: Path) -> None:
     assert error.startswith("there is no file ")
 
 
-@pytest.mark.slow
 def test_progress_is_shown_on_a_terminal_and_kept_out_of_the_output() -> None:
     """A bar on stderr, one JSON object on stdout."""
     master, slave = pty.openpty()

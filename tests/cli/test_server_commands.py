@@ -149,6 +149,7 @@ def test_tls_with_an_authority_of_its_own(data: Path, tmp_path: Path) -> None:
         served.stop()
 
 
+@pytest.mark.slow
 def test_a_database_with_a_password(data: Path, tmp_path: Path) -> None:
     """Not on the command line, and never in an error."""
     url = "postgresql://veiltab:hunter2@localhost:1/veiltab"

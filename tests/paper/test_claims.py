@@ -40,6 +40,7 @@ def test_every_claim_holds_in_real_experiments() -> None:
     assert len(claims) == 9
 
 
+@pytest.mark.slow
 def test_each_claim_says_what_is_claimed_and_what_was_measured() -> None:
     """Each figure has a claim, and every measurement has a number in it."""
     claims = check_claims(*paper_results())

@@ -14,6 +14,7 @@ from veiltab.party.remote import RemoteServer
 from veiltab.party.researcher import estimate_study
 
 
+@pytest.mark.slow
 def test_a_server_restored_from_an_old_copy_is_found_out(tmp_path: Path) -> None:
     """It could be made to perturb the same sample once more, with other noise."""
     data = tmp_path / "data"

@@ -45,6 +45,7 @@ def test_matching_is_what_dictionaries_find(tables: list[list[bytes]]) -> None:
     assert found.tolist() == matched_by_dictionary(tables)
 
 
+@pytest.mark.slow
 @given(TABLES, st.data())
 def test_a_token_twice_in_one_table_is_refused(
     tables: list[list[bytes]], data: st.DataObject

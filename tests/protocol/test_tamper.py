@@ -138,6 +138,7 @@ def test_release() -> None:
     assert_guarded(data, opened(rehearsal, outcome)["release"])
 
 
+@pytest.mark.slow
 def test_grant() -> None:
     """The researcher, and the server which keeps it; the sealed part is guarded as well."""
     rehearsal = Simulator()

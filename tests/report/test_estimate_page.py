@@ -82,6 +82,7 @@ def any_page(request: pytest.FixtureRequest) -> Element:
     return read_page(page_of(found, asked, background))
 
 
+@pytest.mark.slow
 def test_the_page_is_sound(any_page: Element) -> None:
     """One h1, headings in order, unique ids, and names that lead somewhere."""
     headings = [e for e in any_page.all() if re.fullmatch("h[1-6]", e.name)]
@@ -141,6 +142,7 @@ def test_no_address_of_a_network(text: str) -> None:
     assert "arXiv:1304.4613" in text
 
 
+@pytest.mark.slow
 def test_a_tiny_epsilon_leaves_groups_not_estimable() -> None:
     """In words, in the place of a bar."""
     assert "not estimable" in read_page(page_of(adult_to_show(0.02))).text
