@@ -1,7 +1,10 @@
-"""How hypothesis runs: without deadlines, and always alike where a failure would block others."""
+"""How tests run: hypothesis, the order on several cores, and what counts as fast."""
 
 import os
+import time
+from collections.abc import Generator
 
+import pytest
 from hypothesis import settings
 
 # A busy machine must not fail a property that holds, so no example has a deadline.
@@ -9,3 +12,64 @@ settings.register_profile("developer", deadline=None)
 # Elsewhere new examples are tried every time; on CI a change is judged by the same ones each time.
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "developer")
+
+GUARD = "VEILTAB_FAST_TESTS"
+"""Set by ``make check``: a test without the mark ``slow`` must then be fast."""
+
+CPU_SECONDS, SECONDS = 2.0, 30.0
+"""The most that such a test may take, its child processes included.  Marks belong on tests of half
+a second; these bounds leave room for slow and busy machines, on which CPU time hardly grows."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs PostgreSQL; on several cores, start slow tests first, each for itself.
+
+    Fast tests of a module stay together, and so do all whose module has a fixture for them: it is
+    made once.
+    """
+    for item in items:
+        if "postgresql" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)  # a server in a process of its own
+    if not hasattr(config, "workerinput"):
+        return
+    shared = {item.path for item in items if _shares_a_fixture(item)}
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    for item in items:
+        if item.path in shared or not item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(config.rootpath))))
+    # The sort is stable: what shares a fixture and is slow, what is slow alone, and the rest.
+    items.sort(
+        key=lambda item: (
+            0 if item.path in shared & slow else 1 if item.get_closest_marker("slow") else 2
+        )
+    )
+
+
+def _shares_a_fixture(item: pytest.Item) -> bool:
+    """Return whether a test uses a fixture that lives as long as its module."""
+    definitions = getattr(item, "_fixtureinfo", None)
+    by_name = definitions.name2fixturedefs.values() if definitions is not None else ()
+    return any(each.scope == "module" for definition in by_name for each in definition)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Fail a test that takes long and does not say so, where only fast tests are wanted."""
+    if GUARD not in os.environ or item.get_closest_marker("slow"):
+        yield
+        return
+    cpu, wall = _cpu_seconds(), time.perf_counter()
+    yield
+    cpu, wall = _cpu_seconds() - cpu, time.perf_counter() - wall
+    if cpu > CPU_SECONDS or wall > SECONDS:
+        pytest.fail(
+            f"it took {cpu:.1f} s of CPU time and {wall:.1f} s in all:"
+            " mark it with @pytest.mark.slow, or make it faster",
+            pytrace=False,
+        )
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU time of this process and of the children that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system

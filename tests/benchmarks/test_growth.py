@@ -31,6 +31,7 @@ def run_of(rows: int, seconds: float, sampler: Sampler = "curators", peak: float
     return Run(rows, sampler, stages, rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["curators", "server"])
 def test_a_study_of_one_size(scratch: Path, sampler: Sampler) -> None:
     """The command counts everybody, measures every stage, and leaves no file behind."""
@@ -58,6 +59,7 @@ def test_no_study_is_begun_without_room(scratch: Path) -> None:
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_failed_stage_leaves_nothing(scratch: Path) -> None:
     """Files go away also when a stage fails: here there is nobody to take in."""
     with pytest.raises(subprocess.CalledProcessError):

@@ -69,6 +69,7 @@ def test_plan_with_a_given_sample(capsys: Capture) -> None:
     assert found["gamma"] == pytest.approx(found["paper"]["gamma"], rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plan.svg", "plan.png"])
 def test_plan_draws_a_picture(capsys: Capture, tmp_path: Path, name: str) -> None:
     """Beside the table, which says where it is."""

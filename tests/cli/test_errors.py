@@ -142,6 +142,7 @@ def test_bad_input_is_refused(capsys: Capture, folder: Path, command: str, words
     assert snapshot(folder) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [NUMBERS[0], WORDS[0], WORDS[10], TABLES[0], PICTURES[0]])
 def test_the_real_process_refuses_too(folder: Path, command: tuple[str, str]) -> None:
     """The same two lines and the same exit code from a process of its own."""

@@ -38,6 +38,7 @@ def load(capsys: Capture, path: Path, *options: object) -> Outcome:
     return run_here(capsys, "estimate", "--load", path, *options)
 
 
+@pytest.mark.slow
 def test_every_export_has_the_same_numbers(capsys: Capture, saved: Path, tmp_path: Path) -> None:
     """CSV, Parquet and JSON hold the table of the estimate, and so does a copy of it."""
     paths = {name: tmp_path / f"out.{name}" for name in ("csv", "parquet", "save", "report")}
@@ -163,6 +164,7 @@ def test_figures_need_an_empty_folder(capsys: Capture, saved: Path, tmp_path: Pa
     assert "is not empty" in outcome.err
 
 
+@pytest.mark.slow
 def test_from_a_running_service_to_a_report(capsys: Capture, tmp_path: Path) -> None:
     """Fetch, report and save with a server; then without one the same numbers again."""
     with running(make_context(tmp_path / "data")) as service:

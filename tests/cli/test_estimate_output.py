@@ -78,6 +78,7 @@ def test_shares_below_zero(estimate: Estimate) -> None:
     assert not re.search(r"-\d", text)
 
 
+@pytest.mark.slow
 def test_never_a_missing_number() -> None:
     """Not even where next to nothing is known."""
     for each in (adult_to_show(0.01), adult_to_show(8.0), adult_to_show(1.0, 1e-6)):
@@ -110,6 +111,7 @@ def test_answers_for_people() -> None:
     assert "95% interval" in text
 
 
+@pytest.mark.slow
 def test_a_million_cells_for_people() -> None:
     """A screen or two, and quickly."""
     text = printed(million_cells())

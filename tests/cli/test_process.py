@@ -13,6 +13,8 @@ import pytest
 
 from tests.support.commands import assert_refused, run_apart
 
+pytestmark = pytest.mark.slow
+
 HEAVY = (
     *("altair", "cryptography", "fastapi", "httpx", "numpy", "polars", "pydantic", "rich"),
     *("sqlalchemy", "uvicorn", "vl_convert"),

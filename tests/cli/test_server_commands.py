@@ -71,6 +71,7 @@ def about(data: Path) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_first_start_makes_an_identity(data: Path) -> None:
     """Private, and the same at every start."""
     assert set(about(data)) == {"url", "party", "fingerprint", "data"}
@@ -90,6 +91,7 @@ def test_the_first_start_makes_an_identity(data: Path) -> None:
     assert not any("trace" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_second_server_in_the_same_folder(data: Path) -> None:
     """It is refused before it does anything."""
     with serving(data) as served:
@@ -100,6 +102,7 @@ def test_a_second_server_in_the_same_folder(data: Path) -> None:
         assert served.stop() == 0
 
 
+@pytest.mark.slow
 def test_invitations_while_the_server_runs(data: Path, tmp_path: Path) -> None:
     """The code alone goes to stdout; the list shows who has used one, and no code."""
     with serving(data) as served:
@@ -127,6 +130,7 @@ def test_invitations_while_the_server_runs(data: Path, tmp_path: Path) -> None:
     assert "Klinik" in text
 
 
+@pytest.mark.slow
 def test_tls_with_an_authority_of_its_own(data: Path, tmp_path: Path) -> None:
     """Only who names the authority gets through, and names it once."""
     certificate, key = write_certificate(tmp_path)
@@ -145,6 +149,7 @@ def test_tls_with_an_authority_of_its_own(data: Path, tmp_path: Path) -> None:
         served.stop()
 
 
+@pytest.mark.slow
 def test_a_database_with_a_password(data: Path, tmp_path: Path) -> None:
     """Not on the command line, and never in an error."""
     url = "postgresql://veiltab:hunter2@localhost:1/veiltab"
@@ -159,6 +164,7 @@ def test_a_database_with_a_password(data: Path, tmp_path: Path) -> None:
     assert "hunter2" not in outcome.err
 
 
+@pytest.mark.slow
 def test_a_database_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The address can stand where passwords may."""
     address = f"sqlite:///{tmp_path / 'elsewhere.db'}"

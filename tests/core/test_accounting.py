@@ -155,6 +155,7 @@ REFERENCES = [  # n, N, and γ at ε = 0.1, 0.5 and 1
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize(("n", "cells", "gammas"), REFERENCES)
 def test_reference_values(n: int, cells: int, gammas: tuple[float, ...], place: int) -> None:
@@ -168,6 +169,7 @@ def test_reference_values(n: int, cells: int, gammas: tuple[float, ...], place: 
     assert RESERVE * plain * (1 - 1e-6) <= bound <= 1e-6 <= RESERVE * LOSS * plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "cells"), [(5000, 2), (3000, 3), (3000, 24), (5000, 300)])
 def test_ranges_only_ever_add(m: int, cells: int) -> None:
     """However wide the ranges of B and of K, the bound keeps above the plain sum, less reserve.
@@ -207,6 +209,7 @@ def best_gamma(n: int, m: int, cells: int, epsilon: float, delta: float) -> floa
     return max(largest_gamma(n, m, cells, epsilon, delta) or 0.0, privacy.gamma_for(n, m, epsilon))
 
 
+@pytest.mark.slow
 @given(case=cases, factor=st.floats(1.05, 3))
 @settings(max_examples=40)
 def test_delta_falls_with_epsilon_and_grows_with_gamma(case: Case, factor: float) -> None:
@@ -219,6 +222,7 @@ def test_delta_falls_with_epsilon_and_grows_with_gamma(case: Case, factor: float
     assert sampled_delta(n, Blanket(m, cells, gamma * factor), epsilon, delta) >= here
 
 
+@pytest.mark.slow
 @given(case=cases, factor=st.floats(1.05, 3))
 @settings(max_examples=40)
 def test_the_largest_gamma_grows_with_epsilon_and_delta(case: Case, factor: float) -> None:
@@ -252,6 +256,7 @@ def rounding(epsilon: float, recovered: float) -> float:
     return RESERVE * (1 + math.exp(epsilon)) * (abs(recovered - epsilon) + 2**-49)
 
 
+@pytest.mark.slow
 @given(case=cases)
 @example(case=(3, 0.25, 2, 0.23828125, 1e-11))  # γ = e^{ε_m}: δ is 0, and the bound all rounding
 @settings(max_examples=30)
@@ -299,6 +304,7 @@ def test_a_sample_of_one_hides_behind_nobody(n: int, cells: int) -> None:
     assert found == pytest.approx(RESERVE * own / n, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cells", [2, 24])
 @pytest.mark.parametrize("n", [1, 2, 30, 1000])
 def test_a_tiny_delta_and_a_huge_epsilon(n: int, cells: int) -> None:

@@ -46,6 +46,7 @@ def inside(places: list[int]) -> bytes:
     return b"".join(place.to_bytes(2, "little") for place in places)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chance", CHANCES[1:])
 def test_the_number_of_hits_is_exactly_binomial(chance: Fraction) -> None:
     """On both sides of the first sums; where 64 bits do not decide, as many as it takes."""
@@ -66,6 +67,7 @@ def test_the_number_of_hits_is_exactly_binomial(chance: Fraction) -> None:
             assert entropy.used == 3 * 8
 
 
+@pytest.mark.slow
 def test_a_draw_that_equals_a_sum_is_above_it() -> None:
     """A sum with 4096 bits is met exactly by as many bits, and missed by one less."""
     trials = BernoulliTrials(Fraction(1, 2))
@@ -78,6 +80,7 @@ def test_a_draw_that_equals_a_sum_is_above_it() -> None:
         assert entropy.used == GROUP // 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chance", CHANCES)
 def test_the_largest_and_the_smallest_draws(chance: Fraction) -> None:
     """The lowest draws are nobody; the highest 64 bits are decided by the next ones."""

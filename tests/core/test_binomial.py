@@ -108,6 +108,7 @@ def test_ranges_are_the_exact_sums(step: int, chance: float) -> None:
         assert_close(row, [sum(law[a:b]) / whole for a, b in pairwise(ends)], 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chance", [0.5, 2 / 24, 0.9])
 @pytest.mark.parametrize("trials", [100, 1000, 3000])
 def test_tails_keep_their_digits_far_out(trials: int, chance: float) -> None:

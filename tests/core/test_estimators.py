@@ -112,6 +112,7 @@ def test_estimates_depend_on_shares_alone(
         )
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     counts=st.lists(st.integers(0, 300), min_size=2, max_size=12).filter(any).map(np.array),
@@ -130,6 +131,7 @@ def test_the_most_likely_is_what_em_converges_to(
     assert likelihood >= reached - 1e-9 * abs(reached)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cells", [2, 5, 12, 24])
 def test_the_most_likely_equals_em_on_random_tables(cells: int) -> None:
     """To 1e-8, on fifty random tables each, with shares on the boundary."""

@@ -24,6 +24,7 @@ DESIGN = ReleaseDesign(GammaDiagonal(24, Fraction(1, 2)), 10_000, 500)
 Z = 1.96
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("critical", [1.0, 1.644853627, 1.96, 3.3])
 @pytest.mark.parametrize("truth", [0.0, 0.01, 0.03, 0.09, 0.2, 0.5, 0.93, 1.0])
 def test_an_interval_covers_exactly_as_often_as_it_says(truth: float, critical: float) -> None:
@@ -40,6 +41,7 @@ def test_an_interval_covers_exactly_as_often_as_it_says(truth: float, critical: 
     assert chance == pytest.approx(1 - 2 * norm.sf(critical), abs=2e-4)
 
 
+@pytest.mark.slow
 @given(estimate=st.floats(-0.3, 1.3), cells=st.integers(1, 23))
 def test_intervals_are_never_empty_and_nested(estimate: float, cells: int) -> None:
     """More confidence never takes anything away, and a band holds every interval within."""

@@ -173,6 +173,7 @@ def test_bit_exact_against_the_plain_reference(cells: int, count: int) -> None:
     assert random_words(4, 64, ours).tolist() == random_words(4, 64, theirs).tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     cells=st.integers(1, 5000) | st.integers(1, 2**48),

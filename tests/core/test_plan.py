@@ -33,6 +33,7 @@ def test_the_papers_study(epsilon: float, sample_size: int, rmse: float, papers:
     assert found.rmse < found.paper.rmse < found.paper.tightened_bound < found.paper.error_bound
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     n=st.integers(1, 2**53),

@@ -73,6 +73,7 @@ def without_delta(question: Question) -> Plan:
     return asked((*question[:3], 0.0, question[4]))
 
 
+@pytest.mark.slow
 @given(question=questions)
 @settings(max_examples=40)
 def test_delta_never_costs_accuracy(question: Question) -> None:
@@ -110,6 +111,7 @@ def test_without_delta_the_plan_is_the_minimax_one(question: Question) -> None:
     assert (found.delta, found.accounting, found.delta_achieved) == (0.0, "pure", 0.0)
 
 
+@pytest.mark.slow
 @given(
     n=st.integers(1, 5000),
     cells=st.sampled_from([2, 3, 24, 768]),
@@ -185,6 +187,7 @@ def test_the_threshold_comes_from_the_largest_gamma() -> None:
     assert most * (1 - 1e-3) <= found.gamma <= most
 
 
+@pytest.mark.slow
 def test_a_target_is_reached_with_the_least_epsilon() -> None:
     """With δ the same target takes far less ε; 0.1% less ε would miss it."""
     found = plan(population_size=10_000, domain_size=6, target_rmse=0.004, delta=1e-6)

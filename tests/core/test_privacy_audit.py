@@ -172,6 +172,7 @@ HARD = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "m", "cells", "delta", "tightness"), HARD)
 def test_hard_neighbours_come_close_to_the_promise(
     n: int, m: int, cells: int, delta: float, tightness: float
@@ -231,6 +232,7 @@ def attack(first: Numbers, second: Numbers, ratio: float) -> float:
     return bounded_below(hits[0], hits[1], first.size - half, ratio)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cells", "others"), [(3, 2), (6, 2), (24, 2), (24, 1), (2, 1)])
 def test_attacks_on_simulated_releases_stay_below_the_promise(cells: int, others: int) -> None:
     """200 respondents, the real perturbation, and the likelihood ratio as the attacker's score.

@@ -136,6 +136,7 @@ def test_reference_values_of_the_papers_study(
     assert worst == pytest.approx(2 * math.sqrt((cells - 1) / (n * math.expm1(epsilon))), rel=0.01)
 
 
+@pytest.mark.slow
 @given(
     m=st.integers(1, 10**6),
     cells=st.integers(2, 10**6),

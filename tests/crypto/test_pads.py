@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.cases import for_each
 from tests.support.laws import assert_fits
 from veiltab.core.schema import Codes
 from veiltab.crypto import pads
@@ -77,7 +78,7 @@ def transcribed(key: bytes, size: int, start: int, count: int) -> list[int]:
     return [element(key, size, row)[0] for row in range(start, start + count)]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@for_each("size", SIZES)
 @pytest.mark.parametrize(
     ("start", "count"),
     RANGES,
@@ -89,7 +90,7 @@ def test_stream_pads_are_those_of_the_specification(size: int, start: int, count
     assert pad.tolist() == transcribed(KEY, size, start, count)
 
 
-@pytest.mark.parametrize("size", range(2, 301))
+@for_each("size", range(2, 301))
 def test_every_small_size_follows_the_specification(size: int) -> None:
     """Rows from an odd start, and the same rows backwards, one by one."""
     expected = transcribed(KEY, size, 5, 60)
@@ -133,7 +134,7 @@ def test_refused_words_are_replaced_by_their_own_spares(size: int) -> None:
         assert pad[row] == element(KEY, size, row)[0]
 
 
-@pytest.mark.parametrize("size", range(2, 257))
+@for_each("size", range(2, 257))
 def test_16_bit_words_are_mapped_exactly_uniformly(size: int) -> None:
     """All 2^16 words: each outcome (each pair of elements) has equally many accepted words."""
     entries, refused = pads.WordMap(size).entries(np.arange(2**16, dtype=np.uint16))

@@ -200,6 +200,7 @@ def test_a_path_below_a_file_is_refused(file: Path) -> None:
     assert "cannot be read: Not a directory" in refusal(file / "table.csv").message
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=60) | st.text("a,\"\n\r 10-.é'", max_size=40).map(str.encode))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bytes_are_read_or_refused(file: Path, content: bytes) -> None:

@@ -182,6 +182,7 @@ def tables(draw: st.DrawFn) -> list[list[str]]:
     return draw(st.lists(st.lists(cell, min_size=width, max_size=width), max_size=12))
 
 
+@pytest.mark.slow
 @given(rows=tables(), block=st.integers(1, 40), batch=st.integers(1, 5))
 def test_any_cells_come_back_wherever_blocks_are_cut(
     tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]], block: int, batch: int

@@ -81,6 +81,7 @@ def contents(intake: Intake) -> list[list[list[int]]]:
     return [tokens.tolist(), *([column.tolist()] for column in codes)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("linkage", [BY_ID, Linkage.by_rows()], ids=["ids", "rows"])
 def test_batches_make_no_difference(staged: LocalStudy, linkage: Linkage) -> None:
     """One batch, or many; by ids, or by the rows' numbers, which go on from batch to batch."""

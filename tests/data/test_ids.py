@@ -138,6 +138,7 @@ def test_nfc_makes_equivalent_texts_equal() -> None:
     assert first == second
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x2FFF), min_size=1)))
 @settings(deadline=None)
 def test_nfc_is_that_of_the_standard_library(texts: list[str]) -> None:

@@ -259,6 +259,7 @@ def test_a_failure_says_whose_command_it_was(tmp_path: Path) -> None:
     assert failed.value.exit_code == 1
 
 
+@pytest.mark.slow
 @sees_processes
 def test_one_failure_ends_what_runs_beside_it(tmp_path: Path) -> None:
     """A server that nobody needs any more does not keep the demonstration waiting."""

@@ -102,6 +102,7 @@ def run(block: Block, folder: Path, session: dict[str, Any]) -> None:
         assert prompt is None, f"{block.place}: make it a console or a python block"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "document",
     [document for document in DOCUMENTS if document not in PLAYED],

@@ -18,6 +18,7 @@ def test_there_are_notebooks() -> None:
     assert [path.name for path in NOTEBOOKS] == ["adult.ipynb"]
 
 
+@pytest.mark.slow
 @notebooks
 def test_a_notebook_shows_what_is_stored_in_it(path: Path) -> None:
     """It is run in a new kernel without an error, and every word comes out as it is stored."""

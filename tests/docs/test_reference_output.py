@@ -28,6 +28,8 @@ from veiltab.demo.results import (
 from veiltab.party import study_file
 from veiltab.wire.states import AuditEvent, State
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcript]:

@@ -51,6 +51,7 @@ def play(block: Block, terminal: Terminal) -> None:
         assert block.remark == "not run" or block.language == "text", block.place
 
 
+@pytest.mark.slow
 def test_the_tutorial_from_the_first_line_to_the_last(terminal: Terminal) -> None:
     """Every command prints the page's words, and ends as the page lets one expect."""
     for block in blocks(TUTORIAL):

@@ -112,7 +112,8 @@ def test_the_study_measures_the_intervals_that_users_get() -> None:
                 assert quantity.high == pytest.approx(found[name].high[run], abs=1e-9)
 
 
-def test_a_band_is_wider_than_singleintervals() -> None:
+@pytest.mark.slow
+def test_a_band_is_wider_than_single_intervals() -> None:
     """Sold as single intervals' it would cover far too often, and the other way round."""
     rows = interval_coverage(200, SEED, settings=[adult_setting()])
     alone = next(row.coverage for row in rows if row.quantity == "cells")

@@ -132,6 +132,7 @@ def test_a_chunk_is_kept_once(folder: Path) -> None:
     assert [(path, path.stat()) for path in files(folder)] == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [1, MAX_ASKED, MAX_ASKED + 1, 2 * MAX_ASKED + 1])
 def test_what_was_broken_off_comes_out_the_same(folder: Path, tmp_path: Path, end: int) -> None:
     """Begun again from the first chunk on, the same files are there, and no others."""

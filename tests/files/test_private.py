@@ -46,6 +46,7 @@ def python(script: str, path: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: S603 - our own script
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
     """Killed at any instruction: the file is all of one version."""
     path = tmp_path / "file"
@@ -143,6 +144,7 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
         check_private_folder(tmp_path / "file")
 
 
+@pytest.mark.slow
 def test_a_lock_keeps_others_out_until_its_process_dies(tmp_path: Path) -> None:
     """The error names the process; a killed process holds nothing."""
     path = tmp_path / "lock"
@@ -158,6 +160,7 @@ def test_a_lock_keeps_others_out_until_its_process_dies(tmp_path: Path) -> None:
         assert path.read_text() == str(os.getpid())
 
 
+@pytest.mark.slow
 def test_a_lock_waits_for_the_one_before(tmp_path: Path) -> None:
     """A short command before is no error."""
     path = tmp_path / "lock"

@@ -35,6 +35,7 @@ PEAKS: dict[str, tuple[Callable[[int], object], float, float]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PEAKS)
 def test_what_is_held_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half as many spans again take no more, and one span no more than the table says."""

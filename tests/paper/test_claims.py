@@ -32,6 +32,7 @@ def broken(by_size: Sequence[Result], by_cells: Sequence[Result]) -> list[int]:
     return [i for i, claim in enumerate(check_claims(by_size, by_cells)) if not claim.holds]
 
 
+@pytest.mark.slow
 def test_every_claim_holds_in_real_experiments() -> None:
     """With 200 runs a point and a fixed seed."""
     claims = check_claims(*paper_results())
@@ -39,6 +40,7 @@ def test_every_claim_holds_in_real_experiments() -> None:
     assert len(claims) == 9
 
 
+@pytest.mark.slow
 def test_each_claim_says_what_is_claimed_and_what_was_measured() -> None:
     """Each figure has a claim, and every measurement has a number in it."""
     claims = check_claims(*paper_results())
@@ -168,6 +170,7 @@ def test_a_contradiction_in_figure_5_is_noticed(
     assert broken(by_size, doctor(by_cells, change, **where)) == [claim]
 
 
+@pytest.mark.slow
 def test_the_formula_is_checked_in_the_first_four_figures_too() -> None:
     """One point of 336 is enough."""
     by_size, by_cells = paper_results()
@@ -199,6 +202,7 @@ def _holds(claims: list[Claim], claim: int) -> bool:
     return claims[claim].holds
 
 
+@pytest.mark.slow
 def test_an_error_within_five_standard_errors_is_chance() -> None:
     """Beyond 3%, the simulation's own noise decides whether the formula is contradicted."""
     by_size, by_cells = paper_results()
@@ -219,6 +223,7 @@ def test_an_error_within_five_standard_errors_is_chance() -> None:
     assert broken(off_by(5.1), by_cells) == [FORMULA]
 
 
+@pytest.mark.slow
 def test_without_a_standard_error_only_three_percent_are_allowed() -> None:
     """A single run has none."""
     by_size, by_cells = paper_results()

@@ -36,6 +36,7 @@ def plan_for(table: CountTable, sample_size: int, epsilon: float = 1.0) -> Plan:
     )
 
 
+@pytest.mark.slow
 @engines
 @pytest.mark.parametrize(
     ("counts", "sample_size"), [((1, 1), 1), ((3, 1), 2), ((2, 0, 2), 3), ((1, 2, 1), 4)]
@@ -89,6 +90,7 @@ def test_the_seed_and_the_label_decide(engine: str) -> None:
     assert release(1, "a") != release(1, "b")
 
 
+@pytest.mark.slow
 def test_records_go_through_several_attributes() -> None:
     """With attributes of uneven sizes the record engine has the count engine's mean and spread."""
     schema = Schema(Attribute(name, categories) for name, categories in _uneven().items())

@@ -68,6 +68,7 @@ def test_simulated_rmse_is_the_exact_one_at_every_cardinality() -> None:
         assert result.rmse == pytest.approx(result.exact_rmse, rel=0.03), result
 
 
+@pytest.mark.slow
 def test_the_record_engine_meets_the_exact_formula() -> None:
     """Real sampling, padding, perturbing and decrypting gives the predicted error."""
     result = run_experiment(adult_setting(), 150, seed=9, engine="records")
@@ -108,6 +109,7 @@ def test_a_setting_does_not_depend_on_its_neighbours() -> None:
     assert alone in among
 
 
+@pytest.mark.slow
 def test_batches_bound_the_memory_and_are_independent() -> None:
     """A setting that needs several batches draws anew in each of them."""
     cells = BATCH_NUMBERS // 4

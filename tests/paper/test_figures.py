@@ -77,6 +77,7 @@ def test_the_experiments_of_figure_5() -> None:
         assert setting.plan.sample_size == round(N * eta * (1 + root) / root**3)
 
 
+@pytest.mark.slow
 def test_each_experiment_uses_its_own_data() -> None:
     """A setting's table is the one that its name says."""
     for setting in [*sample_size_settings(), *cardinality_settings()]:
@@ -84,6 +85,7 @@ def test_each_experiment_uses_its_own_data() -> None:
         assert setting.table.counts.tolist() == table.counts.tolist()
 
 
+@pytest.mark.slow
 @four_figures
 def test_points_are_the_results(figure: Figure) -> None:
     """Every simulated mean of the figure's data is drawn where it belongs, and no other."""

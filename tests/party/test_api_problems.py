@@ -98,6 +98,7 @@ def test_a_hostile_server_cannot_write_to_the_terminal() -> None:
         assert len(text) <= MAX_SHOWN + len("the server says: …")
 
 
+@pytest.mark.slow
 @given(text=st.text())
 def test_any_text_is_made_harmless(text: str) -> None:
     """What is left is printable, not too long, and not empty."""

@@ -31,6 +31,7 @@ def granted(study: HttpStudy, *attributes: str) -> tuple[str, ...]:
     return made.body.attributes
 
 
+@pytest.mark.slow
 def test_a_server_cannot_widen_a_grant(tmp_path: Path) -> None:
     """What was granted before is granted again, but only what the curator itself has signed."""
     with running(make_context(tmp_path / "data")) as service:
@@ -79,6 +80,7 @@ def _draft(contract: Contract, title: str) -> StudyDraft:
     return StudyDraft(**{name: getattr(contract, name) for name in names} | {"title": title})
 
 
+@pytest.mark.slow
 def test_pads_are_not_given_out_for_a_release_that_breaks_its_promise(tmp_path: Path) -> None:
     """The curator looks at the release itself: the word of the server is not enough."""
     with running(make_context(tmp_path / "data")) as service:

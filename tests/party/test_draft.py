@@ -182,6 +182,7 @@ ODD = st.text(st.characters(codec="utf-8"), max_size=8) | st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(
     st.lists(ODD, min_size=1, max_size=5, unique=True),
     st.lists(ODD | st.none(), min_size=1, max_size=6, unique=True),

@@ -56,6 +56,7 @@ def test_an_open_file_is_that_of_the_specification(path: Path) -> None:
     assert_same(load_identity(path, "a passphrase that is not needed"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("real_cost")
 def test_a_locked_file_is_that_of_the_specification(path: Path) -> None:
     """Unlocked here with the standard library's scrypt at N = 2^17, from the text of the spec."""

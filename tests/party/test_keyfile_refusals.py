@@ -23,6 +23,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "party.key"
 
 
+@pytest.mark.slow
 def test_every_changed_byte_of_a_locked_file_is_refused(path: Path) -> None:
     """Name, salt, nonce, keys, form: whatever is changed or cut off is noticed."""
     save(path, PASSPHRASE)

@@ -44,6 +44,7 @@ ENTRIES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(
     st.builds(
         Ledger,

@@ -146,6 +146,7 @@ def recodes(draw: st.DrawFn) -> tuple[Schema, Recode]:
     return Schema(attributes), Recode(rules, columns)
 
 
+@pytest.mark.slow
 @given(recodes())
 def test_what_is_written_is_read(drawn: tuple[Schema, Recode]) -> None:
     """Any raw value, any column name, any edge, to the last bit."""

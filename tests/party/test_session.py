@@ -14,6 +14,7 @@ from veiltab.party.remote import RemoteServer
 from veiltab.party.researcher import estimate_study
 
 
+@pytest.mark.slow
 def test_a_server_restored_from_an_old_copy_is_found_out(tmp_path: Path) -> None:
     """It could be made to perturb the same sample once more, with other noise."""
     data = tmp_path / "data"
@@ -33,6 +34,7 @@ def test_a_server_restored_from_an_old_copy_is_found_out(tmp_path: Path) -> None
                 session.contract(study.study)
 
 
+@pytest.mark.slow
 def test_the_log_grows_and_is_remembered(tmp_path: Path) -> None:
     """Every step that fetches the contract looks at the log too."""
     with running(make_context(tmp_path / "data")) as service:

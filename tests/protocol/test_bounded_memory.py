@@ -104,6 +104,7 @@ def estimate_peak(rows: int, folder: Path) -> int:
     return peak(lambda: count_records(access, released))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [release_peak, repad_peak, estimate_peak])
 def test_memory_does_not_grow_with_the_rows(
     step: Callable[[int, Path], int], tmp_path: Path

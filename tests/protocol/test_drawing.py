@@ -104,6 +104,7 @@ def test_the_common_respondents_are_what_dictionaries_find(curators: int) -> Non
     assert drawn != sorted(drawn)
 
 
+@pytest.mark.slow
 def test_the_number_of_parts_and_the_disk_make_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,6 +153,7 @@ def test_the_ends_of_the_range(
     assert access.plan.sample_size == (sample_size or 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "mode"),
     [

@@ -110,6 +110,7 @@ def intakes(draw: st.DrawFn) -> tuple[int, list[int], int, int]:
     return rows, cuts, partitions, draw(st.sampled_from([1, 2, 5, 1000]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["curators", "server"])
 @given(drawn=intakes())
 @settings(max_examples=25)

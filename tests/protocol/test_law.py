@@ -43,6 +43,7 @@ def check(rehearsal: Rehearsal, database: list[int], terms: Terms, way: str, run
     assert_fits(np.array(list(seen.values())), np.array([float(law[key]) for key in seen]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["curators", "fresh", "stored"])
 def test_one_curator(way: str) -> None:
     """Two of three respondents, three cells, in order; 1e-9 false alarms in chi-square."""
@@ -52,6 +53,7 @@ def test_one_curator(way: str) -> None:
     check(rehearsal, database, Terms(epsilon=1.2, sample_size=2, sampler=sampler), way, runs=300)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["fresh", "stored"])
 def test_two_curators_with_one_time_pads(way: str) -> None:
     """Joint cells of two curators, with most records kept, so that a wrong join is seen."""

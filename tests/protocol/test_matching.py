@@ -45,6 +45,7 @@ def test_matching_is_what_dictionaries_find(tables: list[list[bytes]]) -> None:
     assert rows.tolist() == matched_by_dictionary(tables)
 
 
+@pytest.mark.slow
 @given(TABLES, st.data())
 def test_a_token_twice_in_one_table_is_refused(
     tables: list[list[bytes]], data: st.DataObject
@@ -61,6 +62,7 @@ def spread(rows: int, seed: int) -> NDArray[np.uint8]:
     return np.random.default_rng(seed).integers(0, 256, (rows, 16)).astype(np.uint8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("curators", [2, 3])
 def test_large_tables_are_matched_by_ranges(curators: int) -> None:
     """More rows than a range has: the same as a dictionary, whatever the number of threads."""
@@ -80,6 +82,7 @@ def test_large_tables_are_matched_by_ranges(curators: int) -> None:
     assert ordered == sorted(common)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alike", [1, 7, 15])
 @pytest.mark.parametrize("curators", [1, 2, 3])
 def test_large_tables_with_tokens_that_begin_alike(curators: int, alike: int) -> None:

@@ -77,6 +77,7 @@ def opened(rehearsal: Simulator, outcome: Outcome) -> dict[str, Take]:
     }
 
 
+@pytest.mark.slow
 def test_contract() -> None:
     """A researcher, the server and a curator who is asked to sign it."""
     rehearsal = Simulator()
@@ -136,6 +137,7 @@ def test_release() -> None:
     assert_guarded(data, opened(rehearsal, outcome)["release"])
 
 
+@pytest.mark.slow
 def test_grant() -> None:
     """The researcher, and the server which keeps it; the sealed part is guarded as well."""
     rehearsal = Simulator()

@@ -22,6 +22,7 @@ from veiltab.wire.messages import Upload
 from veiltab.wire.packing import chunk_slices
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shares", "population", "sample_size"),
     [
@@ -105,6 +106,7 @@ def test_a_large_upload_looks_random(
             assert_fits(np.bincount(pairs, minlength=cells), np.full(cells, 1 / cells))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "shares", "population", "sample_size"),
     [

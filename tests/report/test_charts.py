@@ -219,6 +219,7 @@ def test_extreme_plans_can_be_drawn(
     assert (tmp_path / "plan.svg").stat().st_size > 1000
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 2**53) | st.integers(2**52, 2**53),
     st.integers(2, 10**6),

@@ -84,6 +84,7 @@ def any_page(request: pytest.FixtureRequest) -> Element:
     return read_page(page_of(found, asked, origin))
 
 
+@pytest.mark.slow
 def test_the_page_is_sound(any_page: Element) -> None:
     """One h1, headings in order, unique ids, and names that lead somewhere."""
     headings = [e for e in any_page.all() if re.fullmatch("h[1-6]", e.name)]
@@ -143,6 +144,7 @@ def test_no_address_of_a_network(text: str) -> None:
     assert "arXiv:1304.4613" in text
 
 
+@pytest.mark.slow
 def test_a_tiny_epsilon_leaves_groups_not_estimable() -> None:
     """In words, in the place of a bar."""
     assert "not estimable" in read_page(page_of(adult_to_show(0.02))).text
@@ -194,6 +196,7 @@ def test_the_promise_and_the_people(estimate: Estimate, page: Element) -> None:
     assert "3,238 of 45,222 respondents" in text
 
 
+@pytest.mark.slow
 def test_intervals_say_what_they_promise(estimate: Estimate, text: str) -> None:
     """One by one or together: never the one sold as the other."""
     assert "They are not simultaneous" in text
@@ -249,6 +252,7 @@ def test_a_long_table_is_closed_and_a_short_one_open(rows: int, closed: bool) ->
     assert ("too many for a page" in page.text) == (rows > 400)
 
 
+@pytest.mark.slow
 def test_many_attributes() -> None:
     """All pairs are tested, the clearest ones drawn, and the page says so."""
     text = page_of(adult_to_show(cells=768))
@@ -257,6 +261,7 @@ def test_many_attributes() -> None:
     assert len(text) < 1_000_000
 
 
+@pytest.mark.slow
 def test_a_million_cells() -> None:
     """Seconds, a small page, the largest cells, and words about the others."""
     estimate = million_cells()

@@ -100,6 +100,7 @@ def test_the_view_of_a_small_table() -> None:
     assert view.pairs[0].within_second.names == ("marital", "education")
 
 
+@pytest.mark.slow
 def test_the_view_of_a_million_cells() -> None:
     """The largest cells come first, and pairs of 10⁴ cells are neither tested nor drawn."""
     view = view_of(million_cells())

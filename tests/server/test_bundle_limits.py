@@ -26,6 +26,7 @@ def released(study: HttpStudy) -> list[bytes]:
     return [digest for column in release.columns for digest in column.chunks]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [0, ANSWER_BYTES])
 def test_answers_are_the_same_with_little_memory(tmp_path: Path, room: int) -> None:
     """If too many readers are slow, chunks are read again as they are sent; all is given back."""
@@ -42,6 +43,7 @@ def test_answers_are_the_same_with_little_memory(tmp_path: Path, room: int) -> N
     assert context.answers._free == room
 
 
+@pytest.mark.slow
 def test_an_answer_has_its_limit(tmp_path: Path) -> None:
     """One byte more is refused; a part of it may be asked for."""
     context = make_context(tmp_path / "data")
@@ -96,6 +98,7 @@ def no_source() -> Source:
     raise AssertionError("the table was read a second time")
 
 
+@pytest.mark.slow
 def test_a_chunk_that_the_curators_own_disk_has_damaged(service: Server, tmp_path: Path) -> None:
     """Is refused by the server, and named; with the file restored, pushing again is enough."""
     study = http_study(service, tmp_path, Stage.PREPARED, terms=HttpTerms(sampler="server"))

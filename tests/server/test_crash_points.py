@@ -43,6 +43,7 @@ def check(counts: dict[str, int]) -> None:
     assert counts["bundles"] > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["curators", "server"])
 def test_a_release_killed_at_random_lines(tmp_path: Path, sampler: Sampler) -> None:
     """Some are killed again while they recover; the bytes are those of a release left in peace."""

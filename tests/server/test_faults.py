@@ -119,6 +119,7 @@ def test_a_damaged_chunk_is_mended_by_pushing_again(tmp_path: Path) -> None:
         assert StoredStudy.find(context, records, uploaded.study).record.reason is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 4, 39, -1], ids=["count", "digest", "length", "chunk"])
 def test_a_damaged_release_is_not_served(tmp_path: Path, place: int) -> None:
     """Whoever asks is told; with the bundle restored from a copy everything is as before."""
@@ -267,6 +268,7 @@ def test_an_abort_during_a_release_wins_or_comes_too_late(tmp_path: Path) -> Non
         steps.abort(context, later.sender(0, b""), later.study, "too late")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["postgresql"], indirect=True)
 def test_a_database_that_goes_away_and_comes_back(
     tmp_path: Path, address: str, postgresql: LocalPostgreSQL
@@ -292,6 +294,7 @@ def finish(study: HttpStudy) -> None:
     wait_for(study.curators[0], study.study, "released")
 
 
+@pytest.mark.slow
 def test_a_database_that_goes_away_while_a_client_works(tmp_path: Path) -> None:
     """Requests fail for a while in the middle of a study; the client tries until they do not."""
     context = make_context(tmp_path / "data")

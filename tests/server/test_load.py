@@ -39,6 +39,7 @@ def check(load: Load) -> None:
     assert load.peak < MOST_MEMORY
 
 
+@pytest.mark.slow
 def test_studies_at_once(tmp_path: Path) -> None:
     """Six studies with 24 parties, who all work at the same time."""
     assert len(run(tmp_path, 6).played) == 6

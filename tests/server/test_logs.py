@@ -124,6 +124,7 @@ class Spy:
         self._monkeypatch.setattr(module, name, watched)
 
 
+@pytest.mark.slow
 def test_a_whole_study_leaves_no_secret_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

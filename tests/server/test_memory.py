@@ -86,6 +86,7 @@ def check_estimate(found: Estimate, rows: int) -> None:
     assert np.abs(found.counts - cell_counts(rows)).max() <= 6 * changed**0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["curators", "server"])
 def test_memory_does_not_grow_with_the_table(tmp_path: Path, sampler: Sampler) -> None:
     """Ten times the rows, next to the same memory: in the push and in the server."""

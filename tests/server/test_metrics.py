@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import httpx
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.http_simulator import http_study, join_parties
@@ -26,6 +27,7 @@ def samples(client: httpx.Client) -> Samples:
     }
 
 
+@pytest.mark.slow
 def test_a_study_is_counted(tmp_path: Path) -> None:
     """Bytes in and out, requests and releases."""
     with (

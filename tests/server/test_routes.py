@@ -75,6 +75,7 @@ def test_a_whole_study(service: Server, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_repeated_messages_change_nothing(service: Server, tmp_path: Path) -> None:
     """The first is answered with 201 and any further one with 200, where a message is kept."""
     study = http_study(service, tmp_path, Stage.GRANTED)
@@ -97,6 +98,7 @@ def test_repeated_messages_change_nothing(service: Server, tmp_path: Path) -> No
     assert session.audit(study.study)[0] == before
 
 
+@pytest.mark.slow
 def test_what_is_new_is_created(service: Server, tmp_path: Path) -> None:
     """Chunks and messages are answered with 201, and again with 200."""
     study = http_study(service, tmp_path, Stage.PREPARED)
@@ -110,6 +112,7 @@ def test_what_is_new_is_created(service: Server, tmp_path: Path) -> None:
     assert study.curators[1].server.sent_chunks(study.study) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -230,6 +233,7 @@ def test_a_long_reason_can_still_be_read(service: Server, tmp_path: Path) -> Non
     assert study.curators[1].server.status(study.study).reason == reason
 
 
+@pytest.mark.slow
 def test_grants_end(tmp_path: Path) -> None:
     """After its time, or for what it does not cover, a grant is worth nothing."""
     later = 0.0
@@ -259,6 +263,7 @@ def test_grants_end(tmp_path: Path) -> None:
             server.release_chunks(study.study, [chunks["income"], chunks["smoker"]])
 
 
+@pytest.mark.slow
 def test_one_time_grants_leave_their_pads_at_home(service: Server, tmp_path: Path) -> None:
     """The server has the header alone, and serves what it covers; a whole one is refused."""
     study = http_study(service, tmp_path, Stage.RELEASED, terms=HttpTerms(pads="one-time"))
@@ -272,6 +277,7 @@ def test_one_time_grants_leave_their_pads_at_home(service: Server, tmp_path: Pat
     assert (answer.status_code, answer.json()["code"]) == (409, "mismatch")
 
 
+@pytest.mark.slow
 def test_contracts_of_another_server_are_refused(service: Server, tmp_path: Path) -> None:
     """Here nobody could release them."""
     study = http_study(service, tmp_path, Stage.OPEN)
@@ -304,6 +310,7 @@ def test_a_study_that_is_not_there(service: Server, tmp_path: Path) -> None:
         session.server.status(bytes(32))
 
 
+@pytest.mark.slow
 def test_two_studies_do_not_mix(service: Server, tmp_path: Path) -> None:
     """The same parties, twice: each study has its own messages, chunks and release."""
     one = http_study(service, tmp_path, Stage.GRANTED)

@@ -19,6 +19,7 @@ from veiltab.server.app import Address, _listen, serve
 ONCE = Retry(attempts=1)
 
 
+@pytest.mark.slow
 def test_a_running_request_is_finished(tmp_path: Path) -> None:
     """SIGTERM ends the service after it, and nothing new is taken in the meantime."""
     with serving(tmp_path) as served:
@@ -43,6 +44,7 @@ def test_a_running_request_is_finished(tmp_path: Path) -> None:
     assert [entry["route"] for entry in log if entry["event"] == "request"][-1] == "/v1/parties"
 
 
+@pytest.mark.slow
 def test_a_directory_has_one_server(tmp_path: Path) -> None:
     """A second process is told so; after the first one's end, even a violent one, it may start."""
     with serving(tmp_path) as served:
@@ -56,6 +58,7 @@ def test_a_directory_has_one_server(tmp_path: Path) -> None:
         assert httpx.get(f"{again.url}/readyz").status_code == 200
 
 
+@pytest.mark.slow
 def test_tls(tmp_path: Path) -> None:
     """A client that knows the certificate is served, and any other says what is wrong."""
     certificate, key = write_certificate(tmp_path)

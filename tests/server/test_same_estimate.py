@@ -75,6 +75,7 @@ def in_process(study: HttpStudy, context: ServiceContext, noise_key: bytes) -> R
     return count_records(open_access(reader, signed, release, grants, now=0), released)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("address", "sampler", "pads"),
     [

@@ -37,6 +37,8 @@ from tests.support.simulator import Stage
 from veiltab.server.routes import PUBLIC
 from veiltab.wire.codec import dump, load
 
+pytestmark = pytest.mark.slow
+
 CHECKS = [
     not_a_server_error,
     status_code_conformance,

@@ -26,6 +26,8 @@ from veiltab.server import views
 from veiltab.server.context import ServiceContext
 from veiltab.wire.bundles import unbundle
 
+pytestmark = pytest.mark.slow
+
 READS = sorted(route for route in NAMED | CURATORS | RELEASED if route[0] == "GET")
 CHUNKS = ("POST", "/v1/studies/{study}/release/chunks")
 STATUS_KEYS = {

@@ -52,6 +52,7 @@ def test_the_canonical_form_is_the_one_of_rfc_8785() -> None:
     )
 
 
+@pytest.mark.slow
 @given(OBJECTS)
 @settings(max_examples=300, deadline=None)
 def test_what_was_dumped_is_loaded(value: dict[str, Any]) -> None:
@@ -128,6 +129,7 @@ def test_the_largest_exact_integer_passes() -> None:
     assert load(b'{"a":-9007199254740991}') == {"a": -MAX_INTEGER}
 
 
+@pytest.mark.slow
 def test_a_message_of_the_largest_size_passes_and_one_byte_more_does_not() -> None:
     """The limit is 67,108,864 bytes, in both directions."""
     room = 67_108_864 - len('{"a":""}')

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.support.cases import for_each
 from veiltab.errors import MalformedError
 from veiltab.wire.packing import Digits, digits_per_word, pack_plane, plane_length, unpack_plane
 
@@ -38,7 +39,7 @@ def counts_for(base: int) -> list[int]:
     return sorted({0, 1, 2, 3, 13, 101, *around})
 
 
-@pytest.mark.parametrize("base", BASES)
+@for_each("base", BASES)
 def test_digits_are_joined_and_split_again(base: int) -> None:
     """The bytes are the plain ones; the digits come back, in the narrowest type."""
     for count in counts_for(base):
@@ -51,7 +52,7 @@ def test_digits_are_joined_and_split_again(base: int) -> None:
         assert found.tolist() == digits.tolist()
 
 
-@pytest.mark.parametrize("base", BASES)
+@for_each("base", BASES)
 def test_the_largest_and_the_smallest_digits(base: int) -> None:
     """Words of b^g − 1, and of one digit at each place, do not overflow into one another."""
     count = 3 * digits_per_word(base) if base > 1 else 3
@@ -66,7 +67,7 @@ def test_the_largest_and_the_smallest_digits(base: int) -> None:
         assert unpack_plane(data, base, count).tolist() == digits.tolist()
 
 
-@pytest.mark.parametrize("base", BASES[1:])
+@for_each("base", BASES[1:])
 def test_words_that_no_digits_make_are_refused(base: int) -> None:
     """b^g itself and 2⁶⁴ − 1, in any word; and one digit too many in a last, short word."""
     per_word = digits_per_word(base)

@@ -273,6 +273,7 @@ def test_a_directory_that_is_gone_is_not_writable(data: DataDirectory) -> None:
         data.check_writable()
 
 
+@pytest.mark.slow
 def test_one_server_at_a_time(data: DataDirectory) -> None:
     """A second one is refused, in this process too; after the first it may start."""
     with data.lock():
@@ -284,6 +285,7 @@ def test_one_server_at_a_time(data: DataDirectory) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_the_lock_ends_with_its_process(data: DataDirectory) -> None:
     """A server that was killed does not keep the next one out."""
     assert _lock_elsewhere(data, end="os.kill(os.getpid(), 9)") == "locked"

@@ -54,6 +54,7 @@ def test_migrating_again_keeps_the_data(database: Database) -> None:
         assert records.study(STUDY) == study_record()
 
 
+@pytest.mark.slow
 def test_servers_may_start_at_the_same_time(address: str) -> None:
     """One migrates, the others wait and find it done."""
     spawn = multiprocessing.get_context("spawn")

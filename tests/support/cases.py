@@ -1,0 +1,35 @@
+"""Many tiny cases in one test, where pytest would take longer than the cases themselves."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+def for_each(
+    name: str, cases: Iterable[Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test for every case, as its argument of this name; a failure says for which.
+
+    Like ``pytest.mark.parametrize``, but as one test: for cases that take microseconds.  Tests that
+    need fixtures of their own for each case cannot use it.
+    """
+    values = list(cases)
+    assert values, "no case at all would pass any test"
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run(*args: Any, **kwargs: Any) -> None:
+            for value in values:
+                try:
+                    test(*args, **kwargs, **{name: value})
+                except BaseException as error:
+                    error.add_note(f"in the case {name} = {value!r}")
+                    raise
+
+        signature = inspect.signature(test)
+        rest = [each for each in signature.parameters.values() if each.name != name]
+        run.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
