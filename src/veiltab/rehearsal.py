@@ -334,11 +334,14 @@ def rehearse(
     keeps nothing secret.
     """
     ids = (on,) if isinstance(on, str) else tuple(on)
-    if not tables or not ids:
+    listed = isinstance(tables, Sequence) and not isinstance(tables, str)
+    if not listed or not tables or not ids:
         raise ParameterError(
-            "a rehearsal needs at least one table, and a column that tells respondents apart",
+            "a rehearsal needs a list of at least one table, and a column that tells respondents"
+            " apart",
             hint='as in: veiltab.rehearse([hospital, taxes], on="person", epsilon=1.0)',
         )
+    _check_seed(seed)
     rules = recode or {}
     holdings = [_as_holding(open_table(table), ids, rules) for table in tables]
     _check_rules(holdings, rules)
@@ -363,6 +366,7 @@ def simulate(
 
     This takes no longer for a million respondents than for ten.
     """
+    _check_seed(seed)
     chosen = plan(
         population_size=table.population_size,
         domain_size=table.schema.domain_size,
@@ -373,6 +377,13 @@ def simulate(
     design = ReleaseDesign(chosen.channel, table.population_size, chosen.sample_size)
     counts = draw_releases(table.counts, design, 1, np.random.default_rng(seed))[0]
     return Estimate(table.schema, counts, chosen, provenance=Provenance(title="Simulation"))
+
+
+def _check_seed(seed: int | None) -> None:
+    if seed is not None and seed < 0:
+        raise ParameterError(
+            f"a seed cannot be negative, and {seed} is", hint="use any whole number from 0 on"
+        )
 
 
 def _as_holding(table: Table, ids: Sequence[str], recode: Mapping[str, Rule]) -> Holding:

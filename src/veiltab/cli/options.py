@@ -11,7 +11,7 @@ import click
 
 from veiltab.cli.output import ask_secret, on_terminal, read_secret, tell
 from veiltab.cli.serve import check_no_password
-from veiltab.errors import KeyFileError, ParameterError
+from veiltab.errors import HomeError, KeyFileError, ParameterError
 
 if TYPE_CHECKING:
     from veiltab.crypto.identity import PrivateIdentity
@@ -60,11 +60,19 @@ class PartyOptions:
         if self.passphrase_file is not None:
             return read_secret(self.passphrase_file, "passphrase")
         if on_terminal():
-            return ask_secret(f"Passphrase of {home.public.name}")
+            return ask_secret(f"Passphrase of {_name(home)}")
         raise KeyFileError(
             f"the identity in {home.path} is locked, and there is no terminal to ask on",
             hint="name a file that holds the passphrase with --passphrase-file",
         )
+
+
+def _name(home: "Home") -> "str | Path":
+    """Return what to call a home in a prompt: opening it writes a public identity that is lost."""
+    try:
+        return home.public.name
+    except HomeError:
+        return home.path
 
 
 def party_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -64,8 +64,7 @@ class Home:
 
     def __init__(self, path: str | PathLike[str] | None = None) -> None:
         """Name the directory, by default ``$VEILTAB_HOME`` or ``~/.veiltab``; nothing is made."""
-        option = None if path is None else Path(path).expanduser()
-        self.path = Home.locate(option, os.environ)
+        self.path = Home.locate(None if path is None else _expanded(Path(path)), os.environ)
         self._held = False
 
     @staticmethod
@@ -224,6 +223,7 @@ class Home:
         """
         from veiltab.party import session  # noqa: PLC0415 - sessions are made of homes
 
+        self.check_identity()  # before a server is asked
         authority = None if ca_file is None else Path(ca_file)
         server = session.discover(url, ca_file=authority)
         session.check_fingerprint(server, fingerprint)
@@ -327,6 +327,16 @@ class Home:
 
     def _write_public(self, identity: PrivateIdentity) -> None:
         write_private(self._public, dump(public_identity(identity).to_json()))
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:  # no user of this computer has that name
+        raise HomeError(
+            f"there is no home in {path}: nobody on this computer has that name",
+            hint="write the whole path, or ~/ for a folder of your own",
+        ) from None
 
 
 def read_identity(path: Path) -> PublicIdentity:

@@ -20,7 +20,7 @@ def estimate_study(
     context: PartyContext,
     signed: Signed[Contract],
     attributes: Sequence[str] | None = None,
-    grants: Iterable[SignedGrant | str | PathLike[str]] = (),
+    grants: Sequence[SignedGrant] = (),
 ) -> Estimate:
     """Estimate the joint distribution of attributes that were granted, all of them by default.
 
@@ -28,7 +28,7 @@ def estimate_study(
     verified plan, the study's title and who took part travel with the estimate; the promises follow
     from the plan.
     """
-    access = open_study(context, signed, [_as_grant(given) for given in grants])
+    access = open_study(context, signed, grants)
     study, wanted = access.contract.study_id, granted_attributes(access, attributes)
     order = reading_order(access.contract, access.release, wanted)
     sizes = released_sizes(access.contract, access.release)
@@ -66,7 +66,8 @@ def open_study(
     return open_access(context.identity, signed, release, chosen, now=context.now)
 
 
-def _as_grant(given: SignedGrant | str | PathLike[str]) -> SignedGrant:
+def as_grant(given: SignedGrant | str | PathLike[str]) -> SignedGrant:
+    """Read a grant file that a curator has handed over; a grant is returned as it is."""
     if isinstance(given, SignedGrant):
         return given
     path = Path(given)

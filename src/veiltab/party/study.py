@@ -7,14 +7,14 @@ from pathlib import Path
 from veiltab.core.schema import Schema
 from veiltab.data.recode import Recode, read_recode_file
 from veiltab.data.tables import open_table
-from veiltab.errors import StateError
+from veiltab.errors import ParameterError, StateError
 from veiltab.estimates import Estimate
 from veiltab.party.context import PartyContext
 from veiltab.party.curator import GivenGrant, choose_ledger, grant, sign
 from veiltab.party.progress import OnProgress, Patience, Progress, ignore_progress
 from veiltab.party.push import Preview, Source, check, push
 from veiltab.party.remote import Status
-from veiltab.party.researcher import estimate_study
+from veiltab.party.researcher import as_grant, estimate_study
 from veiltab.protocol.audit_log import Seen
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Contract, PublicIdentity
@@ -128,6 +128,10 @@ class Study:
         progress: OnProgress = ignore_progress,
     ) -> Status:
         """Wait until the study is in this state or further; ``None`` waits as long as it takes."""
+        if state not in IN_ORDER:
+            raise ParameterError(
+                f"no study ever becomes {state!r}", hint=f"wait for one of: {', '.join(IN_ORDER)}"
+            )
         patience, reported = Patience(timeout), None
         while True:
             status = self.status()
@@ -173,7 +177,8 @@ class Study:
         ``grants`` are files that curators have handed over directly; the others come from the
         server.
         """
-        return estimate_study(self._context, self._fetch(), attributes, grants)
+        given = [as_grant(grant) for grant in grants]
+        return estimate_study(self._context, self._fetch(), attributes, given)
 
     def audit(self) -> tuple[list[AuditEntry], Seen]:
         """Fetch and verify the audit log; return its entries, its length and its last hash."""
