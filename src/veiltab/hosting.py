@@ -5,7 +5,7 @@ only the signing key is handed in.
 """
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from os import PathLike
 from pathlib import Path
@@ -58,7 +58,7 @@ def create_app(
     return application
 
 
-def as_settings(limits: dict[str, float]) -> Settings:
+def as_settings(limits: Mapping[str, object]) -> Settings:
     """Return the settings with these limits; those that are not named keep their defaults."""
     names = Settings.__dataclass_fields__
     for name, limit in limits.items():

@@ -198,7 +198,7 @@ class Rehearsal:
             for desk, intake in zip(self._desks(tables), intakes, strict=True)
         ]
         return Deposit(
-            signed, secret, tables, [StoredTable(signed.body, each) for each in prepared]
+            signed, secret, tables, [StoredTable(signed.body, table) for table in prepared]
         )
 
     def run_stored(self, terms: Terms, deposit: Deposit) -> Outcome:
@@ -284,9 +284,9 @@ class Rehearsal:
         signed = outcome.contract
         parties = list(zip(outcome.desks, intakes, strict=True))
         if signed.body.sampling.by == "server":
-            return [prepare_table(desk, signed, own, MemorySpool()) for desk, own in parties]
-        aligned = [align(signed.body, desk.identity, own) for desk, own in parties]
-        return [prepare_sample(desk, signed, own, aligned) for desk, own in parties]
+            return [prepare_table(desk, signed, intake, MemorySpool()) for desk, intake in parties]
+        aligned = [align(signed.body, desk.identity, intake) for desk, intake in parties]
+        return [prepare_sample(desk, signed, intake, aligned) for desk, intake in parties]
 
     def _curator_terms(self) -> tuple[CuratorTerms, ...]:
         return tuple(
@@ -334,8 +334,7 @@ def rehearse(
     keeps nothing secret.
     """
     ids = (on,) if isinstance(on, str) else tuple(on)
-    listed = isinstance(tables, Sequence) and not isinstance(tables, str)
-    if not listed or not tables or not ids:
+    if not _is_list(tables) or not tables or not ids:
         raise ParameterError(
             "a rehearsal needs a list of at least one table, and a column that tells respondents"
             " apart",
@@ -377,6 +376,11 @@ def simulate(
     design = ReleaseDesign(chosen.channel, table.population_size, chosen.sample_size)
     counts = draw_releases(table.counts, design, 1, np.random.default_rng(seed))[0]
     return Estimate(table.schema, counts, chosen, provenance=Provenance(title="Simulation"))
+
+
+def _is_list(tables: object) -> bool:
+    """Tell a list of tables from one table: a frame, or the name of a file."""
+    return isinstance(tables, Sequence) and not isinstance(tables, str)
 
 
 def _check_seed(seed: int | None) -> None:

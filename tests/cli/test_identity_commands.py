@@ -177,6 +177,8 @@ def test_registering_pins_the_server(server: Server, newcomer: Office, tmp_path:
     assert found["server"]["fingerprint"] == shown
     assert found["party"] == newcomer.json("id", "show")["party"]
     assert newcomer.json(*register) == found
+    wrong = newcomer.run(*register, "--server-fingerprint", "12345 " * 6)
+    assert "the server that answers has the fingerprint" in assert_refused(wrong, code=1)
     assert newcomer.json("study", "list") == {"studies": []}
 
 

@@ -156,10 +156,10 @@ def _location(option: str, location: str | None, table_file: Path | None) -> str
         if "://" in location:
             check_no_password(location, option, f"${ENVIRONMENT}, or --table-file")
         return location
-    found = os.environ.get(ENVIRONMENT)
-    if not found:
+    address = os.environ.get(ENVIRONMENT)
+    if not address:
         raise ParameterError(
             "no table is named",
             hint=f"name a file or a database with {option}, --table-file or ${ENVIRONMENT}",
         )
-    return found
+    return address

@@ -62,10 +62,10 @@ def read_secret(path: Path, what: str) -> str:
         ) from error
     except UnicodeDecodeError:  # its message would quote the secret
         raise InputError(f"the {what} in {path} is not UTF-8", hint="save it as UTF-8") from None
-    found = text.removesuffix("\n").removesuffix("\r")
-    if not found or len(text) > LONGEST_SECRET:
+    secret = text.removesuffix("\n").removesuffix("\r")
+    if not secret or len(text) > LONGEST_SECRET:
         raise InputError(f"there is no {what} in {path}", hint="put it there, on one line")
-    return found
+    return secret
 
 
 Item = TypeVar("Item")

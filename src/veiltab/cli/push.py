@@ -92,21 +92,21 @@ def push_command(
         return open_source("--table", table, query, table_file)
 
     with party.session(LONG_PATIENCE) as session:
-        found = session.study(study)
+        chosen = session.study(study)
         with show_progress() as progress:
             if dry_run:
-                preview = found.check(source, ids, recode=recode, progress=progress)
+                preview = chosen.check(source, ids, recode=recode, progress=progress)
             else:
-                status = found.push(
+                status = chosen.push(
                     source, ids, recode=recode, wait=not no_wait, timeout=timeout, progress=progress
                 )
         if dry_run:
-            _print_preview(found, preview, budgets(found.terms, session.home), as_json=as_json)
+            _print_preview(chosen, preview, budgets(chosen.terms, session.home), as_json=as_json)
             return
         me = session.identity.party_id
         sent = any(curator.party == me and curator.uploaded for curator in status.curators)
         if sent and wait_release:
-            status = found.wait("released", timeout, progress=tell_waiting)
+            status = chosen.wait("released", timeout, progress=tell_waiting)
     _print_pushed(status, sent=sent, as_json=as_json)
 
 

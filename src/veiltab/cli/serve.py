@@ -284,8 +284,8 @@ def _invite(context: "ServiceContext", name: str, days: int, *, as_json: bool) -
     code = invite(context, name, days)
     if as_json:
         expires = context.now + days * SECONDS_A_DAY
-        found = {"code": code, "name": name, "expires": expires}
-        print_json({**found, "server_fingerprint": fingerprint(context.identity.party_id)})
+        invitation = {"code": code, "name": name, "expires": expires}
+        print_json({**invitation, "server_fingerprint": fingerprint(context.identity.party_id)})
         return
     tell(f"An invitation for {name}, good once within {days} days.  It cannot be shown again.")
     tell(f"Tell them the server's fingerprint too: {fingerprint(context.identity.party_id)}")
@@ -294,22 +294,22 @@ def _invite(context: "ServiceContext", name: str, days: int, *, as_json: bool) -
 
 def _list(context: "ServiceContext", *, as_json: bool) -> None:
     with context.database.reading() as records:
-        found = [_line(each, context.now) for each in records.invitations()]
+        invitations = [_line(invitation, context.now) for invitation in records.invitations()]
     if as_json:
-        print_json({"invitations": found})
+        print_json({"invitations": invitations})
         return
     print_rows(
         console(),
         ("name", "state", "created", "expires", "party"),
         [
             (
-                each["name"],
-                each["state"],
-                moment(each["created"]),
-                moment(each["expires"]),
-                (each["party"] or "")[:16],
+                invitation["name"],
+                invitation["state"],
+                moment(invitation["created"]),
+                moment(invitation["expires"]),
+                (invitation["party"] or "")[:16],
             )
-            for each in found
+            for invitation in invitations
         ],
     )
 

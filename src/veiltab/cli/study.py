@@ -219,12 +219,12 @@ def sign_command(
       veiltab study sign 3fa9 --dataset "Taxes 2025" --yes
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
-        found = session.study(study)
+        chosen = session.study(study)
         if not (as_json and yes):
-            print_terms(console(stderr=as_json), found.contract(), session.home)
+            print_terms(console(stderr=as_json), chosen.contract(), session.home)
             click.echo(err=as_json)
-        confirm(f"Sign {found.title!r} on these terms?", yes=yes)
-        status = found.sign(dataset)
+        confirm(f"Sign {chosen.title!r} on these terms?", yes=yes)
+        status = chosen.sign(dataset)
     print_status(status, as_json=as_json)
 
 
@@ -253,11 +253,11 @@ def status_command(
       veiltab study status 3fa9 --wait released --timeout 3600 --json
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
-        found = session.study(study)
+        chosen = session.study(study)
         if wait is None:
-            status = found.status()
+            status = chosen.status()
         else:
-            status = found.wait(wait, timeout, progress=tell_waiting)
+            status = chosen.wait(wait, timeout, progress=tell_waiting)
     print_status(status, as_json=as_json)
 
 
@@ -277,7 +277,7 @@ def abort_command(study: str, reason: str, yes: bool, party: PartyOptions, as_js
       veiltab study abort "Smoking and income" --reason "the wrong table was used"
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
-        found = session.study(study)
-        confirm(f"End {found.status().title!r} for everybody in it?", yes=yes)
-        status = found.abort(reason)
+        chosen = session.study(study)
+        confirm(f"End {chosen.status().title!r} for everybody in it?", yes=yes)
+        status = chosen.abort(reason)
     print_status(status, as_json=as_json)

@@ -144,10 +144,10 @@ class Home:
         """Read the identity; ``passphrase`` is not used if it is not locked."""
         self.check_identity()
         identity = load_identity(self._key, passphrase)
-        known = parse_file(self._public, _read_identity)
-        if known is None:
+        stored = parse_file(self._public, _read_identity)
+        if stored is None:
             self._write_public(identity)
-        elif known != public_identity(identity):
+        elif stored != public_identity(identity):
             raise HomeError(
                 f"{self._public} is of another identity than {self._key}",
                 hint="restore both from the same copy; delete identity.json if the key is right",
@@ -180,10 +180,10 @@ class Home:
         """Remember a server; one that is not the server known before is refused."""
         pinned = PinnedServer(url=url, identity=identity)
         with self.lock():
-            known = self.server
-            if known is not None and known.identity.party_id != identity.party_id:
-                raise _impostor(url, identity, known)
-            if pinned != known:
+            trusted = self.server
+            if trusted is not None and trusted.identity.party_id != identity.party_id:
+                raise _impostor(url, identity, trusted)
+            if pinned != trusted:
                 write_private(self._server, pinned.canonical())
         return pinned
 
@@ -291,24 +291,24 @@ class Home:
         names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
         return [bytes.fromhex(name) for name in names if _STUDY_ID.fullmatch(name)]
 
-    def find_study(self, text: str, known: Iterable[tuple[bytes, str]] = ()) -> bytes:
+    def find_study(self, text: str, listed: Iterable[tuple[bytes, str]] = ()) -> bytes:
         """Find the one study that is meant by its exact title or the start of its id.
 
         ``known`` are ids and titles from elsewhere, such as the server's list.
         """
-        titles = {study: self.study(study).title() for study in self.studies()} | dict(known)
+        titles = {study: self.study(study).title() for study in self.studies()} | dict(listed)
         wanted = text.strip()
         prefix = wanted.lower() if len(wanted) >= SHORTEST_PREFIX else None
-        found = [
+        matches = [
             study
             for study, title in titles.items()
             if wanted == title or (prefix and study.hex().startswith(prefix))
         ]
-        if len(found) == 1:
-            return found[0]
-        shown = {study: titles[study] for study in found or titles}
+        if len(matches) == 1:
+            return matches[0]
+        shown = {study: titles[study] for study in matches or titles}
         raise HomeError(
-            f"{len(found) or 'no'} {'studies are' if found else 'study is'} meant by"
+            f"{len(matches) or 'no'} {'studies are' if matches else 'study is'} meant by"
             f" {text!r}{_candidates(shown)}",
             hint=f"give a study's exact title, or at least {SHORTEST_PREFIX} digits of its id",
         )
@@ -358,11 +358,11 @@ def _read_identity(data: bytes) -> PublicIdentity:
     return PublicIdentity.from_json(load(data))
 
 
-def _impostor(url: str, identity: PublicIdentity, known: PinnedServer) -> HomeError:
+def _impostor(url: str, identity: PublicIdentity, trusted: PinnedServer) -> HomeError:
     return HomeError(
         f"THE SERVER HAS CHANGED: {url} is not the server that this home trusts."
         f"  It shows the fingerprint {fingerprint(identity.party_id)}, and the one known at"
-        f" {known.url} has {fingerprint(known.identity.party_id)}",
+        f" {trusted.url} has {fingerprint(trusted.identity.party_id)}",
         hint="send nothing: somebody may stand between you and the server; ask its operator by"
         " telephone, and forget the old server only if they confirm the new fingerprint",
     )

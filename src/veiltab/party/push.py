@@ -252,9 +252,9 @@ def _read_table(
 
 def _secret(context: PartyContext, contract: Contract, folder: StudyFolder) -> bytes:
     """Return the study's secret: from the home, or as it was sealed to this curator."""
-    kept = folder.secret()
-    if kept is not None:
-        return kept
+    saved = folder.secret()
+    if saved is not None:
+        return saved
     message = context.server.secret(contract.study_id)
     if message is None:
         raise StateError(
