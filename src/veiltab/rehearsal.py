@@ -123,7 +123,7 @@ class Outcome:
     study: ServerStudy
     received: MemoryChunks
     released: MemoryChunks
-    desks: list[CuratorContext]
+    contexts: list[CuratorContext]
     prepared: list[Prepared[Upload] | Prepared[Repad]] = field(default_factory=list)
 
     def release(self) -> Signed[Release]:
@@ -194,8 +194,8 @@ class Rehearsal:
         tables = MemoryChunks()
         intakes = self._intakes(signed.body, secret)
         prepared = [
-            prepare_table(desk, signed, intake, MemorySpool())
-            for desk, intake in zip(self._desks(tables), intakes, strict=True)
+            prepare_table(context, signed, intake, MemorySpool())
+            for context, intake in zip(self._contexts(tables), intakes, strict=True)
         ]
         return Deposit(
             signed, secret, tables, [StoredTable(signed.body, table) for table in prepared]
@@ -214,9 +214,9 @@ class Rehearsal:
         outcome = self._open(contract)
         uploads = [table.upload for table in deposit.stored]
         requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)
-        for desk, table in zip(outcome.desks, deposit.stored, strict=True):
-            request = requests[desk.identity.party_id]
-            answer = table.repad(desk, outcome.contract, request, outcome.received)
+        for context, table in zip(outcome.contexts, deposit.stored, strict=True):
+            request = requests[context.identity.party_id]
+            answer = table.repad(context, outcome.contract, request, outcome.received)
             outcome.study.repad(answer.message)
             outcome.prepared.append(answer)
         outcome.release()
@@ -226,8 +226,8 @@ class Rehearsal:
         """Let every curator grant all its attributes to the researcher."""
         to = public_identity(self.researcher)
         return [
-            grant(desk, outcome.contract.body, prepared, to, expires=LATER)
-            for desk, prepared in zip(outcome.desks, outcome.prepared, strict=True)
+            grant(context, outcome.contract.body, prepared, to, expires=LATER)
+            for context, prepared in zip(outcome.contexts, outcome.prepared, strict=True)
         ]
 
     def access(self, outcome: Outcome) -> Access:
@@ -261,10 +261,10 @@ class Rehearsal:
             ledger = Ledger(dataset="rehearsal", epsilon_limit=NO_LIMIT, delta_limit=0.5)
             signed, _ = sign_contract(signed, identity, ledger)
         received, released = MemoryChunks(), MemoryChunks()
-        bench = ServerContext(self.server.signing, self.server_entropy, received, released)
-        study = ServerStudy(bench, contract)
+        context = ServerContext(self.server.signing, self.server_entropy, received, released)
+        study = ServerStudy(context, contract)
         study.sign(signed)
-        return Outcome(signed, study, received, released, self._desks(received))
+        return Outcome(signed, study, received, released, self._contexts(received))
 
     def _intakes(self, agreement: Agreement, secret: bytes) -> list[Intake]:
         """Pass the secret from the first curator to the others, and take in everybody's table."""
@@ -282,11 +282,13 @@ class Rehearsal:
 
     def _prepare(self, outcome: Outcome, intakes: Sequence[Intake]) -> list[Prepared[Upload]]:
         signed = outcome.contract
-        parties = list(zip(outcome.desks, intakes, strict=True))
+        parties = list(zip(outcome.contexts, intakes, strict=True))
         if signed.body.sampling.by == "server":
-            return [prepare_table(desk, signed, intake, MemorySpool()) for desk, intake in parties]
-        aligned = [align(signed.body, desk.identity, intake) for desk, intake in parties]
-        return [prepare_sample(desk, signed, intake, aligned) for desk, intake in parties]
+            return [
+                prepare_table(context, signed, intake, MemorySpool()) for context, intake in parties
+            ]
+        aligned = [align(signed.body, context.identity, intake) for context, intake in parties]
+        return [prepare_sample(context, signed, intake, aligned) for context, intake in parties]
 
     def _curator_terms(self) -> tuple[CuratorTerms, ...]:
         return tuple(
@@ -294,7 +296,7 @@ class Rehearsal:
             for identity, holding in zip(self.curators, self.holdings, strict=True)
         )
 
-    def _desks(self, outgoing: MemoryChunks) -> list[CuratorContext]:
+    def _contexts(self, outgoing: MemoryChunks) -> list[CuratorContext]:
         return [
             CuratorContext(identity, self.entropy, outgoing, MemoryChunks())
             for identity in self.curators

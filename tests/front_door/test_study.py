@@ -198,7 +198,7 @@ def test_mistakes_are_typed_and_lose_nothing(world: World) -> None:
         study = me.propose(world.study_file())
         assert me.propose(world.study_file()).id == study.id
         assert world.hospital.budgets()[0].epsilon_left == 2
-        with pytest.raises(vt.errors.HomeError, match="no study is meant"):
+        with pytest.raises(vt.errors.HomeError, match="no study matches"):
             me.study("Smoking and wealth")
         with pytest.raises(vt.errors.StateError, match="not every curator has signed"):
             study.push(smokers(), "id")

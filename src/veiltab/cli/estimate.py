@@ -130,9 +130,9 @@ def estimate_command(
 ) -> None:
     """Estimate the joint distribution behind STUDY.
 
-    It takes a grant of every curator whose attributes you ask for.  Every share has an interval,
-    and a standard error in two parts: sampling, because not everybody was sampled, and privacy,
-    because records were perturbed.
+    This takes a grant from every curator whose attributes you ask for.  Every share has an
+    interval, and a standard error in two parts: sampling, because not everybody was sampled, and
+    privacy, because records were perturbed.
 
     \b
     Examples:

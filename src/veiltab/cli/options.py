@@ -36,7 +36,7 @@ class PartyOptions:
 
     @property
     def home(self) -> "Home":
-        """The home that is meant."""
+        """The home that the options name."""
         from veiltab.party.home import Home
 
         return Home(self.home_option)
@@ -138,7 +138,7 @@ def table_options(name: str, variable: str) -> Callable[[Command], Command]:
 def open_source(
     option: str, location: str | None, query: str | None, table_file: Path | None
 ) -> "Table":
-    """Open the table that is meant."""
+    """Open the table that the options name."""
     from veiltab.data.tables import open_table
 
     return open_table(_location(option, location, table_file), query)

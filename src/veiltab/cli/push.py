@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),
-    help="Wait for so many seconds only.  By default it waits for ever.",
+    help="Give up waiting after this many seconds.  By default it waits for ever.",
 )
 @party_options
 @json_option
@@ -77,8 +77,8 @@ def push_command(
     without ids.  The whole table is read and checked first.
 
     Where the curators sample, they compare a keyed digest of their respondents before anything
-    else; so this waits until the others push too.  It can be interrupted at any time: the same
-    command again goes on where it stopped.
+    else; so this waits until the others push too.  It can be interrupted at any time: the
+    same command again resumes where it stopped.
 
     \b
     Examples:

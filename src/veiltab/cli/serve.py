@@ -115,7 +115,7 @@ COUNT = click.IntRange(min=1)
 @click.option(
     "--stranger-rate",
     type=RATE,
-    help="Requests a second for each address, of strangers.  The default is 20.",
+    help="Requests a second from each address of unregistered senders.  The default is 20.",
 )
 @click.option("--stranger-burst", type=COUNT, help="How many at once.  The default is 100.")
 @click.option(
@@ -206,7 +206,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _stop(_number: int, _frame: object) -> NoReturn:
-    """End well: before the service has begun, or again after it has ended in an orderly way."""
+    """End with success, before the service has started and after it has stopped."""
     raise SystemExit(0)
 
 

@@ -152,7 +152,7 @@ def _print_draft(
     else:
         click.echo(f"Complete {out} where it says FILL IN, and propose it.")
     if recode_out is None:
-        tell("How the table maps to it was not written: see --recode-out.")
+        tell("The recode file was not written: name one with --recode-out.")
     else:
         tell(f"Keep {recode_out}: push with --recode {recode_out}.")
 
@@ -238,7 +238,7 @@ def sign_command(
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),
-    help="Give up after so many seconds.  By default it waits for ever.",
+    help="Give up after this many seconds.  By default it waits for ever.",
 )
 @party_options
 @json_option

@@ -162,8 +162,8 @@ def expect_study(named: bytes, study: bytes, what: str) -> None:
     """Refuse what belongs to another study than the one that was asked about."""
     if named != study:
         raise MismatchError(
-            f"the {what} is of the study {named.hex()}, not of {study.hex()}",
-            hint="the server mixed studies up, or means to; ask its operator",
+            f"the {what} belongs to study {named.hex()}, not to {study.hex()}",
+            hint="the server has mixed up studies, perhaps on purpose; ask its operator",
         )
 
 

@@ -69,20 +69,20 @@ class Home:
 
     @staticmethod
     def locate(option: Path | None, environ: Mapping[str, str]) -> Path:
-        """Return the place of the home: the option, ``$VEILTAB_HOME``, or ``~/.veiltab``."""
+        """Return the path of the home: the option, ``$VEILTAB_HOME``, or ``~/.veiltab``."""
         if option is not None:
             return option.absolute()
         if environ.get("VEILTAB_HOME"):
             return Path(environ["VEILTAB_HOME"]).absolute()
         if not environ.get("HOME"):
             raise HomeError(
-                "there is no place for the home: neither VEILTAB_HOME nor HOME is set",
+                "the home has no default path: neither VEILTAB_HOME nor HOME is set",
                 hint="name it with --home or VEILTAB_HOME",
             )
         return (Path(environ["HOME"]) / ".veiltab").absolute()
 
     def __repr__(self) -> str:
-        """Show the place."""
+        """Show the path."""
         return f"Home({str(self.path)!r})"
 
     @property
@@ -113,7 +113,7 @@ class Home:
     def create(
         self, name: str, passphrase: str | None = None, entropy: Entropy | None = None
     ) -> PrivateIdentity:
-        """Draw a new identity and keep it; a home has one, and it is never replaced.
+        """Draw a new identity and save it; a home has one, and it is never replaced.
 
         Its keys come from ``entropy``, by default the operating system's.
         """
@@ -132,7 +132,7 @@ class Home:
         return identity
 
     def check_identity(self) -> None:
-        """Refuse a home without an identity, with a hint how to make one."""
+        """Refuse a home without an identity, and say how to make one."""
         check_private_folder(self.path)
         if not self.exists:
             raise HomeError(
@@ -149,7 +149,7 @@ class Home:
             self._write_public(identity)
         elif stored != public_identity(identity):
             raise HomeError(
-                f"{self._public} is of another identity than {self._key}",
+                f"{self._public} and {self._key} belong to different identities",
                 hint="restore both from the same copy; delete identity.json if the key is right",
             )
         return identity
@@ -177,7 +177,7 @@ class Home:
         return parse_file(self._server, lambda data: PinnedServer.from_json(load(data)))
 
     def pin_server(self, url: str, identity: PublicIdentity) -> PinnedServer:
-        """Remember a server; one that is not the server known before is refused."""
+        """Remember a server; any other than the one that is pinned already is refused."""
         pinned = PinnedServer(url=url, identity=identity)
         with self.lock():
             trusted = self.server
@@ -199,7 +199,7 @@ class Home:
         return path if path.exists() else None
 
     def keep_authority(self, certificates: bytes | None) -> None:
-        """Remember whose certificates to believe for this home's server; ``None``: the system's."""
+        """Save the certificates to trust for this home's server; with ``None``, the system's."""
         with self.lock():
             if certificates is None:
                 (self.path / CA_FILE).unlink(missing_ok=True)
@@ -281,7 +281,7 @@ class Home:
             )
 
     def study(self, study_id: bytes) -> StudyFolder:
-        """Return the place of one study, which need not exist yet."""
+        """Return the folder of one study, which need not exist yet."""
         return StudyFolder(self.path / "studies" / study_id.hex(), study_id)
 
     def studies(self) -> list[bytes]:
@@ -292,9 +292,9 @@ class Home:
         return [bytes.fromhex(name) for name in names if _STUDY_ID.fullmatch(name)]
 
     def find_study(self, text: str, listed: Iterable[tuple[bytes, str]] = ()) -> bytes:
-        """Find the one study that is meant by its exact title or the start of its id.
+        """Find the one study with this exact title, or whose id starts with these digits.
 
-        ``known`` are ids and titles from elsewhere, such as the server's list.
+        ``listed`` are ids and titles from elsewhere, such as the server's list.
         """
         titles = {study: self.study(study).title() for study in self.studies()} | dict(listed)
         wanted = text.strip()
@@ -308,7 +308,7 @@ class Home:
             return matches[0]
         shown = {study: titles[study] for study in matches or titles}
         raise HomeError(
-            f"{len(matches) or 'no'} {'studies are' if matches else 'study is'} meant by"
+            f"{f'{len(matches):,} studies match' if matches else 'no study matches'}"
             f" {text!r}{_candidates(shown)}",
             hint=f"give a study's exact title, or at least {SHORTEST_PREFIX} digits of its id",
         )

@@ -58,7 +58,7 @@ def open_study(
     study = signed.body.study_id
     if any(grant.body.study != study for grant in given):
         raise MismatchError(
-            "a grant file is of another study", hint="give the grant files of this study alone"
+            "a grant file belongs to another study", hint="give only grant files of this study"
         )
     whole = [grant for grant in context.server.grants(study) if grant.sealed is not None]
     chosen = _largest([*given, *whole], context.identity.party_id, context.now)
@@ -83,9 +83,9 @@ def as_grant(given: SignedGrant | str | PathLike[str]) -> SignedGrant:
 
 
 def _largest(grants: Iterable[SignedGrant], me: bytes, now: int) -> list[SignedGrant]:
-    """Choose one grant of each curator: of those that are good now, the one with most in it.
+    """Choose the largest valid grant of each curator.
 
-    Curators put what they granted before into every new grant, so one is enough.
+    Curators repeat in every new grant what they granted before, so one is enough.
     """
     best: dict[bytes, SignedGrant] = {}
     for grant in grants:

@@ -23,7 +23,7 @@ from veiltab.wire.signed import Signed
 from veiltab.wire.states import IN_ORDER, State
 
 DAYS = 30
-"""How long a grant is good, unless somebody says otherwise."""
+"""How long a grant is valid by default."""
 
 
 class Study:
@@ -90,7 +90,7 @@ class Study:
         query: str | None = None,
         progress: OnProgress = ignore_progress,
     ) -> Preview:
-        """Read a table as :meth:`push` would, and return what would be sent; nothing is sent."""
+        """Read a table as :meth:`push` would, and return what it would send; nothing is sent."""
         signed = self._fetch()
         source = self._source(signed, table, ids, recode, query)
         return check(self._context, signed, source, progress)
@@ -106,12 +106,12 @@ class Study:
         timeout: float | None = None,
         progress: OnProgress = ignore_progress,
     ) -> Status:
-        """Sample, encrypt and send a table; the same call again goes on where one was stopped.
+        """Sample, encrypt and send a table; after an interruption, the same call resumes.
 
         ``table`` is whatever :func:`veiltab.open_table` takes, or a function that returns it and is
         called only if the table still has to be read.  ``ids`` are the columns that tell
-        respondents apart.  Where the curators sample, it waits until the others push too, for
-        ``timeout`` seconds at most; with ``wait=False`` it returns, and is to be called again.
+        respondents apart.  Where the curators sample, this waits until the others push too, for
+        ``timeout`` seconds at most; with ``wait=False`` it returns, and must be called again.
         """
         signed = self._fetch()
 
@@ -214,8 +214,9 @@ def is_reached(status: Status, wanted: str) -> bool:
         return True
     if status.state not in IN_ORDER:
         raise StateError(
-            f"the study is {status.state} and will not be {wanted}: {status.reason or 'no reason'}",
-            hint="ask the curator who has ended it; propose a new study if need be",
+            f"the study is {status.state} and will not be {wanted}:"
+            f" {status.reason or 'no reason given'}",
+            hint="ask the curator who ended it; propose a new study if need be",
         )
     return wanted in IN_ORDER and IN_ORDER.index(status.state) >= IN_ORDER.index(wanted)
 

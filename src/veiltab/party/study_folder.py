@@ -177,7 +177,7 @@ class StudyFolder:
         if saved is not None and saved != secret:
             raise HomeError(
                 f"{self._file('secret')} holds another secret of this study already",
-                hint="a study has one secret, which its contract commits to; keep the first",
+                hint="a study has one secret, which its contract commits to; the first one stays",
             )
         self._write("secret", _SecretFile(secret=secret, study=self.study_id).canonical())
 
@@ -247,5 +247,5 @@ class StudyFolder:
         if study_id != self.study_id:
             raise MismatchError(
                 f"this belongs to study {study_id.hex()}, not to {self.study_id.hex()}",
-                hint="keep it with its own study",
+                hint="save it in the folder of the study that it belongs to",
             )
