@@ -5,7 +5,7 @@ only the signing key is handed in.
 """
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from os import PathLike
 from pathlib import Path
@@ -58,15 +58,20 @@ def create_app(
     return application
 
 
-def as_settings(limits: dict[str, float]) -> Settings:
+def as_settings(limits: Mapping[str, object]) -> Settings:
     """Return the settings with these limits; those that are not named keep their defaults."""
-    try:
-        return Settings(**limits)  # type: ignore[arg-type]
-    except TypeError:
-        raise ParameterError(
-            f"there is no limit {', '.join(sorted(limits))} as it is spelled here",
-            hint=f"the limits are {', '.join(Settings.__dataclass_fields__)}",
-        ) from None
+    names = Settings.__dataclass_fields__
+    for name, limit in limits.items():
+        if name not in names:
+            raise ParameterError(
+                f"there is no limit called {name!r}", hint=f"the limits are {', '.join(names)}"
+            )
+        if not isinstance(limit, int | float) or not limit > 0:
+            raise ParameterError(
+                f"the limit {name} must be a number above 0, not {limit!r}",
+                hint="leave it out for the default",
+            )
+    return Settings(**limits)  # type: ignore[arg-type]
 
 
 def start_server(

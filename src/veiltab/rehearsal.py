@@ -122,7 +122,7 @@ class Outcome:
     study: ServerStudy
     received: MemoryChunks
     released: MemoryChunks
-    desks: list[CuratorContext]
+    contexts: list[CuratorContext]
     prepared: list[Prepared[Upload] | Prepared[Repad]] = field(default_factory=list)
 
     def release(self) -> Signed[Release]:
@@ -193,11 +193,11 @@ class Rehearsal:
         tables = MemoryChunks()
         intakes = self._intakes(signed.body, secret)
         prepared = [
-            prepare_table(desk, signed, intake, MemorySpool())
-            for desk, intake in zip(self._desks(tables), intakes, strict=True)
+            prepare_table(context, signed, intake, MemorySpool())
+            for context, intake in zip(self._contexts(tables), intakes, strict=True)
         ]
         return Deposit(
-            signed, secret, tables, [StoredTable(signed.body, each) for each in prepared]
+            signed, secret, tables, [StoredTable(signed.body, table) for table in prepared]
         )
 
     def run_stored(self, terms: Terms, deposit: Deposit) -> Outcome:
@@ -213,9 +213,9 @@ class Rehearsal:
         outcome = self._open(contract)
         uploads = [table.upload for table in deposit.stored]
         requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)
-        for desk, table in zip(outcome.desks, deposit.stored, strict=True):
-            request = requests[desk.identity.party_id]
-            answer = table.repad(desk, outcome.contract, request, outcome.received)
+        for context, table in zip(outcome.contexts, deposit.stored, strict=True):
+            request = requests[context.identity.party_id]
+            answer = table.repad(context, outcome.contract, request, outcome.received)
             outcome.study.repad(answer.message)
             outcome.prepared.append(answer)
         outcome.release()
@@ -225,8 +225,8 @@ class Rehearsal:
         """Let every curator grant all its attributes to the researcher."""
         to = public_identity(self.researcher)
         return [
-            grant(desk, outcome.contract.body, prepared, to, expires=LATER)
-            for desk, prepared in zip(outcome.desks, outcome.prepared, strict=True)
+            grant(context, outcome.contract.body, prepared, to, expires=LATER)
+            for context, prepared in zip(outcome.contexts, outcome.prepared, strict=True)
         ]
 
     def access(self, outcome: Outcome) -> Access:
@@ -260,10 +260,10 @@ class Rehearsal:
             ledger = Ledger(dataset="rehearsal", epsilon_limit=NO_LIMIT, delta_limit=0.5)
             signed, _ = sign_contract(signed, identity, ledger)
         received, released = MemoryChunks(), MemoryChunks()
-        bench = ServerContext(self.server.signing, self.server_entropy, received, released)
-        study = ServerStudy(bench, contract)
+        context = ServerContext(self.server.signing, self.server_entropy, received, released)
+        study = ServerStudy(context, contract)
         study.sign(signed)
-        return Outcome(signed, study, received, released, self._desks(received))
+        return Outcome(signed, study, received, released, self._contexts(received))
 
     def _intakes(self, agreement: Agreement, secret: bytes) -> list[Intake]:
         """Pass the secret from the first curator to the others, and take in everybody's table."""
@@ -281,11 +281,13 @@ class Rehearsal:
 
     def _prepare(self, outcome: Outcome, intakes: Sequence[Intake]) -> list[Prepared[Upload]]:
         signed = outcome.contract
-        parties = list(zip(outcome.desks, intakes, strict=True))
+        parties = list(zip(outcome.contexts, intakes, strict=True))
         if signed.body.sampling.by == "server":
-            return [prepare_table(desk, signed, own, MemorySpool()) for desk, own in parties]
-        aligned = [align(signed.body, desk.identity, own) for desk, own in parties]
-        return [prepare_sample(desk, signed, own, aligned) for desk, own in parties]
+            return [
+                prepare_table(context, signed, intake, MemorySpool()) for context, intake in parties
+            ]
+        aligned = [align(signed.body, context.identity, intake) for context, intake in parties]
+        return [prepare_sample(context, signed, intake, aligned) for context, intake in parties]
 
     def _curator_terms(self) -> tuple[CuratorTerms, ...]:
         return tuple(
@@ -293,7 +295,7 @@ class Rehearsal:
             for identity, holding in zip(self.curators, self.holdings, strict=True)
         )
 
-    def _desks(self, outgoing: MemoryChunks) -> list[CuratorContext]:
+    def _contexts(self, outgoing: MemoryChunks) -> list[CuratorContext]:
         return [
             CuratorContext(identity, self.entropy, outgoing, MemoryChunks())
             for identity in self.curators
@@ -333,11 +335,13 @@ def rehearse(
     keeps nothing secret.
     """
     ids = (on,) if isinstance(on, str) else tuple(on)
-    if not tables or not ids:
+    if not _is_list(tables) or not tables or not ids:
         raise ParameterError(
-            "a rehearsal needs at least one table, and a column that tells respondents apart",
+            "a rehearsal needs a list of at least one table, and a column that tells respondents"
+            " apart",
             hint='as in: veiltab.rehearse([hospital, taxes], on="person", epsilon=1.0)',
         )
+    _check_seed(seed)
     rules = recode or {}
     holdings = [_as_holding(open_table(table), ids, rules) for table in tables]
     _check_rules(holdings, rules)
@@ -362,6 +366,7 @@ def simulate(
 
     This takes no longer for a million respondents than for ten.
     """
+    _check_seed(seed)
     chosen = plan(
         population_size=table.population_size,
         domain_size=table.schema.domain_size,
@@ -372,6 +377,18 @@ def simulate(
     design = ReleaseDesign(chosen.channel, table.population_size, chosen.sample_size)
     counts = draw_releases(table.counts, design, 1, np.random.default_rng(seed))[0]
     return Estimate(table.schema, counts, chosen, provenance=Provenance(title="Simulation"))
+
+
+def _is_list(tables: object) -> bool:
+    """Tell a list of tables from one table: a frame, or the name of a file."""
+    return isinstance(tables, Sequence) and not isinstance(tables, str)
+
+
+def _check_seed(seed: int | None) -> None:
+    if seed is not None and seed < 0:
+        raise ParameterError(
+            f"a seed cannot be negative, and {seed} is", hint="use any whole number from 0 on"
+        )
 
 
 def _as_holding(table: Table, ids: Sequence[str], recode: Mapping[str, Rule]) -> Holding:

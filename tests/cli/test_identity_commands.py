@@ -107,6 +107,23 @@ def test_a_passphrase_locks_the_key(locked: tuple[Office, Path], server: Server)
     for outcome in (without, refused):
         assert PASSPHRASE not in outcome.err
         assert "falsch" not in outcome.err
+    absent = office.run("estimate", "x", "--grant", office.home / "no.grant")
+    assert "cannot read" in assert_refused(absent)  # before a passphrase is needed
+
+
+def test_a_lost_public_identity_is_written_again(
+    locked: tuple[Office, Path], server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whatever command opens the key next, also if a person types the passphrase."""
+    office, secret = locked
+    code = code_file(server, office.home.parent)
+    register = ("register", server.url, "--yes", "--invitation-file", code)
+    office.succeed(*register, "--passphrase-file", secret)
+    (office.home / "identity.json").unlink()
+    monkeypatch.setattr("veiltab.cli.options.on_terminal", lambda: True)
+    monkeypatch.setattr("click.termui.hidden_prompt_func", lambda _: PASSPHRASE)
+    assert office.run("study", "list").code == 0
+    assert office.json("id", "show")["name"] == "Klinik"
 
 
 def test_a_terminal_is_asked_without_echo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +177,8 @@ def test_registering_pins_the_server(server: Server, newcomer: Office, tmp_path:
     assert found["server"]["fingerprint"] == shown
     assert found["party"] == newcomer.json("id", "show")["party"]
     assert newcomer.json(*register) == found
+    wrong = newcomer.run(*register, "--server-fingerprint", "12345 " * 6)
+    assert "the server that answers has the fingerprint" in assert_refused(wrong, code=1)
     assert newcomer.json("study", "list") == {"studies": []}
 
 

@@ -102,7 +102,7 @@ def test_an_unknown_study(scene: Scene) -> None:
     """Those that there are are listed, to somebody who is in them only."""
     outcome = scene.hospital.run("study", "show", "Opne")
     assert outcome.code == 1
-    assert "no study is meant by 'Opne'" in outcome.err
+    assert "no study matches 'Opne'" in outcome.err
     assert scene.opened in outcome.err
     outcome = scene.stranger.run("study", "show", scene.opened)
     assert "there are none yet" in assert_refused(outcome, code=1)
@@ -155,7 +155,7 @@ def test_push_before_everybody_has_signed(scene: Scene) -> None:
     """The error names who has not."""
     table = scene.table((1, "no"), (2, "yes"))
     outcome = scene.hospital.run("push", scene.proposed, "--table", table, "--id", "nr")
-    assert "'Tax office' has not" in assert_refused(outcome, code=1)
+    assert "has signed; missing: 'Tax office'" in assert_refused(outcome, code=1)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_grant_before_the_release(scene: Scene) -> None:
 def test_estimate_without_a_grant(scene: Scene) -> None:
     """A researcher whom nobody has named sees no study; a curator has no grant."""
     outcome = scene.rivera.run("estimate", scene.opened)
-    assert "no study is meant by" in assert_refused(outcome, code=1)
+    assert "no study matches" in assert_refused(outcome, code=1)
     outcome = scene.hospital.run("estimate", scene.opened)
     assert "the study is open, not released" in assert_refused(outcome, code=1)
     broken = scene.rivera.run("estimate", scene.opened, "--grant", scene.rivera.public)

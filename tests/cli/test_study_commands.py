@@ -321,7 +321,7 @@ def test_waiting_for_the_others_has_an_end(cast: Cast) -> None:
     push = ("push", study, "--table", cast.taxes, "--id", "person")
     outcome = cast.office.run(*push, "--timeout", 0.2)
     error = assert_refused(outcome, code=1)
-    assert "waiting for 'Krankenhaus Süd' to push too, after 0.2 seconds" in error
+    assert "still waiting for 'Krankenhaus Süd' to push, after 0.2 seconds" in error
     found = cast.office.json(*push, "--no-wait")
     assert (found["pushed"], found["waiting_for"]) == (False, ["Krankenhaus Süd"])
     assert cast.push(cast.hospital, study)["pushed"] is True

@@ -1,5 +1,6 @@
 """A whole study in one call, on tables as people have them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -123,10 +124,20 @@ def test_numbers_go_into_bins_and_values_are_mapped() -> None:
         ),
         ([np.zeros(3)], "person", {}, vt.errors.TableError, "a ndarray is not a table"),
         ([{"person": [1]}], "person", {}, vt.errors.TableError, "a dict is not a table"),
+        (
+            [pd.DataFrame({"person": range(6), "age": pd.cut(range(6), 2)})],
+            "person",
+            {},
+            vt.errors.TableError,
+            "'age' holds Python objects",
+        ),
+        (tables()[0], "person", {}, vt.errors.ParameterError, "a list of at least one table"),
+        ("people.csv", "person", {}, vt.errors.ParameterError, "a list of at least one table"),
+        (tables(), "person", {"seed": -1}, vt.errors.ParameterError, "seed cannot be negative"),
     ],
 )
 def test_what_is_refused(
-    tables: list[object], on: str, options: dict[str, object], error: type[Exception], said: str
+    tables: Sequence[object], on: str, options: dict[str, object], error: type[Exception], said: str
 ) -> None:
     """Every refusal is typed, and says what to do."""
     with pytest.raises(error, match=said) as caught:
@@ -141,6 +152,8 @@ def test_a_simulation_needs_counts_alone() -> None:
     assert (first.counts == again.counts).all()
     assert first.plan == vt.plan(population_size=45_222, domain_size=24, epsilon=1)
     assert (vt.simulate(vt.adult_table(24), epsilon=1).counts != first.counts).any()
+    with pytest.raises(vt.errors.ParameterError, match="seed cannot be negative"):
+        vt.simulate(vt.adult_table(24), epsilon=1, seed=-1)
 
 
 def test_pandas_columns_of_every_kind() -> None:

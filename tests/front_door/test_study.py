@@ -1,6 +1,7 @@
 """A study over the network in Python, from identities to a report, through the front door."""
 
 import json
+import math
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -197,7 +198,7 @@ def test_mistakes_are_typed_and_lose_nothing(world: World) -> None:
         study = me.propose(world.study_file())
         assert me.propose(world.study_file()).id == study.id
         assert world.hospital.budgets()[0].epsilon_left == 2
-        with pytest.raises(vt.errors.HomeError, match="no study is meant"):
+        with pytest.raises(vt.errors.HomeError, match="no study matches"):
             me.study("Smoking and wealth")
         with pytest.raises(vt.errors.StateError, match="not every curator has signed"):
             study.push(smokers(), "id")
@@ -209,6 +210,8 @@ def test_mistakes_are_typed_and_lose_nothing(world: World) -> None:
             study.push(pl.DataFrame({"id": [1], "smoker": ["maybe"]}), "id")
         with pytest.raises(vt.errors.StateError, match=r"after 0\.2 seconds, not released"):
             study.wait("released", timeout=0.2)
+        with pytest.raises(vt.errors.ParameterError, match="no study ever becomes 'relaesed'"):
+            study.wait("relaesed", timeout=0.2)
         with pytest.raises(vt.errors.StateError, match="the study is open, not released"):
             study.grant(world.folder / "rivera.json")
         study.abort("the wrong table")
@@ -234,7 +237,11 @@ def test_homes_may_be_named_as_people_do(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert vt.Home().path == vt.Home("~/.veiltab").path == tmp_path / ".veiltab"
     monkeypatch.setenv("VEILTAB_HOME", str(tmp_path / "other"))
     assert vt.Home().path == tmp_path / "other"
+    with pytest.raises(vt.errors.HomeError, match="nobody on this computer has that name"):
+        vt.Home("~no-such-user/.veiltab")
     home = vt.Home()
+    with pytest.raises(vt.errors.HomeError, match="there is no home in"):
+        home.register("https://127.0.0.1:1", "unused", fingerprint="unused")
     home.create("A hospital", "a passphrase")
     assert home.locked
     assert len(home.fingerprint.replace(" ", "")) == 30
@@ -243,7 +250,10 @@ def test_homes_may_be_named_as_people_do(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_limits_of_an_application(tmp_path: Path) -> None:
-    """A limit that is misspelled is refused before anything is made."""
-    with pytest.raises(vt.errors.ParameterError, match="no limit"):
-        vt.create_app(tmp_path / "data", rates=3)
+    """A limit that is misspelled, or limits nothing, is refused before anything is made."""
+    with pytest.raises(vt.errors.ParameterError, match="there is no limit called 'rates'"):
+        vt.create_app(tmp_path / "data", rate=3, rates=3)
+    for limit in (0, -1, math.nan, "3"):
+        with pytest.raises(vt.errors.ParameterError, match="the limit rate must be a number"):
+            vt.create_app(tmp_path / "data", rate=limit)  # type: ignore[arg-type]
     assert not (tmp_path / "data" / "server.key").exists()

@@ -117,7 +117,7 @@ def test_a_missing_public_part_is_written_again(home: Home) -> None:
     home.open(None)
     assert path.read_bytes() == before
     write_private(path, before.replace(b"S\xc3\xbcd", b"Nord"))
-    with pytest.raises(HomeError, match="another identity"):
+    with pytest.raises(HomeError, match="different identities"):
         home.open(None)
 
 
@@ -236,12 +236,12 @@ def test_studies_are_found_by_title_and_by_id(home: Home, studies: list[bytes]) 
 
 def test_what_does_not_name_one_study_is_refused(home: Home, studies: list[bytes]) -> None:
     """The error lists those that are meant, or all."""
-    with pytest.raises(HomeError, match="2 studies are meant") as caught:
+    with pytest.raises(HomeError, match="2 studies match") as caught:
         home.find_study("Smoking and income")
     assert all(study.hex()[:16] in caught.value.message for study in studies[:2])
     assert studies[3].hex()[:16] not in caught.value.message
     for text in (studies[0].hex()[:3], "", "smoking", "0" * 64, "Übergewich"):
-        with pytest.raises(HomeError, match="no study is meant") as caught:
+        with pytest.raises(HomeError, match="no study matches") as caught:
             home.find_study(text)
         assert all(study.hex()[:16] in caught.value.message for study in studies)
 

@@ -88,7 +88,7 @@ def repad_peak(rows: int, folder: Path) -> int:
     incoming, outgoing = on_disk(folder / "incoming"), on_disk(folder / "outgoing")
     for chunk in case.outcome.received._chunks.values():
         incoming.put(chunk)
-    desk = case.outcome.desks[0]
+    desk = case.outcome.contexts[0]
     desk = type(desk)(desk.identity, desk.entropy, outgoing, desk.private)
     request = case.requests[0]
     return peak(lambda: deposit.stored[0].repad(desk, case.outcome.contract, request, incoming))

@@ -187,7 +187,7 @@ def test_uploads_arrive_in_any_order(way: Way) -> None:
         outcome = rehearsal._open(rehearsal.stored_contract(terms, deposit))
         uploads = [table.upload for table in deposit.stored]
         requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)
-        for desk, table in zip(outcome.desks, deposit.stored, strict=True):
+        for desk, table in zip(outcome.contexts, deposit.stored, strict=True):
             request = requests[desk.identity.party_id]
             outcome.prepared.append(table.repad(desk, outcome.contract, request, outcome.received))
     else:

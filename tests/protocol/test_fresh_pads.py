@@ -47,7 +47,7 @@ def terms(mode: PadMode, sampler: Sampler = "curators") -> Terms:
 
 def prepared(staged: LocalStudy, codes: Sequence[Codes]) -> Prepared[Upload]:
     """Prepare these codes for a study, through what a curator's program would call."""
-    (context,), signed = staged.outcome.desks, staged.outcome.contract
+    (context,), signed = staged.outcome.contexts, staged.outcome.contract
     intake = take_in(signed.body, staged.secret, table(codes))
     if staged.contract.sampling.by == "server":
         return prepare_table(context, signed, intake, MemorySpool())
@@ -99,20 +99,20 @@ def test_nothing_that_a_curator_can_do_repeats_a_pad(mode: PadMode) -> None:
     deposit = rehearsal.deposit()
     vault = deposit.vault
     intake = take_in(vault.body, deposit.secret, table(other))
-    again = prepare_table(staged.outcome.desks[0], vault, intake, MemorySpool())
+    again = prepare_table(staged.outcome.contexts[0], vault, intake, MemorySpool())
     made.append(again)
     for _ in range(2):
         contract = rehearsal.stored_contract(terms(mode, "server"), deposit)
         outcome = rehearsal._open(contract)
         stored = deposit.stored[0]
         (request,) = outcome.study.draw_from(vault, [stored.upload], deposit.tables).values()
-        answer = stored.repad(outcome.desks[0], outcome.contract, request, outcome.received)
+        answer = stored.repad(outcome.contexts[0], outcome.contract, request, outcome.received)
         made.append(answer)
         rows = write_positions(np.arange(ROWS), outcome.received)
         forced = sign(replace(request.body, positions=rows), rehearsal.server.signing)
         with pytest.raises(StateError):  # the same new pads for other rows
-            stored.repad(outcome.desks[0], outcome.contract, forced, outcome.received)
-        same = stored.repad(outcome.desks[0], outcome.contract, request, outcome.received)
+            stored.repad(outcome.contexts[0], outcome.contract, forced, outcome.received)
+        same = stored.repad(outcome.contexts[0], outcome.contract, request, outcome.received)
         assert same.message == answer.message
     assert len(made) == 12
     kept = [StreamPad(key, SIZE).rows(0, ROWS) for key in deposit.stored[0]._pads.keys]
@@ -142,7 +142,7 @@ def test_a_repeated_source_of_randomness_gives_other_pads_in_another_study() -> 
     for _ in range(2):
         staged = rehearsal.study(terms("stream"))
         restored = CipherEntropy.from_seed(1, "a snapshot of the machine")
-        staged.outcome.desks = [replace(staged.outcome.desks[0], entropy=restored)]
+        staged.outcome.contexts = [replace(staged.outcome.contexts[0], entropy=restored)]
         made.append(prepared(staged, rehearsal.holdings[0].codes))
     assert made[0].pads.upload_id == made[1].pads.upload_id
     assert_all_different([pad for each in made for pad in pads_of(each)])

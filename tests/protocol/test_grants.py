@@ -45,7 +45,7 @@ def granted(
 ) -> SignedGrant:
     """Let a curator grant attributes to the researcher."""
     to = public_identity(rehearsal.researcher)
-    context, prepared = outcome.desks[curator], outcome.prepared[curator]
+    context, prepared = outcome.contexts[curator], outcome.prepared[curator]
     return grant(context, outcome.contract.body, prepared, to, attributes, expires=EXPIRES)
 
 
@@ -191,7 +191,7 @@ def test_only_the_contracts_researchers_are_granted_anything() -> None:
     contract, release = outcome.contract, outcome.study.release()
     to = public_identity(stranger)
     with pytest.raises(NotGrantedError, match="is not a researcher"):
-        grant(outcome.desks[0], contract.body, outcome.prepared[0], to, expires=EXPIRES)
+        grant(outcome.contexts[0], contract.body, outcome.prepared[0], to, expires=EXPIRES)
     with pytest.raises(NotGrantedError, match="is not a researcher"):
         open_access(stranger, contract, release, [], now=0)
     whole = granted(rehearsal, outcome, 0)

@@ -74,7 +74,7 @@ def take_in(staged: LocalStudy, own: Holding, cuts: Sequence[int], partitions: i
 def prepare(staged: LocalStudy, intake: Intake) -> tuple[Prepared[Upload], MemoryChunks]:
     """Prepare an upload, always with the same randomness."""
     context = CuratorContext(
-        staged.outcome.desks[0].identity,
+        staged.outcome.contexts[0].identity,
         CipherEntropy.from_seed(1, "intake"),
         MemoryChunks(),
         MemoryChunks(),
@@ -224,7 +224,7 @@ def test_a_table_is_complete_before_it_is_used_and_then_stays() -> None:
     staged, own = open_study(3), table(3)
     intake = Intake(staged.contract, staged.secret, SCHEMA, MemorySpool())
     intake.add(own.ids, own.codes)
-    identity = staged.outcome.desks[0].identity
+    identity = staged.outcome.contexts[0].identity
     for use in (
         lambda: intake.population,
         lambda: intake.alignment_digest,
@@ -276,7 +276,7 @@ def test_what_goes_wrong_while_preparing_leaves_no_scratch() -> None:
 
     staged, spool = open_study(9, "server"), MemorySpool()
     intake = take_in(staged, table(9), [], 1)
-    context = replace(staged.outcome.desks[0], outgoing=Full())
+    context = replace(staged.outcome.contexts[0], outgoing=Full())
     with pytest.raises(OSError, match="no room"):
         prepare_table(context, staged.outcome.contract, intake, spool)
     assert not spool._partitions

@@ -80,7 +80,7 @@ def test_the_table_that_is_prepared_is_the_one_that_was_aligned() -> None:
     """Fewer rows, or as many of other people, are refused before anything is encrypted."""
     rehearsal, staged, *_ = shared()
     held = alignments(rehearsal, staged)
-    context, signed = staged.outcome.desks[0], staged.outcome.contract
+    context, signed = staged.outcome.contexts[0], staged.outcome.contract
     for ids, count in ((range(39), 39), (range(1, 41), 40)):
         intake = take_in(staged.contract, staged.secret, holding(PAIR[0], ids))
         match = f"40 respondents, and not of the table's {count}"
@@ -93,7 +93,7 @@ def test_a_table_is_taken_in_for_one_study() -> None:
     """Tokens of another study, even under the same secret, would match nobody's."""
     rehearsal, staged, first, _ = shared()
     held = alignments(rehearsal, staged)
-    context, signed = staged.outcome.desks[0], staged.outcome.contract
+    context, signed = staged.outcome.contexts[0], staged.outcome.contract
     other = replace(staged.contract, title="another study")
     intake = take_in(other, staged.secret, rehearsal.holdings[0])
     with pytest.raises(MismatchError, match="for another study"):
@@ -102,7 +102,7 @@ def test_a_table_is_taken_in_for_one_study() -> None:
         prepare_sample(context, signed, intake, held)
     server = rehearsal.study(replace(TERMS, sampler="server"))
     with pytest.raises(MismatchError, match="for another study"):
-        prepare_table(server.outcome.desks[0], server.outcome.contract, intake, MemorySpool())
+        prepare_table(server.outcome.contexts[0], server.outcome.contract, intake, MemorySpool())
     assert not len(staged.outcome.received)
     assert not len(server.outcome.received)
 
@@ -111,7 +111,7 @@ def test_a_table_is_taken_in_by_the_curators_own_schema() -> None:
     """The attributes of another curator, or the same in another order, are refused."""
     rehearsal, staged, *_ = shared()
     held = alignments(rehearsal, staged)
-    context, signed = staged.outcome.desks[0], staged.outcome.contract
+    context, signed = staged.outcome.contexts[0], staged.outcome.contract
     own = rehearsal.holdings[0]
     turned = replace(own, attributes=own.attributes[::-1], codes=own.codes[::-1])
     for table in (rehearsal.holdings[1], turned):
@@ -121,7 +121,7 @@ def test_a_table_is_taken_in_by_the_curators_own_schema() -> None:
     server = rehearsal.study(replace(TERMS, sampler="server"))
     intake, scratch = take_in(server.contract, server.secret, turned), MemorySpool()
     with pytest.raises(SchemaError, match="the table was read as"):
-        prepare_table(server.outcome.desks[0], server.outcome.contract, intake, scratch)
+        prepare_table(server.outcome.contexts[0], server.outcome.contract, intake, scratch)
     assert not len(staged.outcome.received)
     assert not len(server.outcome.received)
 
@@ -144,7 +144,7 @@ def test_the_way_is_the_contracts() -> None:
     rehearsal, staged, *_ = shared()
     held = alignments(rehearsal, staged)
     intake = staged.intakes[0]
-    context, signed = staged.outcome.desks[0], staged.outcome.contract
+    context, signed = staged.outcome.contexts[0], staged.outcome.contract
     with pytest.raises(MismatchError, match="the curators sample"):
         prepare_table(context, signed, intake, MemorySpool())
     server = replace(staged.contract, sampling=replace(staged.contract.sampling, by="server"))
@@ -163,10 +163,10 @@ def test_nothing_is_prepared_before_all_have_signed() -> None:
     held = alignments(rehearsal, staged)
     half = Signed(staged.contract, staged.outcome.contract.signatures[:1])
     with pytest.raises(SignatureError):
-        prepare_sample(staged.outcome.desks[0], half, staged.intakes[0], held)
+        prepare_sample(staged.outcome.contexts[0], half, staged.intakes[0], held)
     table = rehearsal.study(replace(TERMS, sampler="server"))
     half = Signed(table.contract, table.outcome.contract.signatures[1:])
     with pytest.raises(SignatureError):
-        prepare_table(table.outcome.desks[0], half, table.intakes[0], MemorySpool())
+        prepare_table(table.outcome.contexts[0], half, table.intakes[0], MemorySpool())
     assert not len(staged.outcome.received)
     assert not len(table.outcome.received)

@@ -32,7 +32,7 @@ def test_a_stored_tables_own_pads_are_never_granted() -> None:
     rehearsal = Simulator()
     deposit = rehearsal.deposit()
     outcome = rehearsal.run_stored(STORED, deposit)
-    desk, to = outcome.desks[0], public_identity(rehearsal.researcher)
+    desk, to = outcome.contexts[0], public_identity(rehearsal.researcher)
     table = deposit.stored[0]
     kept = Prepared(table.upload, outcome.prepared[0].pads)
     with pytest.raises(MismatchError, match="belong to another study"):
@@ -48,7 +48,7 @@ def test_pads_of_another_study_or_curator_are_not_granted() -> None:
     mixed = replace(first.prepared[0], pads=once.prepared[0].pads)
     for wrong in (second.prepared[0], first.prepared[1], mixed):
         with pytest.raises(MismatchError, match="belong to another"):
-            grant(first.desks[0], contract, wrong, to, expires=LATER)
+            grant(first.contexts[0], contract, wrong, to, expires=LATER)
 
 
 def test_a_curator_or_the_server_cannot_be_the_researcher() -> None:
@@ -58,7 +58,7 @@ def test_a_curator_or_the_server_cannot_be_the_researcher() -> None:
     for party in (rehearsal.server, *rehearsal.curators):
         with pytest.raises(NotGrantedError, match="cannot be its researcher"):
             grant(
-                outcome.desks[0],
+                outcome.contexts[0],
                 outcome.contract.body,
                 outcome.prepared[0],
                 public_identity(party),
@@ -141,7 +141,7 @@ def test_a_curator_answers_only_on_the_vaults_terms() -> None:
         key = rehearsal.researcher if "server" in changes else rehearsal.server
         asked = sign(replace(request.body, study=other.body.study_id), key.signing)
         with pytest.raises(MismatchError, match="differ in"):
-            table.repad(outcome.desks[0], other, asked, outcome.received)
+            table.repad(outcome.contexts[0], other, asked, outcome.received)
 
 
 def test_a_chunk_of_tokens_comes_once() -> None:

@@ -66,7 +66,7 @@ def test_a_request_must_be_the_servers_for_this_study_table_and_curator() -> Non
         forged = sign(case.requests[0].body, signer.signing)
         with pytest.raises(SignatureError):
             case.deposit.stored[0].repad(
-                case.outcome.desks[0], case.outcome.contract, forged, case.outcome.received
+                case.outcome.contexts[0], case.outcome.contract, forged, case.outcome.received
             )
 
 
@@ -84,7 +84,7 @@ def test_a_curator_answers_only_for_its_own_table() -> None:
         replace(contract, curators=(CuratorTerms(first.identity, first.attributes[::-1]), second)),
         replace(contract, curators=(CuratorTerms(first.identity, first.attributes[:1]), second)),
     ]
-    context = case.outcome.desks[0]
+    context = case.outcome.contexts[0]
     for other in wrong:
         signed = case.rehearsal.sign(other)
         request = sign(

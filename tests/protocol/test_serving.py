@@ -40,7 +40,7 @@ def granted(
 ) -> SignedGrant:
     """Let a curator grant attributes, to the researcher if to nobody else."""
     researcher = public_identity(to or rehearsal.researcher)
-    desk, prepared = outcome.desks[curator], outcome.prepared[curator]
+    desk, prepared = outcome.contexts[curator], outcome.prepared[curator]
     return grant(desk, outcome.contract.body, prepared, researcher, names or None, expires=expires)
 
 

@@ -157,7 +157,7 @@ def test_repad_request_and_repad() -> None:
     outcome = rehearsal._open(rehearsal.stored_contract(terms, deposit))
     uploads = [table.upload for table in deposit.stored]
     requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)
-    desk, table = outcome.desks[0], deposit.stored[0]
+    desk, table = outcome.contexts[0], deposit.stored[0]
     request = requests[desk.identity.party_id]
     assert_guarded(
         request.dumps(),
@@ -226,7 +226,7 @@ def test_chunks_of_a_repad() -> None:
     outcome = rehearsal._open(rehearsal.stored_contract(terms, deposit))
     uploads = [table.upload for table in deposit.stored]
     requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)
-    desk, table = outcome.desks[0], deposit.stored[0]
+    desk, table = outcome.contexts[0], deposit.stored[0]
     request = requests[desk.identity.party_id]
     asked = MemoryChunks()
     for digest in request.body.positions:

@@ -133,7 +133,7 @@ def draw(rehearsal: Simulator, deposit: Deposit, mode: PadMode) -> Drawn:
     """Go through a study that samples everybody, and keep what is forgotten afterwards."""
     terms = Terms(epsilon=1.0, sample_size=ROWS, sampler="server", pads=mode)
     outcome = rehearsal._open(rehearsal.stored_contract(terms, deposit))
-    (table,), (desk,) = deposit.stored, outcome.desks
+    (table,), (desk,) = deposit.stored, outcome.contexts
     requests = outcome.study.draw_from(deposit.vault, [table.upload], deposit.tables)
     request = requests[desk.identity.party_id]
     positions = read_positions(request.body.positions, ROWS, outcome.received)

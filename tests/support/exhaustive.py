@@ -294,9 +294,9 @@ class _Scripted(Rehearsal):
         self._script = order_key(self._order, agreement, secret) + bytes(16) + bytes(32)
         return super()._intakes(agreement, secret)
 
-    def _desks(self, outgoing: MemoryChunks) -> list[CuratorContext]:
+    def _contexts(self, outgoing: MemoryChunks) -> list[CuratorContext]:
         script = ScriptedEntropy(self._script)
-        return [replace(desk, entropy=script) for desk in super()._desks(outgoing)]
+        return [replace(desk, entropy=script) for desk in super()._contexts(outgoing)]
 
 
 def _sent(prepared: Prepared[Upload], received: MemoryChunks) -> list[bytes]:

@@ -139,7 +139,7 @@ def main(table: str, scratch: str) -> None:
     secret, commitment, nonce = new_secret(rehearsal.entropy)
     terms = Terms(epsilon=1.0, sample_size=1, sampler="server")
     outcome = rehearsal._open(rehearsal._contract(terms, commitment, nonce))
-    contract, (context,) = outcome.contract.body, outcome.desks
+    contract, (context,) = outcome.contract.body, outcome.contexts
     spools = [FolderSpool(Path(scratch) / name) for name in ("tokens", "order")]
     with Intake(contract, secret, Schema([attribute]), spools[0]) as intake:
         feed(intake, open_table(table), contract.linkage, ["id"])

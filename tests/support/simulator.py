@@ -236,9 +236,9 @@ class Simulator(Rehearsal):
         self.tokens = [tokens_of(agreement, secret, table.ids) for table in self.holdings]
         return super()._intakes(agreement, secret)
 
-    def _desks(self, outgoing: MemoryChunks) -> list[CuratorContext]:
+    def _contexts(self, outgoing: MemoryChunks) -> list[CuratorContext]:
         self.sent = [TeeChunks(outgoing) for _ in self.curators]
-        contexts = zip(super()._desks(outgoing), self.sent, strict=True)
+        contexts = zip(super()._contexts(outgoing), self.sent, strict=True)
         return [replace(context, outgoing=sent) for context, sent in contexts]
 
 
@@ -354,7 +354,7 @@ class StoredStudy:
 
     def answer(self, place: int, /, **changes: Any) -> Prepared[Repad]:
         """Let a curator answer its request, with some fields changed by the server."""
-        request, context = self.requests[place], self.outcome.desks[place]
+        request, context = self.requests[place], self.outcome.contexts[place]
         if changes:
             body = replace(request.body, **changes)
             request = sign(body, self.rehearsal.server.signing)

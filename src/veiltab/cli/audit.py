@@ -26,12 +26,12 @@ def audit_command(study: str, party: PartyOptions, as_json: bool) -> None:
       veiltab audit "Smoking and income"
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
-        found = session.study(study)
-        entries, (length, last) = found.audit()
-        names = _names(found.terms)
+        chosen = session.study(study)
+        entries, (length, last) = chosen.audit()
+        names = _names(chosen.terms)
     if as_json:
         lines = [{**entry.to_json(), "name": names.get(entry.actor)} for entry in entries]
-        print_json({"study": found.id, "length": length, "head": last.hex(), "entries": lines})
+        print_json({"study": chosen.id, "length": length, "head": last.hex(), "entries": lines})
         return
     rows = [
         (

@@ -130,9 +130,9 @@ def estimate_command(
 ) -> None:
     """Estimate the joint distribution behind STUDY.
 
-    It takes a grant of every curator whose attributes you ask for.  Every share has an interval,
-    and a standard error in two parts: sampling, because not everybody was sampled, and privacy,
-    because records were perturbed.
+    This takes a grant from every curator whose attributes you ask for.  Every share has an
+    interval, and a standard error in two parts: sampling, because not everybody was sampled, and
+    privacy, because records were perturbed.
 
     \b
     Examples:
@@ -183,5 +183,8 @@ def _load(path: Path, attributes: tuple[str, ...], grants: tuple[Path, ...]) -> 
 def _fetch(
     study: str, attributes: tuple[str, ...], grants: tuple[Path, ...], party: PartyOptions
 ) -> "Estimate":
+    from veiltab.party.researcher import as_grant
+
+    given = [as_grant(path) for path in grants]  # before a passphrase is asked for
     with party.session(LONG_PATIENCE) as session:
-        return session.study(study).estimate(list(attributes) or None, grants=grants)
+        return session.study(study).estimate(list(attributes) or None, grants=given)

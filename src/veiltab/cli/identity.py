@@ -219,10 +219,10 @@ def register_command(
     home, retry = party.home, Retry(total=PATIENCE)
     home.check_identity()
     server = discover(url, ca_file=ca_file, retry=retry)
-    if home.server is None or replace:
-        _check_server(server, server_fingerprint, yes=yes)
-    else:
+    known = home.server is not None and not replace
+    if known:
         home.pin_server(url, server)  # refuses any other server than the one before
+    _check_server(server, server_fingerprint, yes=yes or known)
     identity = party.identity()
     register(
         home,
@@ -256,13 +256,13 @@ def _invitation(file: Path | None) -> str:
         return read_secret(file, "invitation").strip()
     if on_terminal():
         return ask_secret("Invitation").strip()
-    found = sys.stdin.read(LONGEST_SECRET).strip()
-    if not found:
+    code = sys.stdin.read(LONGEST_SECRET).strip()
+    if not code:
         raise InputError(
             "there is no invitation",
             hint="name its file with --invitation-file, or pipe it in",
         )
-    return found
+    return code
 
 
 def _report(url: str, server: "PublicIdentity", me: bytes, *, as_json: bool) -> None:

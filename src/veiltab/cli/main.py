@@ -61,8 +61,8 @@ class DefaultGroup(OrderedGroup):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the first command's name before options that are not the group's own."""
-        own = ctx.help_option_names
-        if not args or (args[0].startswith("-") and args[0] not in own):
+        help_options = ctx.help_option_names
+        if not args or (args[0].startswith("-") and args[0] not in help_options):
             args = [next(iter(self.commands)), *args]
         return super().parse_args(ctx, args)
 

@@ -11,7 +11,7 @@ import click
 
 from veiltab.cli.output import ask_secret, on_terminal, read_secret, tell
 from veiltab.cli.serve import check_no_password
-from veiltab.errors import KeyFileError, ParameterError
+from veiltab.errors import HomeError, KeyFileError, ParameterError
 
 if TYPE_CHECKING:
     from veiltab.crypto.identity import PrivateIdentity
@@ -36,7 +36,7 @@ class PartyOptions:
 
     @property
     def home(self) -> "Home":
-        """The home that is meant."""
+        """The home that the options name."""
         from veiltab.party.home import Home
 
         return Home(self.home_option)
@@ -60,11 +60,19 @@ class PartyOptions:
         if self.passphrase_file is not None:
             return read_secret(self.passphrase_file, "passphrase")
         if on_terminal():
-            return ask_secret(f"Passphrase of {home.public.name}")
+            return ask_secret(f"Passphrase of {_name(home)}")
         raise KeyFileError(
             f"the identity in {home.path} is locked, and there is no terminal to ask on",
             hint="name a file that holds the passphrase with --passphrase-file",
         )
+
+
+def _name(home: "Home") -> "str | Path":
+    """Return what to call a home in a prompt: opening it writes a public identity that is lost."""
+    try:
+        return home.public.name
+    except HomeError:
+        return home.path
 
 
 def party_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -130,7 +138,7 @@ def table_options(name: str, variable: str) -> Callable[[Command], Command]:
 def open_source(
     option: str, location: str | None, query: str | None, table_file: Path | None
 ) -> "Table":
-    """Open the table that is meant."""
+    """Open the table that the options name."""
     from veiltab.data.tables import open_table
 
     return open_table(_location(option, location, table_file), query)
@@ -148,10 +156,10 @@ def _location(option: str, location: str | None, table_file: Path | None) -> str
         if "://" in location:
             check_no_password(location, option, f"${ENVIRONMENT}, or --table-file")
         return location
-    found = os.environ.get(ENVIRONMENT)
-    if not found:
+    address = os.environ.get(ENVIRONMENT)
+    if not address:
         raise ParameterError(
             "no table is named",
             hint=f"name a file or a database with {option}, --table-file or ${ENVIRONMENT}",
         )
-    return found
+    return address

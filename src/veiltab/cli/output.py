@@ -1,4 +1,4 @@
-"""What commands share in talking to people and to scripts.
+"""Input and output that all commands share: for people and for scripts.
 
 Secrets are asked for on a terminal or read from a file, never taken from the command line.
 """
@@ -28,7 +28,7 @@ LONGEST_SECRET = 1 << 16
 
 
 def on_terminal() -> bool:
-    """Tell whether there is somebody to ask."""
+    """Tell whether somebody can be asked."""
     return sys.stdin.isatty()
 
 
@@ -38,8 +38,8 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not on_terminal():
         raise ParameterError(
-            "this needs a yes, and there is no terminal to ask on",
-            hint="read what it would do, and give --yes",
+            "this needs to be confirmed, and there is no terminal to ask on",
+            hint="make sure that you want it, and give --yes",
         )
     if not click.confirm(question, err=True):
         raise click.Abort
@@ -62,10 +62,10 @@ def read_secret(path: Path, what: str) -> str:
         ) from error
     except UnicodeDecodeError:  # its message would quote the secret
         raise InputError(f"the {what} in {path} is not UTF-8", hint="save it as UTF-8") from None
-    found = text.removesuffix("\n").removesuffix("\r")
-    if not found or len(text) > LONGEST_SECRET:
+    secret = text.removesuffix("\n").removesuffix("\r")
+    if not secret or len(text) > LONGEST_SECRET:
         raise InputError(f"there is no {what} in {path}", hint="put it there, on one line")
-    return found
+    return secret
 
 
 Item = TypeVar("Item")
@@ -92,13 +92,13 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def tell(text: str) -> None:
-    """Say something that is no result, to somebody who sits at a terminal."""
+    """Print a remark, which is not part of the result, if stderr is a terminal."""
     if sys.stderr.isatty():
         click.echo(text, err=True)
 
 
 def show_help(context: click.Context) -> None:
-    """Let a group without a command explain itself."""
+    """Print the help of a group that was called without a command."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -184,7 +184,7 @@ def show_progress() -> "Iterator[OnProgress]":
 
 
 class _ProgressBars:
-    """One bar for each step; while it waits, a line that says for whom."""
+    """One bar for each step; while a push waits, a line that names the others."""
 
     def __init__(self, bars: "RichProgress") -> None:
         self._bars = bars
@@ -203,7 +203,7 @@ class _ProgressBars:
         self._bars.update(self._tasks[description], completed=report.done, total=report.total)
 
     def _hide(self) -> None:
-        """Take away the bars of what is done."""
+        """Hide the bars of finished steps."""
         for task in self._tasks.values():
             self._bars.update(task, visible=False)
 
@@ -219,7 +219,7 @@ class _ProgressBars:
 
 
 def tell_waiting(report: "Progress") -> None:
-    """Say on stderr for whom a study waits."""
+    """Say on stderr who has to act before the study goes on."""
     done = "signed" if report.state == State.PROPOSED else "pushed"
     missing = f"; not {done} yet by: {', '.join(report.waiting_for)}" if report.waiting_for else ""
     tell(f"the study is {report.state}{missing}.  (Ctrl-C is safe.)")

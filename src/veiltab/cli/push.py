@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),
-    help="Wait for so many seconds only.  By default it waits for ever.",
+    help="Give up waiting after this many seconds.  By default it waits for ever.",
 )
 @party_options
 @json_option
@@ -77,8 +77,8 @@ def push_command(
     without ids.  The whole table is read and checked first.
 
     Where the curators sample, they compare a keyed digest of their respondents before anything
-    else; so this waits until the others push too.  It can be interrupted at any time: the same
-    command again goes on where it stopped.
+    else; so this waits until the others push too.  It can be interrupted at any time: the
+    same command again resumes where it stopped.
 
     \b
     Examples:
@@ -92,21 +92,21 @@ def push_command(
         return open_source("--table", table, query, table_file)
 
     with party.session(LONG_PATIENCE) as session:
-        found = session.study(study)
+        chosen = session.study(study)
         with show_progress() as progress:
             if dry_run:
-                preview = found.check(source, ids, recode=recode, progress=progress)
+                preview = chosen.check(source, ids, recode=recode, progress=progress)
             else:
-                status = found.push(
+                status = chosen.push(
                     source, ids, recode=recode, wait=not no_wait, timeout=timeout, progress=progress
                 )
         if dry_run:
-            _print_preview(found, preview, budgets(found.terms, session.home), as_json=as_json)
+            _print_preview(chosen, preview, budgets(chosen.terms, session.home), as_json=as_json)
             return
         me = session.identity.party_id
         sent = any(curator.party == me and curator.uploaded for curator in status.curators)
         if sent and wait_release:
-            status = found.wait("released", timeout, progress=tell_waiting)
+            status = chosen.wait("released", timeout, progress=tell_waiting)
     _print_pushed(status, sent=sent, as_json=as_json)
 
 

@@ -115,7 +115,7 @@ COUNT = click.IntRange(min=1)
 @click.option(
     "--stranger-rate",
     type=RATE,
-    help="Requests a second for each address, of strangers.  The default is 20.",
+    help="Requests a second from each address of unregistered senders.  The default is 20.",
 )
 @click.option("--stranger-burst", type=COUNT, help="How many at once.  The default is 100.")
 @click.option(
@@ -206,7 +206,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _stop(_number: int, _frame: object) -> NoReturn:
-    """End well: before the service has begun, or again after it has ended in an orderly way."""
+    """End with success, before the service has started and after it has stopped."""
     raise SystemExit(0)
 
 
@@ -284,8 +284,8 @@ def _invite(context: "ServiceContext", name: str, days: int, *, as_json: bool) -
     code = invite(context, name, days)
     if as_json:
         expires = context.now + days * SECONDS_A_DAY
-        found = {"code": code, "name": name, "expires": expires}
-        print_json({**found, "server_fingerprint": fingerprint(context.identity.party_id)})
+        invitation = {"code": code, "name": name, "expires": expires}
+        print_json({**invitation, "server_fingerprint": fingerprint(context.identity.party_id)})
         return
     tell(f"An invitation for {name}, good once within {days} days.  It cannot be shown again.")
     tell(f"Tell them the server's fingerprint too: {fingerprint(context.identity.party_id)}")
@@ -294,22 +294,22 @@ def _invite(context: "ServiceContext", name: str, days: int, *, as_json: bool) -
 
 def _list(context: "ServiceContext", *, as_json: bool) -> None:
     with context.database.reading() as records:
-        found = [_line(each, context.now) for each in records.invitations()]
+        invitations = [_line(invitation, context.now) for invitation in records.invitations()]
     if as_json:
-        print_json({"invitations": found})
+        print_json({"invitations": invitations})
         return
     print_rows(
         console(),
         ("name", "state", "created", "expires", "party"),
         [
             (
-                each["name"],
-                each["state"],
-                moment(each["created"]),
-                moment(each["expires"]),
-                (each["party"] or "")[:16],
+                invitation["name"],
+                invitation["state"],
+                moment(invitation["created"]),
+                moment(invitation["expires"]),
+                (invitation["party"] or "")[:16],
             )
-            for each in found
+            for invitation in invitations
         ],
     )
 

@@ -152,7 +152,7 @@ def _print_draft(
     else:
         click.echo(f"Complete {out} where it says FILL IN, and propose it.")
     if recode_out is None:
-        tell("How the table maps to it was not written: see --recode-out.")
+        tell("The recode file was not written: name one with --recode-out.")
     else:
         tell(f"Keep {recode_out}: push with --recode {recode_out}.")
 
@@ -219,12 +219,12 @@ def sign_command(
       veiltab study sign 3fa9 --dataset "Taxes 2025" --yes
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
-        found = session.study(study)
+        chosen = session.study(study)
         if not (as_json and yes):
-            print_terms(console(stderr=as_json), found.contract(), session.home)
+            print_terms(console(stderr=as_json), chosen.contract(), session.home)
             click.echo(err=as_json)
-        confirm(f"Sign {found.title!r} on these terms?", yes=yes)
-        status = found.sign(dataset)
+        confirm(f"Sign {chosen.title!r} on these terms?", yes=yes)
+        status = chosen.sign(dataset)
     print_status(status, as_json=as_json)
 
 
@@ -238,7 +238,7 @@ def sign_command(
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),
-    help="Give up after so many seconds.  By default it waits for ever.",
+    help="Give up after this many seconds.  By default it waits for ever.",
 )
 @party_options
 @json_option
@@ -253,11 +253,11 @@ def status_command(
       veiltab study status 3fa9 --wait released --timeout 3600 --json
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
-        found = session.study(study)
+        chosen = session.study(study)
         if wait is None:
-            status = found.status()
+            status = chosen.status()
         else:
-            status = found.wait(wait, timeout, progress=tell_waiting)
+            status = chosen.wait(wait, timeout, progress=tell_waiting)
     print_status(status, as_json=as_json)
 
 
@@ -277,7 +277,7 @@ def abort_command(study: str, reason: str, yes: bool, party: PartyOptions, as_js
       veiltab study abort "Smoking and income" --reason "the wrong table was used"
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
-        found = session.study(study)
-        confirm(f"End {found.status().title!r} for everybody in it?", yes=yes)
-        status = found.abort(reason)
+        chosen = session.study(study)
+        confirm(f"End {chosen.status().title!r} for everybody in it?", yes=yes)
+        status = chosen.abort(reason)
     print_status(status, as_json=as_json)

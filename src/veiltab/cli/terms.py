@@ -56,15 +56,15 @@ def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
                 **_party(terms.identity),
                 "signed": terms.identity.signing_key in keys,
                 "attributes": [
-                    {"name": each.name, "categories": list(each.categories)}
-                    for each in terms.attributes
+                    {"name": attribute.name, "categories": list(attribute.categories)}
+                    for attribute in terms.attributes
                 ],
             }
             for terms in contract.curators
         ],
         "researchers": None
         if contract.researchers is None
-        else [_party(each) for each in contract.researchers],
+        else [_party(researcher) for researcher in contract.researchers],
         "plan": plan.as_dict() if plan is not None else None,
         "budgets": budgets(contract, home),
     }
@@ -113,9 +113,9 @@ def print_terms(screen: "Console", signed: "Signed[Contract]", home: "Home") -> 
     _print_parties(screen, contract, signers(signed))
     screen.print()
     rows = [
-        (each.name, terms.identity.name, _categories(each.categories))
+        (attribute.name, terms.identity.name, _categories(attribute.categories))
         for terms in contract.curators
-        for each in terms.attributes
+        for attribute in terms.attributes
     ]
     print_rows(screen, ("attribute", "held by", "categories"), rows)
 
@@ -139,7 +139,7 @@ def _facts(contract: "Contract", home: "Home") -> dict[str, str]:
             f"sample {plan.sample_size:,}, γ = {plan.gamma:.6g}, RMSE {plan.rmse:.4g} at worst;"
             f" if the order leaks, ε = {plan.epsilon_if_order_known:.4g}"
         )
-    lines = [_budget_line(each, contract.epsilon) for each in budgets(contract, home)]
+    lines = [_budget_line(budget, contract.epsilon) for budget in budgets(contract, home)]
     return facts | ({"your budget": "\n".join(lines)} if lines else {})
 
 
@@ -167,7 +167,10 @@ def _print_parties(screen: "Console", contract: "Contract", keys: set[bytes]) ->
         rows.append(("curator", terms.identity.name, spell(terms.identity), mark))
     if contract.researchers is None:
         rows.append(("researcher", "whomever a curator grants access", "", ""))
-    rows += [("researcher", each.name, spell(each), "") for each in contract.researchers or ()]
+    rows += [
+        ("researcher", researcher.name, spell(researcher), "")
+        for researcher in contract.researchers or ()
+    ]
     names = ("part", "name", "fingerprint", "signature")
     print_rows(screen, names, rows, whole="fingerprint")  # people read it aloud
 
@@ -198,8 +201,8 @@ def print_status(status: "Status", *, as_json: bool) -> None:
     print_facts(screen, facts)
     screen.print()
     rows = [
-        (each.name, _mark(each.signed), _mark(each.aligned), _mark(each.uploaded))
-        for each in status.curators
+        (curator.name, _mark(curator.signed), _mark(curator.aligned), _mark(curator.uploaded))
+        for curator in status.curators
     ]
     print_rows(screen, ("curator", "signed", "aligned", "pushed"), rows)
 

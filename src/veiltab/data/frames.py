@@ -90,7 +90,14 @@ class FrameTable:
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
         """Yield these columns."""
-        yield from cut(self._frame.select(wanted_columns(columns, self._frame.columns, rows)), rows)
+        wanted = wanted_columns(columns, self._frame.columns, rows)
+        for name in wanted:
+            if self._frame.schema[name] == pl.Object:  # such as intervals that pandas.cut makes
+                raise TableError(
+                    f"the column {name!r} holds Python objects, which have no categories",
+                    hint=f"make them texts first, for instance with frame[{name!r}].astype(str)",
+                )
+        yield from cut(self._frame.select(wanted), rows)
 
 
 def as_frame(source: object) -> pl.DataFrame | None:

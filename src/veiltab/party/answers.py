@@ -61,9 +61,9 @@ class Answer(Part):
         """Read the object from JSON values."""
         if not isinstance(value, dict):
             raise malformed(path, f"must be an object, not {describe(value)}")
-        known = {field.name for field in fields(cast("Any", cls))}
-        found = {key: item for key, item in value.items() if key in known}
-        return super().from_json(cls.left_out | found, path)
+        names = {field.name for field in fields(cast("Any", cls))}
+        known = {key: item for key, item in value.items() if key in names}
+        return super().from_json(cls.left_out | known, path)
 
 
 @message
@@ -158,12 +158,12 @@ def as_message(loads: Callable[[bytes], T]) -> Callable[[Any, str], T]:
     return read
 
 
-def expect_study(found: bytes, study: bytes, what: str) -> None:
+def expect_study(named: bytes, study: bytes, what: str) -> None:
     """Refuse what belongs to another study than the one that was asked about."""
-    if found != study:
+    if named != study:
         raise MismatchError(
-            f"the {what} is of the study {found.hex()}, not of {study.hex()}",
-            hint="the server mixed studies up, or means to; ask its operator",
+            f"the {what} belongs to study {named.hex()}, not to {study.hex()}",
+            hint="the server has mixed up studies, perhaps on purpose; ask its operator",
         )
 
 
@@ -203,15 +203,15 @@ def read_problem(content_type: str, body: bytes) -> VeiltabError | None:
     if content_type.partition(";")[0].strip().lower() != PROBLEM_TYPE:
         return None
     try:
-        found = json.loads(body)
+        problem = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    code = found.get("code") if isinstance(found, dict) else None
+    code = problem.get("code") if isinstance(problem, dict) else None
     if not isinstance(code, str):
         return None
     kind = _BY_CODE.get(code, VeiltabError)  # a later server may know more codes
-    detail = harmless(found.get("detail"), _NO_DETAIL)
-    return kind(f"the server says: {detail}", hint=harmless(found.get("hint"), _NO_HINT))
+    detail = harmless(problem.get("detail"), _NO_DETAIL)
+    return kind(f"the server says: {detail}", hint=harmless(problem.get("hint"), _NO_HINT))
 
 
 def unexpected(status: int) -> VeiltabError:

@@ -227,18 +227,18 @@ class Connection:
 def checked_url(url: str, *, allow_insecure: bool) -> str:
     """Return a base URL without its last slash; refuse secrets in it, and plain http elsewhere."""
     try:
-        found = httpx.URL(url)
+        parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
         raise _bad_url("cannot be read") from error
-    if found.userinfo:  # not shown: it may be a password
+    if parsed.userinfo:  # not shown: it may be a password
         raise _bad_url("has a user name or a password in it")
-    if found.scheme not in {"https", "http"} or not found.host:
+    if parsed.scheme not in {"https", "http"} or not parsed.host:
         raise _bad_url("does not begin with https:// and a host")
-    if found.path not in {"", "/"} or found.query or found.fragment:
+    if parsed.path not in {"", "/"} or parsed.query or parsed.fragment:
         raise _bad_url("has a path, a query or a fragment after the host")
-    if found.scheme == "http" and not (allow_insecure or _is_loopback(found.host)):
+    if parsed.scheme == "http" and not (allow_insecure or _is_loopback(parsed.host)):
         raise _bad_url("is not encrypted (http), and not on this computer")
-    return str(found).rstrip("/?#")
+    return str(parsed).rstrip("/?#")
 
 
 def _bad_url(problem: str) -> ParameterError:
@@ -257,14 +257,14 @@ def _is_loopback(host: str) -> bool:
 
 def _checked_proxy(proxy: str) -> httpx.Proxy:
     try:
-        found = httpx.URL(proxy)
+        parsed = httpx.URL(proxy)
     except httpx.InvalidURL as error:
         raise _bad_proxy("cannot be read") from error
-    if found.userinfo:
+    if parsed.userinfo:
         raise _bad_proxy("has a user name or a password in it")
-    if found.scheme not in {"http", "https"} or not found.host:
+    if parsed.scheme not in {"http", "https"} or not parsed.host:
         raise _bad_proxy("does not begin with http:// or https:// and a host")
-    return httpx.Proxy(found)
+    return httpx.Proxy(parsed)
 
 
 def _bad_proxy(problem: str) -> ParameterError:

@@ -32,7 +32,7 @@ class PartyContext:
         return int(self.clock())
 
     def find_study(self, text: str) -> bytes:
-        """Find the study that is meant by a title or the start of an id.
+        """Find the study with this exact title, or whose id starts with these digits.
 
         The server's titles count only for studies whose contract is not known here.
         """
@@ -41,11 +41,11 @@ class PartyContext:
         return self.home.find_study(text, unknown)
 
     def contract(self, study: bytes) -> Signed[Contract]:
-        """Fetch the contract with its signatures so far, and keep it.
+        """Fetch the contract with its signatures so far, and save it.
 
         The study id is a hash of the contract, so the server cannot change it; but it must be for
-        the server that this home has pinned.  And the server must not have gone back behind what
-        was seen before: restored from an old copy, it could perturb a sample twice.
+        the server that this home has pinned.  And the server must not have gone back
+        to an earlier state: restored from an old copy, it could perturb a sample twice.
         """
         self.audit(study)
         signed = self.server.contract(study)

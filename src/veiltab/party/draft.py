@@ -72,7 +72,7 @@ def _study_text(
     ids: Sequence[str],
     proposals: Sequence[ProposedAttribute],
 ) -> str:
-    attributes = "".join(f"    {_inline(each.attribute)},\n" for each in proposals)
+    attributes = "".join(f"    {_inline(proposal.attribute)},\n" for proposal in proposals)
     nothing = "    # FILL IN: no column of the table could be proposed; see the recode file.\n"
     named = ", ".join(map(toml_string, ids))
     id_comment = f"Columns that look like ids: {named}" if ids else "No column looks like an id."
@@ -104,9 +104,15 @@ it says more about the table than the study file does."""
 
 
 def _recode_text(proposals: Sequence[ProposedAttribute]) -> str:
-    rules = {each.attribute.name: each.rule for each in proposals if each.rule is not None}
+    rules = {
+        proposal.attribute.name: proposal.rule
+        for proposal in proposals
+        if proposal.rule is not None
+    }
     columns = {
-        each.attribute.name: each.column for each in proposals if each.attribute.name != each.column
+        proposal.attribute.name: proposal.column
+        for proposal in proposals
+        if proposal.attribute.name != proposal.column
     }
     return comment(_ABOUT_RECODE) + "\n" + recode_text(Recode(rules, columns))
 
@@ -124,10 +130,10 @@ def _unused(
             parts.append(comment(f"Left out: {toml_string(profile.name)} {use.value}."))
     parts += [
         comment(
-            f"Left out: {toml_string(each.column)} would make too many joint cells."
-            f"  To use it instead of others:\n  {_inline(each.attribute)},"
+            f"Left out: {toml_string(proposal.column)} would make too many joint cells."
+            f"  To use it instead of others:\n  {_inline(proposal.attribute)},"
         )
-        for each in too_many
+        for proposal in too_many
     ]
     return "".join(f"\n{part}" for part in parts)
 

@@ -64,26 +64,25 @@ class Home:
 
     def __init__(self, path: str | PathLike[str] | None = None) -> None:
         """Name the directory, by default ``$VEILTAB_HOME`` or ``~/.veiltab``; nothing is made."""
-        option = None if path is None else Path(path).expanduser()
-        self.path = Home.locate(option, os.environ)
+        self.path = Home.locate(None if path is None else _expanded(Path(path)), os.environ)
         self._held = False
 
     @staticmethod
     def locate(option: Path | None, environ: Mapping[str, str]) -> Path:
-        """Return the place of the home: the option, ``$VEILTAB_HOME``, or ``~/.veiltab``."""
+        """Return the path of the home: the option, ``$VEILTAB_HOME``, or ``~/.veiltab``."""
         if option is not None:
             return option.absolute()
         if environ.get("VEILTAB_HOME"):
             return Path(environ["VEILTAB_HOME"]).absolute()
         if not environ.get("HOME"):
             raise HomeError(
-                "there is no place for the home: neither VEILTAB_HOME nor HOME is set",
+                "the home has no default path: neither VEILTAB_HOME nor HOME is set",
                 hint="name it with --home or VEILTAB_HOME",
             )
         return (Path(environ["HOME"]) / ".veiltab").absolute()
 
     def __repr__(self) -> str:
-        """Show the place."""
+        """Show the path."""
         return f"Home({str(self.path)!r})"
 
     @property
@@ -114,7 +113,7 @@ class Home:
     def create(
         self, name: str, passphrase: str | None = None, entropy: Entropy | None = None
     ) -> PrivateIdentity:
-        """Draw a new identity and keep it; a home has one, and it is never replaced.
+        """Draw a new identity and save it; a home has one, and it is never replaced.
 
         Its keys come from ``entropy``, by default the operating system's.
         """
@@ -133,7 +132,7 @@ class Home:
         return identity
 
     def check_identity(self) -> None:
-        """Refuse a home without an identity, with a hint how to make one."""
+        """Refuse a home without an identity, and say how to make one."""
         check_private_folder(self.path)
         if not self.exists:
             raise HomeError(
@@ -145,12 +144,12 @@ class Home:
         """Read the identity; ``passphrase`` is not used if it is not locked."""
         self.check_identity()
         identity = load_identity(self._key, passphrase)
-        known = parse_file(self._public, _read_identity)
-        if known is None:
+        stored = parse_file(self._public, _read_identity)
+        if stored is None:
             self._write_public(identity)
-        elif known != public_identity(identity):
+        elif stored != public_identity(identity):
             raise HomeError(
-                f"{self._public} is of another identity than {self._key}",
+                f"{self._public} and {self._key} belong to different identities",
                 hint="restore both from the same copy; delete identity.json if the key is right",
             )
         return identity
@@ -178,13 +177,13 @@ class Home:
         return parse_file(self._server, lambda data: PinnedServer.from_json(load(data)))
 
     def pin_server(self, url: str, identity: PublicIdentity) -> PinnedServer:
-        """Remember a server; one that is not the server known before is refused."""
+        """Remember a server; any other than the one that is pinned already is refused."""
         pinned = PinnedServer(url=url, identity=identity)
         with self.lock():
-            known = self.server
-            if known is not None and known.identity.party_id != identity.party_id:
-                raise _impostor(url, identity, known)
-            if pinned != known:
+            trusted = self.server
+            if trusted is not None and trusted.identity.party_id != identity.party_id:
+                raise _impostor(url, identity, trusted)
+            if pinned != trusted:
                 write_private(self._server, pinned.canonical())
         return pinned
 
@@ -200,7 +199,7 @@ class Home:
         return path if path.exists() else None
 
     def keep_authority(self, certificates: bytes | None) -> None:
-        """Remember whose certificates to believe for this home's server; ``None``: the system's."""
+        """Save the certificates to trust for this home's server; with ``None``, the system's."""
         with self.lock():
             if certificates is None:
                 (self.path / CA_FILE).unlink(missing_ok=True)
@@ -224,6 +223,7 @@ class Home:
         """
         from veiltab.party import session  # noqa: PLC0415 - sessions are made of homes
 
+        self.check_identity()  # before a server is asked
         authority = None if ca_file is None else Path(ca_file)
         server = session.discover(url, ca_file=authority)
         session.check_fingerprint(server, fingerprint)
@@ -281,7 +281,7 @@ class Home:
             )
 
     def study(self, study_id: bytes) -> StudyFolder:
-        """Return the place of one study, which need not exist yet."""
+        """Return the folder of one study, which need not exist yet."""
         return StudyFolder(self.path / "studies" / study_id.hex(), study_id)
 
     def studies(self) -> list[bytes]:
@@ -291,24 +291,24 @@ class Home:
         names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
         return [bytes.fromhex(name) for name in names if _STUDY_ID.fullmatch(name)]
 
-    def find_study(self, text: str, known: Iterable[tuple[bytes, str]] = ()) -> bytes:
-        """Find the one study that is meant by its exact title or the start of its id.
+    def find_study(self, text: str, listed: Iterable[tuple[bytes, str]] = ()) -> bytes:
+        """Find the one study with this exact title, or whose id starts with these digits.
 
-        ``known`` are ids and titles from elsewhere, such as the server's list.
+        ``listed`` are ids and titles from elsewhere, such as the server's list.
         """
-        titles = {study: self.study(study).title() for study in self.studies()} | dict(known)
+        titles = {study: self.study(study).title() for study in self.studies()} | dict(listed)
         wanted = text.strip()
         prefix = wanted.lower() if len(wanted) >= SHORTEST_PREFIX else None
-        found = [
+        matches = [
             study
             for study, title in titles.items()
             if wanted == title or (prefix and study.hex().startswith(prefix))
         ]
-        if len(found) == 1:
-            return found[0]
-        shown = {study: titles[study] for study in found or titles}
+        if len(matches) == 1:
+            return matches[0]
+        shown = {study: titles[study] for study in matches or titles}
         raise HomeError(
-            f"{len(found) or 'no'} {'studies are' if found else 'study is'} meant by"
+            f"{f'{len(matches):,} studies match' if matches else 'no study matches'}"
             f" {text!r}{_candidates(shown)}",
             hint=f"give a study's exact title, or at least {SHORTEST_PREFIX} digits of its id",
         )
@@ -327,6 +327,16 @@ class Home:
 
     def _write_public(self, identity: PrivateIdentity) -> None:
         write_private(self._public, dump(public_identity(identity).to_json()))
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:  # no user of this computer has that name
+        raise HomeError(
+            f"there is no home in {path}: nobody on this computer has that name",
+            hint="write the whole path, or ~/ for a folder of your own",
+        ) from None
 
 
 def read_identity(path: Path) -> PublicIdentity:
@@ -348,11 +358,11 @@ def _read_identity(data: bytes) -> PublicIdentity:
     return PublicIdentity.from_json(load(data))
 
 
-def _impostor(url: str, identity: PublicIdentity, known: PinnedServer) -> HomeError:
+def _impostor(url: str, identity: PublicIdentity, trusted: PinnedServer) -> HomeError:
     return HomeError(
         f"THE SERVER HAS CHANGED: {url} is not the server that this home trusts."
         f"  It shows the fingerprint {fingerprint(identity.party_id)}, and the one known at"
-        f" {known.url} has {fingerprint(known.identity.party_id)}",
+        f" {trusted.url} has {fingerprint(trusted.identity.party_id)}",
         hint="send nothing: somebody may stand between you and the server; ask its operator by"
         " telephone, and forget the old server only if they confirm the new fingerprint",
     )

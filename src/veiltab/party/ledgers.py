@@ -77,26 +77,26 @@ class Ledgers:
 
     def open_ledger(self, dataset: str) -> StoredLedger:
         """Return the ledger of a data set, or say which ones there are."""
-        found = self._read(self._path(dataset))
-        if found is None:
-            known = ", ".join(repr(each.ledger.dataset) for each in self.all_ledgers())
+        stored = self._read(self._path(dataset))
+        if stored is None:
+            names = ", ".join(repr(other.ledger.dataset) for other in self.all_ledgers())
             raise HomeError(
                 f"there is no ledger for the data set {dataset!r}",
-                hint=f"there are ledgers for {known}" if known else "set a budget for it first",
+                hint=f"there are ledgers for {names}" if names else "set a budget for it first",
             )
-        return found
+        return stored
 
     def all_ledgers(self) -> list[StoredLedger]:
         """Return every ledger, by the name of its data set."""
         paths = self._folder.glob("[!.]*.json") if self._folder.is_dir() else ()
-        found = [kept for path in paths if (kept := self._read(path)) is not None]
-        return sorted(found, key=lambda kept: kept.ledger.dataset)
+        ledgers = [stored for path in paths if (stored := self._read(path)) is not None]
+        return sorted(ledgers, key=lambda stored: stored.ledger.dataset)
 
     def ledger_of(self, study: bytes) -> StoredLedger | None:
         """Return the ledger that a study is charged to, if any."""
-        for kept in self.all_ledgers():
-            if any(entry.study == study for entry in kept.ledger.entries):
-                return kept
+        for stored in self.all_ledgers():
+            if any(entry.study == study for entry in stored.ledger.entries):
+                return stored
         return None
 
     def save(self, ledger: Ledger, notes: Mapping[bytes, Note] | None = None) -> StoredLedger:
@@ -107,13 +107,13 @@ class Ledgers:
         """
         _check_dataset(ledger.dataset)
         path = self._path(ledger.dataset)
-        kept = self._read(path) or StoredLedger(replace(ledger, entries=()))
-        if ledger.entries[: len(kept.ledger.entries)] != kept.ledger.entries:
+        stored = self._read(path) or StoredLedger(replace(ledger, entries=()))
+        if ledger.entries[: len(stored.ledger.entries)] != stored.ledger.entries:
             raise HomeError(
                 f"the ledger of {ledger.dataset!r} has changed since it was opened",
                 hint="open it again and repeat the step; entries are never taken back",
             )
-        new = StoredLedger(ledger, MappingProxyType({**(notes or {}), **kept.notes}))
+        new = StoredLedger(ledger, MappingProxyType({**(notes or {}), **stored.notes}))
         try:
             data = _to_file(new).canonical()
         except MalformedError as error:
@@ -162,10 +162,10 @@ class Ledgers:
         return self._folder / f"{f'{readable}-' if readable else ''}{digest}.json"
 
     def _read(self, path: Path) -> StoredLedger | None:
-        kept = parse_file(path, lambda data: _from_file(_LedgerFile.from_json(load(data))))
-        if kept is not None and self._path(kept.ledger.dataset) != path:
+        stored = parse_file(path, lambda data: _from_file(_LedgerFile.from_json(load(data))))
+        if stored is not None and self._path(stored.ledger.dataset) != path:
             raise damaged(path)
-        return kept
+        return stored
 
 
 def _limit(value: float) -> None:
@@ -203,11 +203,11 @@ class _LedgerFile(Message):
             raise malformed("entries", "a study comes twice")
 
 
-def _to_file(kept: StoredLedger) -> _LedgerFile:
-    ledger = kept.ledger
+def _to_file(stored: StoredLedger) -> _LedgerFile:
+    ledger = stored.ledger
     lines = []
     for entry in ledger.entries:
-        note = kept.notes.get(entry.study)
+        note = stored.notes.get(entry.study)
         if note is None:
             raise ParameterError(
                 f"the entry of study {entry.study.hex()} has no note",
@@ -227,20 +227,20 @@ def _to_file(kept: StoredLedger) -> _LedgerFile:
     )
 
 
-def _from_file(found: _LedgerFile) -> StoredLedger:
+def _from_file(file: _LedgerFile) -> StoredLedger:
     with input_errors_at("limits"):
         ledger = Ledger(
-            dataset=found.dataset,
-            epsilon_limit=found.epsilon_limit,
-            delta_limit=found.delta_limit,
-            largest_epsilon=found.largest_epsilon,
-            smallest_population=found.smallest_population,
+            dataset=file.dataset,
+            epsilon_limit=file.epsilon_limit,
+            delta_limit=file.delta_limit,
+            largest_epsilon=file.largest_epsilon,
+            smallest_population=file.smallest_population,
             entries=tuple(
                 Entry(line.study, line.epsilon, line.delta, line.accounting)
-                for line in found.entries
+                for line in file.entries
             ),
         )
-    notes = {line.study: Note(line.title, line.at) for line in found.entries}
+    notes = {line.study: Note(line.title, line.at) for line in file.entries}
     return StoredLedger(ledger, MappingProxyType(notes))
 
 

@@ -1,4 +1,4 @@
-"""How far a long step has come, told to whoever wants to know, and waiting for other parties."""
+"""Reports on how far a long step has come, and waiting for other parties."""
 
 import time
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from typing import Literal
 Step = Literal["reading rows", "encrypting", "sending chunks", "waiting"]
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
-"""Seconds between two questions to the server, when others have to act first."""
+"""Seconds between two requests to the server, while others have to act first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One report: what is being done, how much of it is done, and for whom it waits."""
+    """One report: the step, how much of it is done, and who is being waited for."""
 
     step: Step
     done: int = 0
@@ -26,11 +26,11 @@ OnProgress = Callable[[Progress], None]
 
 
 def ignore_progress(_: Progress) -> None:
-    """Tell nobody."""
+    """Report to nobody."""
 
 
 class Patience:
-    """Waits a little longer each time, and says when the time is up."""
+    """Waits a little longer each time, and tells when the time is up."""
 
     def __init__(self, timeout: float | None) -> None:
         """Start the clock; without a timeout it never runs out."""

@@ -1,7 +1,7 @@
-"""Pushing a table: read it, compare respondents, sample, encrypt, send; go on where it stopped.
+"""Pushing a table: read it, compare respondents, sample, encrypt, send; resume where it stopped.
 
-Nothing leaves before the table was read to its end without an error.  What was prepared is kept
-before any of it is sent, and sent again byte for byte until the server has it all.
+Nothing is sent before the whole table has been read without an error.  The prepared upload is saved
+before any of it is sent, and sent again byte for byte until the server has all of it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -90,7 +90,7 @@ class Preview:
 def check(
     context: PartyContext, signed: Signed[Contract], source: Source, progress: OnProgress
 ) -> Preview:
-    """Read the whole table, and say what would be sent; nothing is sent or kept."""
+    """Read the whole table, and return what would be sent; nothing is sent or saved."""
     contract = signed.body
     folder = context.home.study(contract.study_id)
     with _only_push(folder), _read_table(context, contract, folder, source, progress) as intake:
@@ -115,7 +115,7 @@ def push(
     """Push a table to a study, or go on with a push that was interrupted.
 
     ``source`` is called only if the table still has to be read.  Without ``patience`` it does not
-    wait for other curators: if they have to push first, it returns what is known by then.
+    wait for other curators: if they have to push first, it returns the status so far.
     """
     contract = _check_signed(context, signed)
     folder = context.home.study(contract.study_id)
@@ -144,7 +144,7 @@ def _only_push(folder: StudyFolder) -> AbstractContextManager[None]:
 
 
 def _check_open(context: PartyContext, study: bytes) -> None:
-    """Say before a long table is read, or others are waited for, that nobody would take it."""
+    """Refuse before a long table is read, or others are waited for, if the study is not open."""
     status = context.server.status(study)
     if status.state != State.OPEN:
         raise _not_open(status)
@@ -165,8 +165,8 @@ def _check_signed(context: PartyContext, signed: Signed[Contract]) -> Contract:
     missing = [identity.name for identity in identities if identity.signing_key not in signers]
     if missing:
         raise StateError(
-            f"not every curator has signed: {', '.join(map(repr, missing))} has not",
-            hint="sign with: veiltab study sign; and wait for the others",
+            f"not every curator has signed; missing: {', '.join(map(repr, missing))}",
+            hint="sign with `veiltab study sign`, and wait for the others",
         )
     contract = verify_agreement(signed)
     contract.curator(context.identity.party_id)
@@ -215,7 +215,7 @@ def _compare_respondents(
             return None
         if patience.over:
             raise StateError(
-                f"waiting for {', '.join(map(repr, absent))} to push too, after"
+                f"still waiting for {', '.join(map(repr, absent))} to push, after"
                 f" {patience.timeout:g} seconds",
                 hint="run the same command again when they have; nothing is lost",
             )
@@ -252,9 +252,9 @@ def _read_table(
 
 def _secret(context: PartyContext, contract: Contract, folder: StudyFolder) -> bytes:
     """Return the study's secret: from the home, or as it was sealed to this curator."""
-    kept = folder.secret()
-    if kept is not None:
-        return kept
+    saved = folder.secret()
+    if saved is not None:
+        return saved
     message = context.server.secret(contract.study_id)
     if message is None:
         raise StateError(

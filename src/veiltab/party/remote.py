@@ -105,15 +105,15 @@ class RemoteServer:
         connection = Connection(url, reach or Reach(), retry or Retry(), time.time)
         try:
             call = Call("GET", "/v1/server", limit=_MAX_DISCOVERY_BYTES)
-            found = ServerStatus.from_json(read_object(connection.send(call, lambda _: {})))
+            status = ServerStatus.from_json(read_object(connection.send(call, lambda _: {})))
         finally:
             connection.close()
-        if VERSION not in found.versions:
+        if VERSION not in status.versions:
             raise VersionError(
                 f"the server does not speak version {VERSION} of the protocol",
                 hint="use the same version of veiltab on both sides",
             )
-        return found.identity
+        return status.identity
 
     def __enter__(self) -> Self:
         """Use the server in a ``with`` statement, which closes its connections."""
@@ -200,10 +200,10 @@ class RemoteServer:
     def alignments(self, study: bytes) -> list[Signed[Alignment]]:
         """Return the alignments of all curators so far."""
         body = self._get(_path(study, "alignments"))
-        found = read_list(body, "alignments", as_message(Alignment.loads))
-        for signed in found:
+        alignments = read_list(body, "alignments", as_message(Alignment.loads))
+        for signed in alignments:
             expect_study(signed.body.study, study, "alignment")
-        return found
+        return alignments
 
     # Uploads
 
@@ -257,10 +257,10 @@ class RemoteServer:
     def grants(self, study: bytes) -> list[SignedGrant]:
         """Return the grants by this curator, or to this researcher."""
         body = self._get(_path(study, "grants"))
-        found = read_list(body, "grants", as_message(SignedGrant.loads))
-        for grant in found:
+        grants = read_list(body, "grants", as_message(SignedGrant.loads))
+        for grant in grants:
             expect_study(grant.body.study, study, "grant")
-        return found
+        return grants
 
     def audit(self, study: bytes) -> tuple[list[AuditEntry], Signed[AuditHead]]:
         """Return a study's log and its head; ``audit_log.verify_log`` checks both."""

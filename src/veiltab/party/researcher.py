@@ -19,7 +19,7 @@ def estimate_study(
     context: PartyContext,
     signed: Signed[Contract],
     attributes: Sequence[str] | None = None,
-    grants: Iterable[SignedGrant | str | PathLike[str]] = (),
+    grants: Sequence[SignedGrant] = (),
 ) -> Estimate:
     """Estimate the joint distribution of attributes that were granted, all of them by default.
 
@@ -27,7 +27,7 @@ def estimate_study(
     verified plan, the study's title and who took part travel with the estimate; the promises follow
     from the plan.
     """
-    access = open_study(context, signed, [_as_grant(given) for given in grants])
+    access = open_study(context, signed, grants)
     study, wanted = access.contract.study_id, granted_attributes(access, attributes)
     order = reading_order(access.contract, access.release, wanted)
     sizes = released_sizes(access.contract, access.release)
@@ -57,7 +57,7 @@ def open_study(
     study = signed.body.study_id
     if any(grant.body.study != study for grant in given):
         raise MismatchError(
-            "a grant file is of another study", hint="give the grant files of this study alone"
+            "a grant file belongs to another study", hint="give only grant files of this study"
         )
     whole = [grant for grant in context.server.grants(study) if grant.sealed is not None]
     chosen = _largest([*given, *whole], context.identity.party_id, context.now)
@@ -65,7 +65,8 @@ def open_study(
     return open_access(context.identity, signed, release, chosen, now=context.now)
 
 
-def _as_grant(given: SignedGrant | str | PathLike[str]) -> SignedGrant:
+def as_grant(given: SignedGrant | str | PathLike[str]) -> SignedGrant:
+    """Read a grant file that a curator has handed over; a grant is returned as it is."""
     if isinstance(given, SignedGrant):
         return given
     path = Path(given)
@@ -81,9 +82,9 @@ def _as_grant(given: SignedGrant | str | PathLike[str]) -> SignedGrant:
 
 
 def _largest(grants: Iterable[SignedGrant], me: bytes, now: int) -> list[SignedGrant]:
-    """Choose one grant of each curator: of those that are good now, the one with most in it.
+    """Choose the largest valid grant of each curator.
 
-    Curators put what they granted before into every new grant, so one is enough.
+    Curators repeat in every new grant what they granted before, so one is enough.
     """
     best: dict[bytes, SignedGrant] = {}
     for grant in grants:

@@ -1,4 +1,4 @@
-"""A party connected to its server: where studies are proposed and found."""
+"""A party connected to its server: proposing studies and finding them."""
 
 from os import PathLike
 from pathlib import Path
@@ -81,7 +81,7 @@ class Session:
 
 
 def connect(home: Home, identity: PrivateIdentity, retry: Retry | None = None) -> Session:
-    """Open the way to the server that a home has pinned; nothing is sent yet."""
+    """Prepare requests to the server that a home has pinned; nothing is sent yet."""
     pinned = check_registered(home)
     reach = Reach(ca_file=home.authority)
     server = RemoteServer(pinned.url, pinned.identity, identity, retry=retry, reach=reach)
@@ -96,11 +96,11 @@ def discover(
 
 
 def check_fingerprint(server: PublicIdentity, expected: str) -> None:
-    """Refuse a server whose fingerprint is not the one that its operator has told."""
+    """Refuse a server whose fingerprint is not the one that its operator gave."""
     shown = fingerprint(server.party_id)
     if "".join(expected.split()) != "".join(shown.split()):
         raise MismatchError(
-            f"the server that answers has the fingerprint {shown}, and not {expected}",
+            f"the server that answers has the fingerprint {shown}, not {expected}",
             hint="check the URL and the fingerprint with the operator; nothing was sent",
         )
 

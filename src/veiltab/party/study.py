@@ -7,14 +7,14 @@ from pathlib import Path
 from veiltab.core.schema import Schema
 from veiltab.data.recode import Recode, read_recode_file
 from veiltab.data.tables import open_table
-from veiltab.errors import StateError
+from veiltab.errors import ParameterError, StateError
 from veiltab.estimates import Estimate
 from veiltab.party.context import PartyContext
 from veiltab.party.curator import GivenGrant, choose_ledger, grant, sign
 from veiltab.party.progress import OnProgress, Patience, Progress, ignore_progress
 from veiltab.party.push import Preview, Source, check, push
 from veiltab.party.remote import Status
-from veiltab.party.researcher import estimate_study
+from veiltab.party.researcher import as_grant, estimate_study
 from veiltab.protocol.audit_log import Seen
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Contract, PublicIdentity
@@ -23,7 +23,7 @@ from veiltab.wire.signed import Signed
 from veiltab.wire.states import IN_ORDER, State
 
 DAYS = 30
-"""How long a grant is good, unless somebody says otherwise."""
+"""How long a grant is valid by default."""
 
 
 class Study:
@@ -90,7 +90,7 @@ class Study:
         query: str | None = None,
         progress: OnProgress = ignore_progress,
     ) -> Preview:
-        """Read a table as :meth:`push` would, and return what would be sent; nothing is sent."""
+        """Read a table as :meth:`push` would, and return what it would send; nothing is sent."""
         signed = self._fetch()
         source = self._source(signed, table, ids, recode, query)
         return check(self._context, signed, source, progress)
@@ -106,12 +106,12 @@ class Study:
         timeout: float | None = None,
         progress: OnProgress = ignore_progress,
     ) -> Status:
-        """Sample, encrypt and send a table; the same call again goes on where one was stopped.
+        """Sample, encrypt and send a table; after an interruption, the same call resumes.
 
         ``table`` is whatever :func:`veiltab.open_table` takes, or a function that returns it and is
         called only if the table still has to be read.  ``ids`` are the columns that tell
-        respondents apart.  Where the curators sample, it waits until the others push too, for
-        ``timeout`` seconds at most; with ``wait=False`` it returns, and is to be called again.
+        respondents apart.  Where the curators sample, this waits until the others push too, for
+        ``timeout`` seconds at most; with ``wait=False`` it returns, and must be called again.
         """
         signed = self._fetch()
 
@@ -128,6 +128,10 @@ class Study:
         progress: OnProgress = ignore_progress,
     ) -> Status:
         """Wait until the study is in this state or further; ``None`` waits as long as it takes."""
+        if state not in IN_ORDER:
+            raise ParameterError(
+                f"no study ever becomes {state!r}", hint=f"wait for one of: {', '.join(IN_ORDER)}"
+            )
         patience, reported = Patience(timeout), None
         while True:
             status = self.status()
@@ -173,7 +177,8 @@ class Study:
         ``grants`` are files that curators have handed over directly; the others come from the
         server.
         """
-        return estimate_study(self._context, self._fetch(), attributes, grants)
+        given = [as_grant(grant) for grant in grants]
+        return estimate_study(self._context, self._fetch(), attributes, given)
 
     def audit(self) -> tuple[list[AuditEntry], Seen]:
         """Fetch and verify the audit log; return its entries, its length and its last hash."""
@@ -209,8 +214,9 @@ def is_reached(status: Status, wanted: str) -> bool:
         return True
     if status.state not in IN_ORDER:
         raise StateError(
-            f"the study is {status.state} and will not be {wanted}: {status.reason or 'no reason'}",
-            hint="ask the curator who has ended it; propose a new study if need be",
+            f"the study is {status.state} and will not be {wanted}:"
+            f" {status.reason or 'no reason given'}",
+            hint="ask the curator who ended it; propose a new study if need be",
         )
     return wanted in IN_ORDER and IN_ORDER.index(status.state) >= IN_ORDER.index(wanted)
 

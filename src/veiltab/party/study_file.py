@@ -134,7 +134,9 @@ def read_study_file(path: Path, me: PublicIdentity) -> StudyDraft:
         sampling=_sampling(table.table("sampling", SAMPLING_KEYS)),
         pads=table.get_or("pads", PADS.read, "stream"),
         linkage=_linkage(table),
-        curators=tuple(_curator(each, parties) for each in table.tables("curators", CURATOR_KEYS)),
+        curators=tuple(
+            _curator(entry, parties) for entry in table.tables("curators", CURATOR_KEYS)
+        ),
         researchers=_researchers(table, parties),
     )
     _check_terms(path, draft, me)
@@ -173,7 +175,7 @@ def _linkage(study: TomlTable) -> Linkage:
 
 
 def _curator(table: TomlTable, parties: "_Parties") -> CuratorTerms:
-    attributes = tuple(_attribute(each) for each in table.tables("attributes", ATTRIBUTE_KEYS))
+    attributes = tuple(_attribute(entry) for entry in table.tables("attributes", ATTRIBUTE_KEYS))
     return CuratorTerms(parties.read(table), attributes)
 
 
@@ -189,7 +191,7 @@ def _attribute(table: TomlTable) -> Attribute:
 def _researchers(table: TomlTable, parties: "_Parties") -> tuple[PublicIdentity, ...] | None:
     if "researchers" not in table:
         return None
-    return tuple(parties.read(each) for each in table.tables("researchers", RESEARCHER_KEYS))
+    return tuple(parties.read(entry) for entry in table.tables("researchers", RESEARCHER_KEYS))
 
 
 @dataclass(frozen=True, slots=True)

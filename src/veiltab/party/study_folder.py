@@ -69,12 +69,12 @@ def dump_prepared(prepared: Prepared[Upload]) -> bytes:
     if pads.upload_id != upload.upload_id or not isinstance(pads, StreamPads | OneTimePads):
         raise _foreign_pads()
     if isinstance(pads, StreamPads):
-        found = _PreparedFile(digests=None, keys=pads.keys, upload=prepared.message)
+        file = _PreparedFile(digests=None, keys=pads.keys, upload=prepared.message)
     elif pads.rows != upload.rows:
         raise _foreign_pads()
     else:
-        found = _PreparedFile(digests=pads.digests, keys=None, upload=prepared.message)
-    return found.canonical()
+        file = _PreparedFile(digests=pads.digests, keys=None, upload=prepared.message)
+    return file.canonical()
 
 
 def parse_prepared(data: bytes, schema: Schema, private: ChunkStore) -> Prepared[Upload]:
@@ -83,16 +83,16 @@ def parse_prepared(data: bytes, schema: Schema, private: ChunkStore) -> Prepared
     ``schema`` is the curator's part of the contract.  Errors may quote a secret: whoever shows
     them must not show those (see :func:`veiltab.files.private.parse_file`).
     """
-    found = _PreparedFile.from_json(load(data))
-    upload = found.upload.body
+    file = _PreparedFile.from_json(load(data))
+    upload = file.upload.body
     check_column_names(upload.columns, schema)
     pads: Pads
-    if found.keys is not None:
-        pads = StreamPads(upload.upload_id, schema.attributes, found.keys)
+    if file.keys is not None:
+        pads = StreamPads(upload.upload_id, schema.attributes, file.keys)
     else:
-        digests = found.digests or ()
+        digests = file.digests or ()
         pads = OneTimePads(upload.upload_id, schema.attributes, upload.rows, digests, private)
-    return Prepared(found.upload, pads)
+    return Prepared(file.upload, pads)
 
 
 def _foreign_pads() -> MismatchError:
@@ -166,18 +166,18 @@ class StudyFolder:
     def secret(self) -> bytes | None:
         """Return the study's secret."""
         path = self._file("secret")
-        found = parse_file(path, lambda data: _SecretFile.from_json(load(data)))
-        if found is not None and found.study != self.study_id:
+        file = parse_file(path, lambda data: _SecretFile.from_json(load(data)))
+        if file is not None and file.study != self.study_id:
             raise damaged(path)
-        return None if found is None else found.secret
+        return None if file is None else file.secret
 
     def save_secret(self, secret: bytes) -> None:
         """Keep the study's secret; another one than before is refused."""
-        known = self.secret()
-        if known is not None and known != secret:
+        saved = self.secret()
+        if saved is not None and saved != secret:
             raise HomeError(
                 f"{self._file('secret')} holds another secret of this study already",
-                hint="a study has one secret, which its contract commits to; keep the first",
+                hint="a study has one secret, which its contract commits to; the first one stays",
             )
         self._write("secret", _SecretFile(secret=secret, study=self.study_id).canonical())
 
@@ -188,10 +188,10 @@ class StudyFolder:
         :attr:`private`.
         """
         path = self._file("prepared")
-        found = parse_file(path, lambda data: parse_prepared(data, schema, private))
-        if found is not None and found.message.body.scope != self.study_id:
+        prepared = parse_file(path, lambda data: parse_prepared(data, schema, private))
+        if prepared is not None and prepared.message.body.scope != self.study_id:
             raise damaged(path)
-        return found
+        return prepared
 
     def save_prepared(self, prepared: Prepared[Upload]) -> None:
         """Keep the upload with its pads: without them nobody can ever be granted anything."""
@@ -204,13 +204,13 @@ class StudyFolder:
 
     def save_seen_head(self, length: int, head_hash: bytes) -> None:
         """Remember how far the audit log was seen; it never gets shorter."""
-        known, new = self.seen_head(), SeenHead(hash=head_hash, length=length)
-        if known == new:
+        seen, new = self.seen_head(), SeenHead(hash=head_hash, length=length)
+        if seen == new:
             return
-        if known is not None and length <= known.length:
+        if seen is not None and length <= seen.length:
             raise AuditError(
                 f"the audit log of study {self.study_id.hex()} has {length:,} entries where"
-                f" {known.length:,} were seen before, or not the same ones",
+                f" {seen.length:,} were seen before, or not the same ones",
                 hint="the server has taken something back; show it to the other curators",
             )
         self._write("audit", new.canonical())
@@ -219,11 +219,11 @@ class StudyFolder:
         """Return the one-time grants that are kept here, sealed parts included."""
         folder = self.path / "grants"
         paths = sorted(folder.glob("[!.]*.json")) if folder.is_dir() else []
-        found = [(path, parse_file(path, SignedGrant.loads)) for path in paths]
-        for path, grant in found:
+        grants = [(path, parse_file(path, SignedGrant.loads)) for path in paths]
+        for path, grant in grants:
             if grant is not None and grant.body.study != self.study_id:
                 raise damaged(path)
-        return [grant for _, grant in found if grant is not None]
+        return [grant for _, grant in grants if grant is not None]
 
     def save_grant(self, grant: SignedGrant) -> Path:
         """Keep a one-time grant, and return its file, which goes to the researcher directly."""
@@ -247,5 +247,5 @@ class StudyFolder:
         if study_id != self.study_id:
             raise MismatchError(
                 f"this belongs to study {study_id.hex()}, not to {self.study_id.hex()}",
-                hint="keep it with its own study",
+                hint="save it in the folder of the study that it belongs to",
             )

@@ -82,14 +82,14 @@ def reading_order(
 
 def read_bundle(body: bytes, digests: Sequence[bytes]) -> list[bytes]:
     """Return the chunks of a server's answer, if they are the ones that were asked for."""
-    found = unbundle(body)
-    if [digest for digest, _ in found] != list(digests):
+    named = unbundle(body)
+    if [digest for digest, _ in named] != list(digests):
         raise MalformedError(
             "the server's answer has other chunks than those that were asked for",
             hint="ask the server's operator; both sides need the same version of veiltab",
         )
     with _CHECKING:
-        chunks = [bytes(chunk) for _, chunk in found]
+        chunks = [bytes(chunk) for _, chunk in named]
         for chunk, digest in zip(chunks, digests, strict=True):
             check_digest(chunk, digest)
     return chunks
@@ -99,16 +99,20 @@ def released_sizes(contract: Contract, release: Release) -> dict[bytes, int]:
     """Return how many bytes each chunk of a release has."""
     slices = list(chunk_slices(release.sample_size))
     rows = [where.stop - where.start for where in slices]
-    kinds = {each.name: each.size for terms in contract.curators for each in terms.attributes}
-    found = {
-        digest: packed_length(kinds[column.attribute], count)
+    categories = {
+        attribute.name: attribute.size
+        for terms in contract.curators
+        for attribute in terms.attributes
+    }
+    sizes = {
+        digest: packed_length(categories[column.attribute], count)
         for column in release.columns
         for digest, count in zip(column.chunks, rows, strict=False)
     }
     for upload in release.uploads:
         pairs = zip(upload.positions or (), rows, strict=False)
-        found |= {digest: POSITION_BYTES * count for digest, count in pairs}
-    return found
+        sizes |= {digest: POSITION_BYTES * count for digest, count in pairs}
+    return sizes
 
 
 class _Bundle:
@@ -123,9 +127,9 @@ class _Bundle:
 
     def take(self, digest: bytes) -> bytes:
         """Wait for a chunk, and forget it."""
-        place = self._places.pop(digest)
+        position = self._places.pop(digest)
         chunks = self._future.result()
-        chunk, chunks[place] = chunks[place], b""
+        chunk, chunks[position] = chunks[position], b""
         return chunk
 
 
@@ -199,15 +203,15 @@ class ReleasedChunks:
     def _next(self) -> list[bytes]:
         """Return the digests of the next bundle, if there is anything more to fetch now."""
         # A chunk that is read twice is fetched twice: the second time when the first is read.
-        found: dict[bytes, None] = {}
+        digests: dict[bytes, None] = {}
         left = BUNDLE_BYTES - COUNT_BYTES
-        while self._upcoming and len(found) < MAX_ASKED:
+        while self._upcoming and len(digests) < MAX_ASKED:
             digest = self._upcoming[0]
             left -= self._sizes.get(digest, CHUNK_BYTES) + ENTRY_BYTES
-            if digest in self._pending or digest in found or (found and left < 0):
+            if digest in self._pending or digest in digests or (digests and left < 0):
                 break
-            found[self._upcoming.popleft()] = None
-        return list(found)
+            digests[self._upcoming.popleft()] = None
+        return list(digests)
 
 
 def _read_only(problem: str) -> StateError:
