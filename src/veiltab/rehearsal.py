@@ -7,11 +7,13 @@ on different machines do, except that a message or a chunk is handed over instea
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 import numpy as np
 import polars as pl
 
 from veiltab.core.entropy import Entropy
+from veiltab.core.parameters import check_delta, check_epsilon
 from veiltab.core.plan import plan
 from veiltab.core.resampling import draw_releases
 from veiltab.core.schema import Attribute, Codes, CountTable, Schema
@@ -342,7 +344,17 @@ def rehearse(
             hint='as in: veiltab.rehearse([hospital, taxes], on="person", epsilon=1.0)',
         )
     _check_seed(seed)
+    _check_choice("sampler", sampler, get_args(Sampler))
+    _check_choice("pads", pads, get_args(PadMode))
+    check_epsilon(epsilon)
+    check_delta(delta)
     rules = recode or {}
+    for column, rule in rules.items():
+        if not isinstance(rule, Rule):
+            raise ParameterError(
+                f"the rule for {column!r} is a {type(rule).__name__}",
+                hint="use veiltab.Bins([40, 60]), or veiltab.ValueMap({'Y': 'yes'})",
+            )
     holdings = [_as_holding(open_table(table), ids, rules) for table in tables]
     _check_rules(holdings, rules)
     entropy = CipherEntropy.from_system() if seed is None else CipherEntropy.from_seed(seed, LABEL)
@@ -382,6 +394,13 @@ def simulate(
 def _is_list(tables: object) -> bool:
     """Tell a list of tables from one table: a frame, or the name of a file."""
     return isinstance(tables, Sequence) and not isinstance(tables, str)
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ParameterError(
+            f"{name} is {value!r}", hint=f"choose from {', '.join(map(repr, choices))}"
+        )
 
 
 def _check_seed(seed: int | None) -> None:

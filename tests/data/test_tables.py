@@ -59,7 +59,7 @@ def test_columns_are_chosen(kind: Callable[[Path], Table], tmp_path: Path) -> No
     with pytest.raises(TableError, match="no column 'x', 'N'") as caught:
         read(table, "x", "n", "N", "x")
     assert caught.value.hint == "its columns are 'id', 'n'"
-    with pytest.raises(TableError, match="of no name"):
+    with pytest.raises(TableError, match="no column of the table is asked for"):
         list(table.batches([], 10))
     with pytest.raises(ParameterError):
         list(table.batches(["n"], 0))

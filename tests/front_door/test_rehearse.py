@@ -11,6 +11,7 @@ import pytest
 import veiltab as vt
 
 PEOPLE = 20_000
+TINY = pl.DataFrame({"person": [1, 2], "x": ["a", "b"]})
 
 
 def tables() -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -122,6 +123,17 @@ def test_numbers_go_into_bins_and_values_are_mapped() -> None:
             vt.errors.SchemaError,
             "no table has a column 'y'",
         ),
+        ([TINY], "person", {"sampler": "nobody"}, vt.errors.ParameterError, "sampler is 'nobody'"),
+        ([TINY], "person", {"pads": "none"}, vt.errors.ParameterError, "pads is 'none'"),
+        ([TINY], "person", {"epsilon": -1.0}, vt.errors.ParameterError, "epsilon"),
+        ([TINY], "person", {"delta": 2.0}, vt.errors.ParameterError, "delta"),
+        (
+            [TINY],
+            "person",
+            {"recode": {"x": {}}},
+            vt.errors.ParameterError,
+            "rule for 'x' is a dict",
+        ),
         ([np.zeros(3)], "person", {}, vt.errors.TableError, "a ndarray is not a table"),
         ([{"person": [1]}], "person", {}, vt.errors.TableError, "a dict is not a table"),
         (
@@ -141,7 +153,7 @@ def test_what_is_refused(
 ) -> None:
     """Every refusal is typed, and says what to do."""
     with pytest.raises(error, match=said) as caught:
-        vt.rehearse(tables, on=on, epsilon=1.0, **options)  # type: ignore[arg-type]
+        vt.rehearse(tables, on=on, **({"epsilon": 1.0} | options))  # type: ignore[arg-type]
     assert isinstance(caught.value, vt.VeiltabError)
     assert caught.value.hint
 

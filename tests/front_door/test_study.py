@@ -129,6 +129,8 @@ def test_from_a_proposal_to_a_report(world: World) -> None:
         assert status.state in ("open", "uploaded", "released")
         assert study.wait("released", timeout=60).state == "released"
         for curator in (study, theirs):
+            with pytest.raises(vt.errors.ParameterError, match="cannot be good for 0 days"):
+                curator.grant(world.folder / "rivera.json", days=0)
             given = curator.grant(world.folder / "rivera.json", days=7)
             assert given.researcher.name == "Dr. Rivera"
     assert world.hospital.budgets()[0].epsilon_left == 2
@@ -139,6 +141,7 @@ def test_from_a_proposal_to_a_report(world: World) -> None:
     with world.rivera.connect() as researcher:
         estimate = researcher.study(study.id[:8]).estimate(["income", "smoker"])
         assert estimate.schema.names == ("income", "smoker")
+        assert researcher.study(TITLE).estimate("smoker").schema.names == ("smoker",)
         share = estimate.probability("smoker = 'yes'", given="income = 'low'")
         assert share.value is not None
         entries, _ = researcher.study(TITLE).audit()

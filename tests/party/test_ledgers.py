@@ -162,7 +162,7 @@ def test_names_that_cannot_be_shown(ledgers: Ledgers, dataset: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "problem"), [(float("nan"), "no limit"), (-1.0, "no limit"), (1e300, "kept")]
+    ("limit", "problem"), [(float("nan"), "unusable"), (-1.0, "unusable"), (1e300, "kept")]
 )
 def test_limits_that_are_none(ledgers: Ledgers, limit: float, problem: str) -> None:
     """They are refused before anything is written."""

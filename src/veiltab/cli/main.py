@@ -84,7 +84,7 @@ COMMANDS = {
     "push": "veiltab.cli.push:push_command",
     "grant": "veiltab.cli.grant:grant_command",
     "estimate": "veiltab.cli.estimate:estimate_command",
-    "audit": "veiltab.cli.audit:audit_command",
+    "audit": "veiltab.cli.study:audit_command",
 }
 
 

@@ -11,14 +11,15 @@ def wanted_columns(wanted: Sequence[str], there: Iterable[str], rows: int) -> li
     """Return the wanted columns, each once, if the table has them all."""
     if rows < 1:
         raise ParameterError(f"a batch cannot have {rows} rows", hint="use 1 or more")
-    known = list(there)
-    absent = [name for name in dict.fromkeys(wanted) if name not in known]
-    if absent or not wanted:
-        named = ", ".join(map(repr, absent)) or "of no name"
+    columns = list(there)
+    absent = [name for name in dict.fromkeys(wanted) if name not in columns]
+    if absent:
         raise TableError(
-            f"the table has no column {named}",
-            hint=f"its columns are {', '.join(map(repr, known)) or 'none'}",
+            f"the table has no column {', '.join(map(repr, absent))}",
+            hint=f"its columns are {', '.join(map(repr, columns)) or 'none'}",
         )
+    if not wanted:
+        raise TableError("no column of the table is asked for", hint="name at least one column")
     return list(dict.fromkeys(wanted))
 
 

@@ -113,8 +113,8 @@ def feed(
     """
     if len(ids) != (linkage.columns or 0):
         raise LinkageError(
-            f"{len(ids)} id columns are named, and the agreement has {linkage.columns or 0}",
-            hint="name one for each part of an id; none where rows are matched by their order",
+            f"ids have {linkage.columns or 0} columns by the contract, and {len(ids)} are named",
+            hint="name one column for each part of an id; none where rows match by their order",
         )
     encoder = Encoder(intake.schema, rules, columns)
     first = 1

@@ -25,6 +25,7 @@ from veiltab.wire.signed import Signed
 from veiltab.wire.states import State
 
 SECONDS_A_DAY = 86_400
+LONGEST_GRANT_DAYS = 3_650
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,11 @@ def grant(
     grant is kept in the home, and written to ``file`` if there is one; with one-time pads only its
     header goes to the server.
     """
+    if not 1 <= days <= LONGEST_GRANT_DAYS:
+        raise ParameterError(
+            f"a grant cannot be good for {days} days",
+            hint=f"choose from 1 to {LONGEST_GRANT_DAYS:,} days",
+        )
     if file is not None:
         check_new(file)
     contract = signed.body

@@ -151,7 +151,7 @@ class Study:
     def grant(
         self,
         researcher: str | PathLike[str] | PublicIdentity,
-        attributes: Sequence[str] | None = None,
+        attributes: str | Sequence[str] | None = None,
         *,
         days: int = DAYS,
         file: str | PathLike[str] | None = None,
@@ -164,11 +164,11 @@ class Study:
         to = researcher if isinstance(researcher, PublicIdentity) else str(researcher)
         path = None if file is None else Path(file)
         signed = self._fetch()
-        return grant(self._context, signed, to, attributes, days=days, file=path)
+        return grant(self._context, signed, to, as_names(attributes), days=days, file=path)
 
     def estimate(
         self,
-        attributes: Sequence[str] | None = None,
+        attributes: str | Sequence[str] | None = None,
         *,
         grants: Iterable[SignedGrant | str | PathLike[str]] = (),
     ) -> Estimate:
@@ -178,7 +178,7 @@ class Study:
         server.
         """
         given = [as_grant(grant) for grant in grants]
-        return estimate_study(self._context, self._fetch(), attributes, given)
+        return estimate_study(self._context, self._fetch(), as_names(attributes), given)
 
     def audit(self) -> tuple[list[AuditEntry], Seen]:
         """Fetch and verify the audit log; return its entries, its length and its last hash."""
@@ -197,9 +197,13 @@ class Study:
         query: str | None,
     ) -> Source:
         opened = open_table(table() if callable(table) else table, query)
-        columns = (ids,) if isinstance(ids, str) else tuple(ids)
         schema = signed.body.schema_of(self._context.identity.party_id)
-        return Source(opened, columns, _as_recode(recode, schema))
+        return Source(opened, tuple(as_names(ids) or ()), _as_recode(recode, schema))
+
+
+def as_names(names: str | Sequence[str] | None) -> Sequence[str] | None:
+    """Return names as a sequence: one name by itself stands for a list of it alone."""
+    return [names] if isinstance(names, str) else names
 
 
 def _as_recode(recode: Recode | str | PathLike[str] | None, schema: Schema) -> Recode:
