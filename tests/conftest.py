@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     made once.
     """
     for item in items:
-        if "postgresql" in getattr(item, "fixturenames", ()):
+        if _needs_postgresql(item):
             item.add_marker(pytest.mark.slow)  # a server in a process of its own
     if not hasattr(config, "workerinput"):
         return
@@ -43,6 +43,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             0 if item.path in shared & slow else 1 if item.get_closest_marker("slow") else 2
         )
     )
+
+
+def _needs_postgresql(item: pytest.Item) -> bool:
+    """Return whether a test uses that server itself, or a database whose address is there."""
+    chosen = item.callspec.params if hasattr(item, "callspec") else {}
+    names = getattr(item, "fixturenames", ())
+    return "postgresql" in names or chosen.get("address") == "postgresql"
 
 
 def _shares_a_fixture(item: pytest.Item) -> bool:

@@ -82,6 +82,7 @@ def test_plan_draws_a_picture(capsys: Capture, tmp_path: Path, name: str) -> Non
         assert data.startswith(b"\x89PNG\r\n\x1a\n")
 
 
+@pytest.mark.slow
 def test_plan_draws_beside_json_too(capsys: Capture, tmp_path: Path) -> None:
     """The output stays one JSON object."""
     path = tmp_path / "plan.svg"

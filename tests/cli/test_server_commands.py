@@ -176,6 +176,7 @@ def test_a_database_from_the_environment(tmp_path: Path, monkeypatch: pytest.Mon
     assert run("invite", "--data", tmp_path / "server", "x").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -26,6 +26,8 @@ from tests.support.commands import (
 from tests.support.servers import Server, make_context, running
 from veiltab.wire.bundles import unbundle
 
+pytestmark = pytest.mark.slow
+
 PEOPLE = 120
 SMOKES = "Raucht er/sie, “heute”?"
 INCOME = "Einkommen (T€)"
@@ -252,7 +254,6 @@ def test_a_log_that_was_cut_is_an_error(cast: Cast) -> None:
     assert "audit log is broken" in error
 
 
-@pytest.mark.slow
 def test_a_dry_run_sends_nothing(cast: Cast) -> None:
     """The server has no alignment and no chunk; the numbers are those of the push itself."""
     study = cast.propose("Probe")
@@ -284,7 +285,6 @@ def test_pushing_again_changes_nothing(cast: Cast, released: str) -> None:
     assert (found["state"], found["pushed"], found["waiting_for"]) == ("released", True, [])
 
 
-@pytest.mark.slow
 def test_one_time_pads_go_by_hand(cast: Cast, tmp_path: Path) -> None:
     """The grant needs a file, which is private, and the estimate needs all of them."""
     study = cast.propose("Einmal", lines='pads = "one-time"')
@@ -306,7 +306,6 @@ def test_one_time_pads_go_by_hand(cast: Cast, tmp_path: Path) -> None:
     assert f"you have no grant for: '{INCOME}'" in assert_refused(alone, code=1)
 
 
-@pytest.mark.slow
 def test_the_server_samples(cast: Cast) -> None:
     """Nobody waits for anybody, and the release has those whom all curators hold."""
     study = cast.propose("Server zieht", sampling='by = "server"')
@@ -314,7 +313,6 @@ def test_the_server_samples(cast: Cast) -> None:
     assert cast.push(cast.hospital, study, "--wait-release")["state"] == "released"
 
 
-@pytest.mark.slow
 def test_waiting_for_the_others_has_an_end(cast: Cast) -> None:
     """Nothing is lost: the same command later does it."""
     study = cast.propose("Warten")
@@ -328,7 +326,6 @@ def test_waiting_for_the_others_has_an_end(cast: Cast) -> None:
     assert cast.office.json(*push, "--wait-release")["state"] == "released"
 
 
-@pytest.mark.slow
 def test_ctrl_c_while_waiting_is_safe(cast: Cast) -> None:
     """A terminal is told so; no scratch file stays, and the same command goes on later."""
     study = cast.propose("Strg-C")
@@ -362,7 +359,6 @@ def test_tables_of_different_people(cast: Cast, tmp_path: Path) -> None:
     assert not any(each["uploaded"] for each in status["curators"])
 
 
-@pytest.mark.slow
 def test_half_of_the_grants(cast: Cast) -> None:
     """What one curator has granted can be estimated; the rest names whom to ask."""
     study = cast.propose("Halb")

@@ -65,6 +65,7 @@ printable = st.text(
 )
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(deadline=None)
 def test_values_survive_the_round_trip(data: st.DataObject) -> None:

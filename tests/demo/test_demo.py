@@ -328,6 +328,7 @@ def test_impossible_promises_are_refused_at_once(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_the_curators_tables_are_the_built_in_one(tmp_path: Path) -> None:
     """Joined by id they give its counts, and neither is in the order of the other."""
     built_in = adult_table(CELLS)

@@ -54,6 +54,7 @@ SIZE, SMALLEST, EVERYBODY = 633, 30, 45_222
 """A sample size of the figures that is far from every m*, and the two ends."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claim", "change", "where"),
     [
@@ -121,6 +122,7 @@ def test_a_contradiction_in_figures_1_to_4_is_noticed(
     assert broken(doctor(by_size, change, **where), by_cells) == [claim]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claim", "change", "where"),
     [
@@ -184,6 +186,7 @@ def with_runs(results: Sequence[Result], runs: int) -> list[Result]:
     return [replace(result, runs=runs) for result in results]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("runs", "holds"), [(1000, False), (10_000, False), (100, True)])
 def test_tolerances_are_wider_only_for_few_runs(*, runs: int, holds: bool) -> None:
     """A gap of 15% is too much for 1000 runs, and noise for 100; more runs are not narrower."""

@@ -23,6 +23,7 @@ def compared() -> list[Comparison]:
     return [compare(ADULT_POPULATION, epsilon) for epsilon in (0.1, 0.5, 1.0)]
 
 
+@pytest.mark.slow
 def test_the_three_errors_are_the_plans(compared: list[Comparison]) -> None:
     """Exactly what the planner says, with and without δ; the trusted party is the best."""
     for each in compared:
@@ -34,6 +35,7 @@ def test_the_three_errors_are_the_plans(compared: list[Comparison]) -> None:
         assert each.trusted_party_rmse < each.shuffle_rmse < each.pure_rmse
 
 
+@pytest.mark.slow
 def test_twenty_to_thirty_five_times_less_error(compared: list[Comparison]) -> None:
     """At the paper's settings; and over a hundred times for a million respondents."""
     gains = [each.gain for each in compared]

@@ -200,6 +200,7 @@ def test_the_chart_of_a_plan(size: int | None) -> None:
     assert "m = " in chart.subtitle[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("population", "cells", "epsilon"),
     [

@@ -102,6 +102,7 @@ def test_the_page_is_sound(any_page: Element) -> None:
     assert any_page.attributes["lang"] == "en-GB"
 
 
+@pytest.mark.slow
 def test_every_picture_has_words(any_page: Element) -> None:
     """Each SVG begins with a title; each table has a caption, scopes, and rows of equal length."""
     assert any_page.every("svg")
@@ -133,6 +134,7 @@ def test_nothing_is_loaded(any_page: Element) -> None:
     assert policy[0]["content"] == "default-src 'none'; style-src 'unsafe-inline'"
 
 
+@pytest.mark.slow
 def test_no_missing_numbers(any_page: Element) -> None:
     """What cannot be estimated is said so; there is no nan, no None, no infinity."""
     assert not re.search(r"\b(nan|none|inf|null)\b", any_page.every("main")[0].text.lower())

@@ -171,6 +171,7 @@ def test_figures_show_the_numbers() -> None:
     assert [row["share"] for row in rows] == pytest.approx([100 * share for share in shares])
 
 
+@pytest.mark.slow
 def test_figures_of_odd_names(tmp_path: Path) -> None:
     """File names are plain, and different; the pictures can be drawn."""
     made = save_figures(view_of(odd_estimate()), tmp_path)

@@ -80,7 +80,7 @@ def postgresql() -> Iterator[LocalPostgreSQL]:
     server.remove()
 
 
-@pytest.fixture(params=[KINDS[0], pytest.param(KINDS[1], marks=pytest.mark.slow)])
+@pytest.fixture(params=KINDS)
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Return the address of an empty database, of each kind in turn."""
     if request.param == "sqlite":
