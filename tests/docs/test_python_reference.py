@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 import pytest
 
 import veiltab as vt
-from tests.support.reference import REFERENCE, section
+from tests.support.documents import REFERENCE, section
 from veiltab.party.answers import Status
 from veiltab.party.curator import GivenGrant
 from veiltab.party.ledgers import StoredLedger

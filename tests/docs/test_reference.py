@@ -29,6 +29,9 @@ from veiltab.paper.experiment import Result
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
+LOGGERS = {"veiltab.access", "veiltab.service", "veiltab.db"}
+"""Names in logs and of files that look like modules."""
+
 documents = pytest.mark.parametrize(
     "document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT))
 )
@@ -195,6 +198,17 @@ def test_every_test_that_is_named_exists(document: Path) -> None:
     sources = "".join(path.read_text("utf-8") for path in ROOT.glob("tests/**/test_*.py"))
     for name in re.findall(r"`(test_\w+)`", text):
         assert f"def {name}(" in sources, f"{document.name}: {name}"
+
+
+@documents
+def test_every_module_that_is_named_exists(document: Path) -> None:
+    """As a file of the sources, or with dots from ``veiltab`` on; loggers are no modules."""
+    text = prose(document)
+    packages = "|".join(module.name for module in pkgutil.iter_modules(veiltab.__path__))
+    for path in re.findall(rf"`(?:src/veiltab/)?((?:{packages})/[\w/]+\.py)`", text):
+        assert (ROOT / "src" / "veiltab" / path).exists(), f"{document.name}: {path}"
+    for name in set(re.findall(r"`(veiltab(?:\.\w+)+)", text)) - LOGGERS:
+        pkgutil.resolve_name(name)
 
 
 def test_every_page_is_on_the_map() -> None:
