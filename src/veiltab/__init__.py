@@ -13,7 +13,7 @@ Taking part, over the network
 After a release
     ``Estimate``        tables, shares, ratios and tests, each with its error; ``load`` and ``save``
     ``Quantity``        one estimated number with its interval
-    ``IndependenceTest``  the answer of ``Estimate.independence``
+    ``IndependenceTest``  the answer of ``Estimate.independence_test``
 
 Tables
     ``open_table``      a file, a database or a data frame, as ``push`` and ``rehearse`` read it
