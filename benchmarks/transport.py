@@ -32,7 +32,7 @@ from veiltab.protocol.verify import sign
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import RESEARCHER
 from veiltab.server.directory import DataDirectory
-from veiltab.server.study import StoredStudy
+from veiltab.server.stored_study import StoredStudy
 from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Sampling
 from veiltab.wire.messages import ColumnChunks, Grant, Release, ReleasedUpload, SignedGrant
 from veiltab.wire.packing import CHUNK_ROWS, TOKEN_BYTES, packed_length

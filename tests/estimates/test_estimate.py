@@ -14,7 +14,7 @@ from veiltab.core.schema import Attribute, Schema
 from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents
 from veiltab.errors import InputError, ParameterError, SchemaError
 from veiltab.estimates import Estimate, Promise, Provenance
-from veiltab.inference.tables import NUMBERS
+from veiltab.inference.distributions import NUMBERS
 
 ESTIMATE = adult_estimate()
 

@@ -22,7 +22,7 @@ from veiltab.estimates import Estimate, Provenance
 from veiltab.report.formatting import between, percent
 from veiltab.report.html import SHADES, Scale, heat_map
 from veiltab.report.page import estimate_page
-from veiltab.report.view import Part, ReportOptions, Row, view_release
+from veiltab.report.view import ReportOptions, Row, ShownTable, view_release
 
 MADE = "16 November 2026"
 TOLD = replace(
@@ -309,7 +309,9 @@ def test_shades_follow_the_shares() -> None:
     """The largest share has the strongest shade; nobody has the palest; below zero too."""
     shares = {("a", "c"): 0.6, ("a", "d"): 0.3, ("b", "c"): 0.1, ("b", "d"): -0.01}
     rows = tuple(Row(labels, x, 0.01, 0.0, 0.01, x, x) for labels, x in shares.items())
-    heat = read_page(f"<!doctype html><html>{heat_map('words', Part(('x', 'y'), rows, 4))}</html>")
+    heat = read_page(
+        f"<!doctype html><html>{heat_map('words', ShownTable(('x', 'y'), rows, 4))}</html>"
+    )
     classes = [cell.attributes["class"] for cell in heat.every("tbody")[0].every("td")]
     assert classes == ["shade-6", "shade-3", "shade-1", "shade-0"]
     assert heat.every("div")[-1].attributes["aria-label"].endswith("60.00 % (strongest).")

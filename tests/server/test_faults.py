@@ -24,7 +24,7 @@ from veiltab.rehearsal import Terms
 from veiltab.server import steps, worker
 from veiltab.server.context import ServiceContext
 from veiltab.server.directory import DataDirectory
-from veiltab.server.study import StoredStudy
+from veiltab.server.stored_study import StoredStudy
 from veiltab.server.worker import Worker, release_study, tidy
 
 WORKER = "veiltab-worker"

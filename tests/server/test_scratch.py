@@ -15,7 +15,7 @@ from tests.support.simulator import Simulator
 from veiltab.errors import UnavailableError
 from veiltab.rehearsal import Terms
 from veiltab.server.context import ServiceContext
-from veiltab.server.study import StoredStudy
+from veiltab.server.stored_study import StoredStudy
 from veiltab.server.worker import release_study, tidy
 
 TERMS = Terms(epsilon=2.0, sample_size=20, sampler="server")

@@ -23,7 +23,7 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.files import bundles, disk
 from veiltab.server.context import ServiceContext
-from veiltab.server.study import StoredStudy
+from veiltab.server.stored_study import StoredStudy
 from veiltab.server.worker import release_study, tidy
 
 WRITING = (bundles.__file__, disk.__file__)

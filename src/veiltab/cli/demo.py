@@ -18,8 +18,8 @@ from veiltab.files.disk import make_output_folder, write_output
 if TYPE_CHECKING:
     from rich.status import Status
 
+    from veiltab.demo.demonstration import Demonstration
     from veiltab.demo.results import DemoResults
-    from veiltab.demo.steps import Demonstration
     from veiltab.demo.story import Story
 
 
@@ -126,13 +126,13 @@ def _run(
     folder: "DemoFolder", epsilon: float, delta: float, *, keep: bool, printed: bool
 ) -> "DemoResults":
     from veiltab.data.counts import adult_table
+    from veiltab.demo.demonstration import Demonstration
     from veiltab.demo.parties import make_parties, make_study_terms
     from veiltab.demo.processes import Processes
-    from veiltab.demo.steps import Demonstration
     from veiltab.demo.story import Story
 
     start = time.monotonic()
-    progress = Progress()
+    progress = DemoProgress()
     with Processes(progress.tell) as processes:
         parties, table = make_parties(folder.parties), adult_table(CELLS)
         demonstration = Demonstration(processes, parties, make_study_terms(epsilon, delta), table)
@@ -178,7 +178,7 @@ def _report(demonstration: "Demonstration", folder: "DemoFolder", start: float) 
     return results
 
 
-class Progress(contextlib.AbstractContextManager["Progress"]):
+class DemoProgress(contextlib.AbstractContextManager["DemoProgress"]):
     """Shows on stderr, if it is a terminal, which command was started last."""
 
     def __init__(self) -> None:

@@ -8,9 +8,9 @@ from veiltab.estimates import Estimate, Quantity
 from veiltab.report import words
 from veiltab.report.formatting import between, decimals, percent, points, small
 from veiltab.report.view import (
-    Part,
     ReportOptions,
     Row,
+    ShownTable,
     all_warnings,
     answer_conditions,
     joint_part,
@@ -86,7 +86,7 @@ def _print_table(screen: "Console", estimate: Estimate, options: ReportOptions) 
     print_rows(screen, (*joint.names, *headings), _lines(joint), numbers=NUMBERS)
 
 
-def _named(part: Part) -> Iterator[tuple[str, ...]]:
+def _named(part: ShownTable) -> Iterator[tuple[str, ...]]:
     """Yield each category after its attribute, and how many categories are left out."""
     for line in _lines(part):
         yield part.names[0], *line
@@ -94,7 +94,7 @@ def _named(part: Part) -> Iterator[tuple[str, ...]]:
         yield part.names[0], f"… {part.total - len(part.rows):,} more", *[""] * NUMBERS
 
 
-def _lines(part: Part) -> Iterator[tuple[str, ...]]:
+def _lines(part: ShownTable) -> Iterator[tuple[str, ...]]:
     for row in part.rows:
         yield *row.labels, *_numbers(row, part.digits)
 

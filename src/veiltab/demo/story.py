@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from veiltab.cli.output import count, print_rows
+from veiltab.demo.demonstration import Demonstration
 from veiltab.demo.processes import DemoParty
 from veiltab.demo.results import Cell, DemoResults, StudyResult, exponent
-from veiltab.demo.steps import Demonstration
 
 TWO_ERRORS = 2
 """About 95 % of the estimates should be within so many standard errors of the truth."""

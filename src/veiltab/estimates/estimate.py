@@ -19,7 +19,7 @@ from veiltab.errors import InputError
 from veiltab.estimates import storing
 from veiltab.estimates.notebook import notebook_html
 from veiltab.files.disk import check_empty, check_new, write_output
-from veiltab.inference import association, quantities, tables
+from veiltab.inference import association, distributions, quantities
 from veiltab.inference.conditions import Categories, Condition, negate, read_condition
 from veiltab.inference.diagnostics import table_warnings
 from veiltab.inference.independence import IndependenceTest, independence_test
@@ -105,7 +105,7 @@ class Estimate(ReleasedCounts):
         Each interval covers its share with the confidence ``level``; ``simultaneous`` ones cover
         all shares at once with it.  The last column says which.
         """
-        return tables.joint_table(
+        return distributions.joint_table(
             self,
             estimator=estimator,
             level=level,
@@ -144,7 +144,7 @@ class Estimate(ReleasedCounts):
         Where the share of a group cannot be distinguished from zero, ``estimable`` is false,
         ``reason`` says so, and the numbers are null.
         """
-        return tables.conditional_table(
+        return distributions.conditional_table(
             self,
             _names(of),
             _names(given),

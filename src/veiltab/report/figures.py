@@ -12,7 +12,7 @@ from veiltab.files.disk import make_output_folder
 from veiltab.report import words
 from veiltab.report.charts import SUFFIXES, save_chart
 from veiltab.report.formatting import points
-from veiltab.report.view import Part, ReportOptions, View
+from veiltab.report.view import ReportOptions, ShownTable, View
 
 WIDTH, STEP = 460, 26
 INK, PALE = "#222222", "#7FB6DD"
@@ -60,7 +60,7 @@ def plain(name: str) -> str:
     return hyphenated[:LONGEST_NAME].strip("-") or "other"
 
 
-def bar_chart(part: Part, options: ReportOptions) -> alt.TopLevelMixin:
+def bar_chart(part: ShownTable, options: ReportOptions) -> alt.TopLevelMixin:
     """Show the shares of one attribute with their intervals."""
     subtitle = f"Share and {words.interval_name(options)}"
     if not part.whole:
@@ -70,7 +70,7 @@ def bar_chart(part: Part, options: ReportOptions) -> alt.TopLevelMixin:
     return layers.properties(title=title, width=WIDTH, height=alt.Step(STEP))
 
 
-def within_chart(part: Part, options: ReportOptions) -> alt.TopLevelMixin:
+def within_chart(part: ShownTable, options: ReportOptions) -> alt.TopLevelMixin:
     """Show the shares of one attribute within the groups of another."""
     given, of = part.names
     groups = list(dict.fromkeys(f"{given}: {row.labels[0]}" for row in part.rows))
@@ -106,7 +106,7 @@ def _bars(rows: list[dict[str, Any]] | None, order: list[str]) -> alt.LayerChart
     return alt.LayerChart(layer=layers)
 
 
-def heat_chart(part: Part, options: ReportOptions) -> alt.TopLevelMixin:
+def heat_chart(part: ShownTable, options: ReportOptions) -> alt.TopLevelMixin:
     """Show the shares of two attributes as tiles with their numbers."""
     first, second = part.names
     most = max(*(row.share or 0.0 for row in part.rows), 1e-12)
@@ -132,7 +132,7 @@ def heat_chart(part: Part, options: ReportOptions) -> alt.TopLevelMixin:
     ).properties(title=title, width=alt.Step(_tile_width(part)), height=alt.Step(52))
 
 
-def _tile_width(part: Part) -> int:
+def _tile_width(part: ShownTable) -> int:
     """Return a width that fits the longest column name, within limits."""
     longest = max(map(len, _order(part, 1)))
     return min(WIDEST_TILE, max(NARROWEST_TILE, 8 * longest))
@@ -142,11 +142,11 @@ def _tile_axis(**options: Any) -> alt.Axis:
     return alt.Axis(ticks=False, domain=False, labelAngle=0, labelLimit=WIDEST_TILE, **options)
 
 
-def _order(part: Part, place: int) -> list[str]:
+def _order(part: ShownTable, place: int) -> list[str]:
     return list(dict.fromkeys(row.labels[place] for row in part.rows))
 
 
-def _rows(part: Part) -> list[dict[str, Any]]:
+def _rows(part: ShownTable) -> list[dict[str, Any]]:
     """Return the estimable rows in per cent, under fixed names instead of the attributes' own."""
     return [
         {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 
 from veiltab.report.formatting import between, percent, points
-from veiltab.report.view import Part, Row
+from veiltab.report.view import Row, ShownTable
 
 STEPS = (1, 2, 2.5, 5, 10)
 TICKS = 4
@@ -116,7 +116,7 @@ class Scale:
         return f"{100 * share / self.step / (self.last - self.first):.2f}%"
 
 
-def bar_table(caption: str, part: Part, scale: Scale, heading: str) -> Html:
+def bar_table(caption: str, part: ShownTable, scale: Scale, heading: str) -> Html:
     """Return a table with one share and its bar per row, under a heading for each group.
 
     A narrow screen has room only for the ends of the axis: the ticks between them are ``inner``.
@@ -205,7 +205,7 @@ def _shape(name: str, kind: str, **places: str) -> Html:
     return element(name, class_=kind, **places)
 
 
-def heat_map(caption: str, part: Part) -> Html:
+def heat_map(caption: str, part: ShownTable) -> Html:
     """Return a table of two attributes in which a larger share has a stronger colour."""
     first, second = part.names
     columns = list(dict.fromkeys(row.labels[1] for row in part.rows))

@@ -18,7 +18,7 @@ from veiltab.report.html import (
     table,
 )
 from veiltab.report.sections import answer_section, errors_of, marginal_section, pair_section
-from veiltab.report.view import Part, View, error_shares
+from veiltab.report.view import ShownTable, View, error_shares
 
 SECTIONS = {
     "answers": "Answers",
@@ -161,7 +161,7 @@ def _joint(view: View) -> Html:
     return _section("table", "The whole table", *notes, shown, _columns(part, caption))
 
 
-def _halved(part: Part) -> Part:
+def _halved(part: ShownTable) -> ShownTable:
     """Move the first categories of each cell into a heading, if the cells are in their order."""
     split = len(part.names) // 2 if part.whole else 0
 
@@ -169,10 +169,10 @@ def _halved(part: Part) -> Part:
         return tuple(" · ".join(half) for half in (texts[:split], texts[split:]) if half)
 
     rows = tuple(replace(row, labels=halves(row.labels)) for row in part.rows)
-    return Part(halves(part.names), rows, part.total)
+    return ShownTable(halves(part.names), rows, part.total)
 
 
-def _columns(part: Part, caption: str) -> Html:
+def _columns(part: ShownTable, caption: str) -> Html:
     """Return the same cells with a column for each attribute, and their standard errors."""
     digits = part.digits
     rows = [

@@ -7,7 +7,7 @@ from veiltab.inference.independence import IndependenceTest
 from veiltab.report import words
 from veiltab.report.formatting import decimals, is_smallest, significance
 from veiltab.report.html import Html, Scale, bar_table, element, heat_map, label, point_list, table
-from veiltab.report.view import Pair, Part, Row, View, holm
+from veiltab.report.view import Pair, Row, ShownTable, View, holm
 
 SIGNIFICANT = 0.05
 """An adjusted p-value below it counts as evidence of dependence."""
@@ -49,7 +49,7 @@ def answer_section(view: View) -> Html:
         Row((a.label,), a.value, a.standard_error, a.sampling_error, a.privacy_error, a.low, a.high)
         for a in answers
     )
-    part = Part(("condition",), rows, len(rows))
+    part = ShownTable(("condition",), rows, len(rows))
     name = words.interval_name(view.options, simultaneous=False)
     bars = bar_table(f"Shares of the conditions, with {name}", part,
                      Scale.over(rows), "share")  # fmt: skip
@@ -82,7 +82,7 @@ def errors_of(row: Row) -> tuple[float | None, ...]:
     return row.standard_error, row.sampling_error, row.privacy_error
 
 
-def _caption(part: Part, name: str) -> str:
+def _caption(part: ShownTable, name: str) -> str:
     few = "" if part.whole else f"; the {len(part.rows)} largest of {part.total:,} categories"
     return f"{part.names[0]}: share and {name}{few}"
 
@@ -167,7 +167,7 @@ def _pair(view: View, pair: Pair, number: int) -> Html:
     )  # fmt: skip
 
 
-def _within(part: Part, name: str) -> Html:
+def _within(part: ShownTable, name: str) -> Html:
     given, of = part.names
     caption = f"{of} within each group of {given}: share of the group and {name}"
     return bar_table(caption, part, Scale.over(part.rows), "share")

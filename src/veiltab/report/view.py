@@ -13,10 +13,10 @@ from veiltab.core.uncertainty import Population
 from veiltab.inference.association import cramers_v
 from veiltab.inference.conditions import read_condition
 from veiltab.inference.diagnostics import table_warnings
+from veiltab.inference.distributions import NUMBERS, conditional_table, joint_table
 from veiltab.inference.independence import IndependenceTest, independence_test
 from veiltab.inference.provenance import Provenance
 from veiltab.inference.quantities import Quantity, Question, probability
-from veiltab.inference.tables import NUMBERS, conditional_table, joint_table
 from veiltab.report.formatting import decimals
 
 MOST_CELLS, LARGEST_CELLS = 400, 60
@@ -67,7 +67,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ShownTable:
     """A table, or its largest rows: ``total`` says how many rows there are in all."""
 
     names: tuple[str, ...]
@@ -91,9 +91,9 @@ class Pair:
 
     test: IndependenceTest
     association: Quantity
-    joint: Part
-    within_first: Part
-    within_second: Part
+    joint: ShownTable
+    within_first: ShownTable
+    within_second: ShownTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +104,11 @@ class View:
     provenance: Provenance
     options: ReportOptions
     answers: tuple[Quantity, ...]
-    marginals: tuple[Part, ...]
+    marginals: tuple[ShownTable, ...]
     pairs: tuple[Pair, ...]
     tests: tuple[tuple[tuple[str, str], IndependenceTest], ...]
     pairs_in_all: int
-    joint: Part
+    joint: ShownTable
     warnings: tuple[str, ...]
 
 
@@ -164,13 +164,13 @@ def joint_part(
     options: ReportOptions,
     most: int = MOST_CELLS,
     largest: int = LARGEST_CELLS,
-) -> Part:
+) -> ShownTable:
     """Return the joint table, or the largest cells of a table with more than ``most`` cells."""
     frame = joint_table(released, **options.table)
     return _part(frame, released.schema.names, most, largest)
 
 
-def marginal_parts(released: ReleasedCounts, options: ReportOptions) -> tuple[Part, ...]:
+def marginal_parts(released: ReleasedCounts, options: ReportOptions) -> tuple[ShownTable, ...]:
     """Return the table of each attribute by itself."""
     return tuple(
         _part(joint_table(released.marginal(name), **options.table), (name,), MOST_CATEGORIES)
@@ -245,7 +245,7 @@ def _pair(
 
 def _part(
     frame: pl.DataFrame, names: tuple[str, ...], most: int, largest: int | None = None
-) -> Part:
+) -> ShownTable:
     """Return the rows of a table whose first columns are these attributes.
 
     Of more than ``most`` rows only the ``largest`` are kept, as many as ``most`` by default.
@@ -257,4 +257,4 @@ def _part(
     labels = shown[:, : len(names)].iter_rows()
     numbers = shown.select(NUMBERS).iter_rows()
     rows = tuple(Row(tuple(a), *b) for a, b in zip(labels, numbers, strict=True))
-    return Part(names, rows, frame.height)
+    return ShownTable(names, rows, frame.height)

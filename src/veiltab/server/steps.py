@@ -7,13 +7,13 @@ from veiltab.crypto.entropy import KEY_BYTES
 from veiltab.errors import DigestError, MismatchError, SignatureError, StateError
 from veiltab.files.bundles import BundledChunks
 from veiltab.protocol.server.accept import check_upload
-from veiltab.protocol.server.states import expect
+from veiltab.protocol.server.transitions import expect
 from veiltab.protocol.verify import verify, verify_some
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import CURATOR, RESEARCHER, Records, StudyRecord
 from veiltab.server.limits import too_large
-from veiltab.server.study import StoredStudy
+from veiltab.server.stored_study import StoredStudy
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.bundles import check_bundle
 from veiltab.wire.codec import load

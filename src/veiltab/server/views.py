@@ -8,7 +8,7 @@ from threading import Lock
 
 from veiltab.errors import DamagedError, DigestError, NotFoundError
 from veiltab.files.bundles import BundledChunks, Copy
-from veiltab.protocol.server.states import expect
+from veiltab.protocol.server.transitions import expect
 from veiltab.protocol.verify import sign
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
@@ -22,7 +22,7 @@ from veiltab.server.models import (
     StudyLine,
     StudyList,
 )
-from veiltab.server.study import StoredStudy
+from veiltab.server.stored_study import StoredStudy
 from veiltab.wire.audit import AuditHead
 from veiltab.wire.bundles import bundled_bytes, in_pieces, write_index
 from veiltab.wire.codec import load

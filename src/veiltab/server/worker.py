@@ -21,7 +21,7 @@ from veiltab.errors import (
 )
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.server.context import ServiceContext
-from veiltab.server.study import StoredStudy
+from veiltab.server.stored_study import StoredStudy
 from veiltab.wire.messages import Release
 from veiltab.wire.requests import MAX_SKEW_SECONDS
 from veiltab.wire.signed import Signed

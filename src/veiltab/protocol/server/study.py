@@ -16,7 +16,7 @@ from veiltab.protocol.server.release import (
     perturb_and_sign,
     repad_requests,
 )
-from veiltab.protocol.server.states import Event, advance, expect
+from veiltab.protocol.server.transitions import Event, advance, expect
 from veiltab.protocol.stores import ChunkStore
 from veiltab.protocol.verify import verify_agreement, verify_grant, verify_some
 from veiltab.wire.contract import Contract, Vault
