@@ -7,14 +7,18 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
+GUARD = "VEILTAB_FAST_TESTS"
+"""Set by ``make check``: a test without the mark ``slow`` must then be fast."""
+
 # A busy machine must not fail a property that holds, so no example has a deadline.
 settings.register_profile("developer", deadline=None)
 # Elsewhere new examples are tried every time; on CI a change is judged by the same ones each time.
 settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "developer")
-
-GUARD = "VEILTAB_FAST_TESTS"
-"""Set by ``make check``: a test without the mark ``slow`` must then be fast."""
+# Where only fast tests are wanted, fewer examples do: the whole suite tries them all.
+settings.register_profile("fast", deadline=None, max_examples=25)
+settings.load_profile(
+    "fast" if GUARD in os.environ else "ci" if os.environ.get("CI") else "developer"
+)
 
 CPU_SECONDS, SECONDS = 2.0, 30.0
 """The most that such a test may take, its child processes included.  Marks belong on tests of half

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.load import Load, play_all
+from tests.support.load import Load, run_all
 from tests.support.memory import MIB
 from tests.support.servers import NO_LIMITS, serving
 
@@ -17,7 +17,7 @@ MOST_CHANGES = 1e-9
 def run(folder: Path, studies: int) -> Load:
     """Run so many studies on a server of their own, and check every one of them."""
     with serving(folder, *NO_LIMITS) as server:
-        load = play_all(server, folder, studies)
+        load = run_all(server, folder, studies)
         problems = server.problems()
     print(load)  # noqa: T201 - pytest -rA shows it
     check(load)
@@ -27,12 +27,12 @@ def run(folder: Path, studies: int) -> Load:
 
 def check(load: Load) -> None:
     """Every study is released and estimated as its tables are, and its log is whole."""
-    assert sum(float(each.expected_changes) for each in load.played) < MOST_CHANGES
-    for each in load.played:
+    assert sum(float(each.expected_changes) for each in load.runs) < MOST_CHANGES
+    for each in load.runs:
         assert each.estimate is not None
-        counts = each.plot.counts
+        counts = each.planned.counts
         np.testing.assert_array_equal(each.estimate.counts, counts)
-        shares = counts / each.plot.common
+        shares = counts / each.planned.common
         np.testing.assert_allclose(each.estimate.unbiased, shares, atol=1e-12)
         assert each.events.count("uploaded") == each.events.count("granted") == 3
         assert each.events.count("released") == 1
@@ -42,10 +42,10 @@ def check(load: Load) -> None:
 @pytest.mark.slow
 def test_studies_at_once(tmp_path: Path) -> None:
     """Six studies with 24 parties, who all work at the same time."""
-    assert len(run(tmp_path, 6).played) == 6
+    assert len(run(tmp_path, 6).runs) == 6
 
 
 @pytest.mark.soak
 def test_fifty_studies_at_once(tmp_path: Path) -> None:
     """Fifty studies with 200 parties."""
-    assert len(run(tmp_path, 50).played) == 50
+    assert len(run(tmp_path, 50).runs) == 50

@@ -46,7 +46,7 @@ _SIZES = ((2, 3, 4), (5, 2, 2), (3, 3, 2), (2, 2, 7), (4, 4, 4))
 
 
 @dataclass(frozen=True)
-class Plot:
+class PlannedStudy:
     """What one of many studies is about: all of it follows from its number."""
 
     number: int
@@ -113,14 +113,14 @@ class Plot:
 
 
 @dataclass(eq=False)
-class Played:
+class StudyRun:
     """One study while its parties work on it, each in a thread of its own.
 
-    The parties tell each other on the telephone what they have done; everything else goes through
+    The parties wait for each other between the steps; everything else goes through
     the server.
     """
 
-    plot: Plot
+    planned: PlannedStudy
     parties: list[PartyContext]
     folder: Path
     study: bytes = b""
@@ -128,24 +128,24 @@ class Played:
     estimate: Estimate | None = None
     events: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    telephone: threading.Barrier = field(default_factory=lambda: threading.Barrier(PARTIES))
+    meeting: threading.Barrier = field(default_factory=lambda: threading.Barrier(PARTIES))
 
-    def play(self, place: int) -> None:
+    def run(self, place: int) -> None:
         """Do everything that one party does; the last is the researcher."""
         try:
-            self._play(place)
+            self._run(place)
         except BaseException:
-            self.telephone.abort()  # nobody need wait for who will never come
+            self.meeting.abort()  # nobody need wait for who will never come
             raise
 
-    def _play(self, place: int) -> None:
+    def _run(self, place: int) -> None:
         me, started = self.parties[place], time.perf_counter()
         if place == 0:
-            draft = self.plot.draft(self.parties)
-            self.study = curator.propose(me, draft, self.plot.terms.ledger).study_id
+            draft = self.planned.draft(self.parties)
+            self.study = curator.propose(me, draft, self.planned.terms.ledger).study_id
         self._meet()
         if 0 < place < CURATORS:
-            curator.sign(me, me.contract(self.study), self.plot.terms.ledger)
+            curator.sign(me, me.contract(self.study), self.planned.terms.ledger)
         self._meet()
         if place < CURATORS:
             push(
@@ -160,7 +160,7 @@ class Played:
             self.grants.append(curator.give_grant(me, me.contract(self.study), to, None, LATER))
         self._meet()
         if place == CURATORS:
-            whole = self.grants if self.plot.form[1] == "one-time" else ()
+            whole = self.grants if self.planned.form[1] == "one-time" else ()
             self.estimate = estimate_study(me, me.contract(self.study), grants=whole)
             self.seconds = time.perf_counter() - started
         log, _ = me.audit(self.study)
@@ -170,11 +170,11 @@ class Played:
         Study(me, self.study).wait("released", PATIENCE)
 
     def _meet(self) -> None:
-        self.telephone.wait(PATIENCE)
+        self.meeting.wait(PATIENCE)
 
     def _source(self, place: int) -> Source:
-        path = self.folder / f"{self.plot.number}-{place}.csv"
-        self.plot.table(place).write_csv(path)
+        path = self.folder / f"{self.planned.number}-{place}.csv"
+        self.planned.table(place).write_csv(path)
         return Source(CsvTable(path), ("id",))
 
     @property
@@ -189,7 +189,7 @@ class Played:
 class Load:
     """What a run of many studies took."""
 
-    played: list[Played]
+    runs: list[StudyRun]
     joining_seconds: float
     seconds: float
     requests: float
@@ -197,9 +197,9 @@ class Load:
 
     def __str__(self) -> str:
         """Say it in a line."""
-        slowest = max(each.seconds for each in self.played)
+        slowest = max(each.seconds for each in self.runs)
         return (
-            f"{len(self.played)} studies at once, {PARTIES * len(self.played)} parties"
+            f"{len(self.runs)} studies at once, {PARTIES * len(self.runs)} parties"
             f" (registered in {self.joining_seconds:.1f} s):"
             f" {self.seconds:.1f} s, the slowest study {slowest:.1f} s;"
             f" {self.requests:,.0f} requests, {self.requests / self.seconds:.0f} a second;"
@@ -207,7 +207,7 @@ class Load:
         )
 
 
-def play_all(server: ServerProcess, folder: Path, studies: int) -> Load:
+def run_all(server: ServerProcess, folder: Path, studies: int) -> Load:
     """Register everybody, and then let all parties of all studies work at the same time."""
     started = time.perf_counter()
     with ThreadPoolExecutor(8) as pool:
@@ -215,14 +215,15 @@ def play_all(server: ServerProcess, folder: Path, studies: int) -> Load:
         names = [f"party {n}" for n in range(PARTIES * studies)]
         sessions = list(pool.map(join, names))
     joined = time.perf_counter()
-    played = [
-        Played(Plot(n), sessions[PARTIES * n : PARTIES * (n + 1)], folder) for n in range(studies)
+    runs = [
+        StudyRun(PlannedStudy(n), sessions[PARTIES * n : PARTIES * (n + 1)], folder)
+        for n in range(studies)
     ]
     before = server.metric("veiltab_requests_total")
     with ThreadPoolExecutor(PARTIES * studies) as pool:
-        working = [pool.submit(each.play, place) for each in played for place in range(PARTIES)]
+        working = [pool.submit(each.run, place) for each in runs for place in range(PARTIES)]
         for future in working:
             future.result()
     seconds = time.perf_counter() - joined
     requests = server.metric("veiltab_requests_total") - before
-    return Load(played, joined - started, seconds, requests, server.peak)
+    return Load(runs, joined - started, seconds, requests, server.peak)
