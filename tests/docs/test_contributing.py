@@ -51,12 +51,3 @@ def test_who_imports_whom() -> None:
     for package, names in table.items():
         if package not in {"core", "errors"}:
             assert names == real[package], package
-
-
-def test_every_target_exists() -> None:
-    """What is to be typed after ``make`` is a target of the Makefile."""
-    makefile = (ROOT / "Makefile").read_text("utf-8")
-    targets = set(re.findall(r"`make (\w+)`", PAGE.read_text("utf-8")))
-    assert {"check", "test", "demo", "bench", "soak", "lock"} <= targets
-    for target in targets:
-        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target

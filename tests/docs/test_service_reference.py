@@ -34,6 +34,7 @@ NEVER_ANSWERED = {
     "AlignmentError": "ends the study while the release is made; nobody has asked for it",
     "AuditError": "is the clients': the server does not verify its own log",
     "OutputError": "is a curator's, whose scratch folder cannot be written; the server's is told",
+    "PromiseError": "is the curators' and researchers', who verify a release; the server makes it",
     "SchemaError": "becomes a MalformedError where a message is read",
 }
 """Errors in modules that the service uses, which no request is answered with."""
@@ -125,7 +126,7 @@ def test_every_problem_and_no_other() -> None:
 
 def test_the_codes_of_the_framework_are_there() -> None:
     """Two codes are written where answers are made, and nowhere else."""
-    source = (ROOT / "src" / "veiltab" / "service" / "problems.py").read_text("utf-8")
+    source = (ROOT / "src" / "veiltab" / "server" / "problems.py").read_text("utf-8")
     assert set(re.findall(r'"(method_not_allowed|bad_request)"', source)) == set(FRAMEWORK)
 
 
@@ -151,7 +152,7 @@ def test_every_metric() -> None:
 
 def test_every_outcome_of_a_release() -> None:
     """The values of the label are those that the code returns."""
-    source = (ROOT / "src" / "veiltab" / "service" / "releases.py").read_text("utf-8")
+    source = (ROOT / "src" / "veiltab" / "server" / "release.py").read_text("utf-8")
     outcomes = set(re.findall(r'return "(\w+)"', source)) | {"failed"}
     described = table("Metrics")["veiltab_releases_total"][2]
     assert outcomes <= set(re.findall(r"\w+", described))
@@ -159,7 +160,7 @@ def test_every_outcome_of_a_release() -> None:
 
 def extras() -> Iterator[str]:
     """Yield the fields that the service adds to its log lines."""
-    for path in (ROOT / "src" / "veiltab" / "service").glob("*.py"):
+    for path in (ROOT / "src" / "veiltab" / "server").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             passed = isinstance(node, ast.keyword) and node.arg == "extra"
             if passed or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "extra"):
