@@ -100,6 +100,15 @@ def test_conditional_quantities_are_ratios_of_sums() -> None:
     assert explicit.value == pytest.approx(odds)
 
 
+def test_a_difference_within_a_group_has_the_interval_of_its_share() -> None:
+    """P(rich | male) − P(not rich | male) is 2P(rich | male) − 1, and so are both of its ends."""
+    difference = ESTIMATE.difference(RICH, "salary != '>50K'", given=MALE)
+    share = ESTIMATE.probability(RICH, given=MALE)
+    for end in ("low", "high"):
+        expected = 2 * getattr(share, end) - 1
+        assert getattr(difference, end) == pytest.approx(expected, abs=1e-6)
+
+
 def test_numeric_gradients_confirm_the_errors_of_ratios() -> None:
     """The delta method's gradients, against differences of the ratio itself."""
     plain = ESTIMATE.unbiased

@@ -3,13 +3,15 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from tests.support.http_simulator import held_releases, http_study
 from tests.support.servers import make_context, running
 from tests.support.simulator import Stage
-from veiltab.errors import AuditError
+from veiltab.errors import AuditError, MismatchError
+from veiltab.party.context import PartyContext
 from veiltab.party.remote import RemoteServer
 from veiltab.party.researcher import estimate_study
 
@@ -32,6 +34,21 @@ def test_a_server_restored_from_an_old_copy_is_found_out(tmp_path: Path) -> None
             session = replace(old, server=server)
             with server, pytest.raises(AuditError, match="entries were there before"):
                 session.contract(study.study)
+
+
+def test_a_contract_for_another_server_is_refused(tmp_path: Path) -> None:
+    """A server can hold a study that was proposed to another one, and must not get its tables."""
+    with running(make_context(tmp_path / "data")) as service:
+        study = http_study(service, tmp_path, Stage.OPEN)
+        first = study.curators[0]
+        elsewhere = replace(first.server.pinned, name="another server")
+        with (
+            mock.patch.object(first.server, "pinned", elsewhere),
+            mock.patch.object(PartyContext, "audit"),
+            pytest.raises(MismatchError, match="names another server"),
+        ):
+            first.contract(study.study)
+        assert first.contract(study.study) == study.contract
 
 
 @pytest.mark.slow

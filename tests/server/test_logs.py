@@ -169,12 +169,11 @@ def test_what_a_request_leaves(tmp_path: Path) -> None:
     set_up_logs(stream)
     with running(make_context(tmp_path / "data")) as service:
         (session,) = join_parties(service, tmp_path, ("Süd",))
-        stream.seek(0)
-        stream.truncate()
         assert session.server.studies() == []
-    requests = [json.loads(line) for line in stream.getvalue().splitlines()]
-    (found,) = [each for each in requests if each["event"] == "request"]
-    assert found.keys() == {
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    requests = [line for line in lines if line["event"] == "request"]
+    (listed,) = [request for request in requests if request["route"] == "/v1/studies"]
+    assert listed.keys() == {
         "time",
         "level",
         "logger",
@@ -184,4 +183,4 @@ def test_what_a_request_leaves(tmp_path: Path) -> None:
         "status",
         "milliseconds",
     }
-    assert (found["method"], found["route"], found["status"]) == ("GET", "/v1/studies", 200)
+    assert (listed["method"], listed["status"]) == ("GET", 200)

@@ -1,6 +1,7 @@
 """Tables of cell counts: read from a file, or the paper's Adult table, which is built in."""
 
 from importlib.resources import as_file, files
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,9 @@ _FORMAT = (
 )
 
 
-def read_counts(path: Path) -> CountTable:
+def read_counts(path: str | PathLike[str]) -> CountTable:
     """Read and check a complete joint table; categories come in order of first appearance."""
+    path = Path(path)
     frame = _read_text(path)
     names = [name for name in frame.columns if name != COUNT_COLUMN]
     if len(names) == len(frame.columns) or not names:

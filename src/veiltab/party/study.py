@@ -141,7 +141,7 @@ class Study:
             if patience.over:
                 raise StateError(
                     f"the study is {status.state} after {timeout:g} seconds, not {state}",
-                    hint=_missing(status) or "wait longer with --timeout",
+                    hint=_missing(status) or "give it more time: a longer timeout, or none",
                 )
             if status != reported:
                 reported = status
