@@ -151,6 +151,7 @@ def test_the_real_process_refuses_too(folder: Path, command: tuple[str, str]) ->
     assert snapshot(folder) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "reason"),
     [

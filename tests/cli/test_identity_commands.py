@@ -194,6 +194,7 @@ def test_a_wrong_fingerprint_ends_it(server: Server, newcomer: Office, tmp_path:
     newcomer.succeed(*register, "--yes")
 
 
+@pytest.mark.slow
 def test_another_server_is_refused(server: Server, newcomer: Office, tmp_path: Path) -> None:
     """Loudly, even with --yes; --replace is for those who know."""
     newcomer.succeed(

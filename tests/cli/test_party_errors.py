@@ -158,6 +158,7 @@ def test_push_before_everybody_has_signed(scene: Scene) -> None:
     assert "has signed; missing: 'Tax office'" in assert_refused(outcome, code=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "options", "words"),
     [
@@ -247,6 +248,7 @@ def test_estimate_without_a_grant(scene: Scene) -> None:
     assert "is not a grant" in assert_refused(broken)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some patience, and then an error that says that nothing is lost."""
     with running(make_context(tmp_path / "server")) as server:

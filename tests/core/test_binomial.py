@@ -139,6 +139,7 @@ def test_a_fair_coins_probabilities_are_exact(tosses: int) -> None:
     assert_close(fair_probability(numbers(heads), numbers(tosses)), exact, 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tosses", [*range(26), 101])
 def test_a_fair_coins_excess_is_exact(tosses: int) -> None:
     """Every level from the mean up, in quarters: on, just below and just above whole numbers."""

@@ -158,6 +158,7 @@ def test_more_noise_than_there_are_records_is_refused() -> None:
         source.draw(np.empty(4, dtype=source.dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cells", "count"),
     [(cells, count) for cells in (2, 24, 256, 257, 70_000) for count in (0, 1, 7, 3001)]

@@ -33,6 +33,7 @@ def threshold_of(cells: int, gamma: float) -> int:
     return DRAW_RANGE - cells * math.ceil(DRAW_RANGE / (cells + Fraction(gamma) - 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "most", "gain"),
     [(0.1, 0.0069, 20.4), (0.5, 0.00173, 32.4), (1.0, 0.00098, 35.0)],
@@ -145,6 +146,7 @@ def test_no_sample_is_released_in_the_clear(sample_size: int) -> None:
     assert enough.keep_probability < 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample_size", [None, 45222, 20_000, 300])
 def test_a_plan_that_breaks_its_promise_cannot_be_built(sample_size: int | None) -> None:
     """0.1% more γ, less ε, less δ, or another accounting: each is refused, whoever asks."""

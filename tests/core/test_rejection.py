@@ -21,6 +21,7 @@ def values_of(count: int, dtype: str, seed: int) -> NDArray[np.unsignedinteger[A
     return source.integers(0, np.iinfo(dtype).max, count, dtype=dtype, endpoint=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["u2", "u4"])
 @pytest.mark.parametrize("count", COUNTS)
 def test_the_places_are_those_of_a_plain_search(count: int, dtype: str) -> None:

@@ -138,6 +138,7 @@ def test_short_parquet_files(rows: int, tmp_path: Path) -> None:
     assert table.row_count() == rows
 
 
+@pytest.mark.slow
 def test_parquet_files_longer_than_a_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices and batches of any lengths, over row groups of any length."""
     FRAME.write_parquet(tmp_path / "t.parquet", row_group_size=150)

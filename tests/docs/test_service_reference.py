@@ -152,7 +152,7 @@ def test_every_metric() -> None:
 
 def test_every_outcome_of_a_release() -> None:
     """The values of the label are those that the code returns."""
-    source = (ROOT / "src" / "veiltab" / "server" / "release.py").read_text("utf-8")
+    source = (ROOT / "src" / "veiltab" / "server" / "worker.py").read_text("utf-8")
     outcomes = set(re.findall(r'return "(\w+)"', source)) | {"failed"}
     described = table("Metrics")["veiltab_releases_total"][2]
     assert outcomes <= set(re.findall(r"\w+", described))

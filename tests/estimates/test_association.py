@@ -38,6 +38,7 @@ def test_the_correlation_is_that_of_the_unbiased_table() -> None:
     assert scored.value == pytest.approx(correlation_of(table, [0, 1, 2], [0, 10, 11]))
 
 
+@pytest.mark.slow
 def test_intervals_of_the_correlation_cover() -> None:
     """300 releases: 95% ± 4 standard errors (1.26% each), a false alarm of 1 in 10,000, fixed."""
     table = dependent()

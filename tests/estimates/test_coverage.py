@@ -87,6 +87,7 @@ def adult_setting() -> Setting:
     return next(s for s in paper_settings() if s.distribution == "adult" and s.plan.epsilon == 1.0)
 
 
+@pytest.mark.slow
 def test_the_study_measures_the_intervals_that_users_get() -> None:
     """Release by release, the vectorised intervals are those of the estimate object."""
     setting = adult_setting()

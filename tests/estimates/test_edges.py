@@ -53,6 +53,7 @@ def quantities(estimate: Estimate) -> Iterator[Quantity]:
     yield estimate.mutual_information("a", "b", population="super")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", plans())
 def test_every_answer_is_a_number_or_an_explicit_refusal(name: str) -> None:
     """For every quantity: finite numbers in order, or none and a reason."""
@@ -72,6 +73,7 @@ def test_every_answer_is_a_number_or_an_explicit_refusal(name: str) -> None:
         assert estimate._repr_html_()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", plans())
 def test_every_table_is_whole(name: str) -> None:
     """Joint, marginal and conditional tables have no NaN, whatever the release and the choices."""

@@ -50,6 +50,7 @@ def test_options_reach_the_report(tmp_path: Path) -> None:
     assert "the larger population that the respondents were drawn from" in text
 
 
+@pytest.mark.slow
 def test_a_report_and_its_pictures_are_computed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

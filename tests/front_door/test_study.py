@@ -150,6 +150,7 @@ def test_from_a_proposal_to_a_report(world: World) -> None:
     assert "Smoking and income" in (world.folder / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_one_time_pads_and_other_tables(world: World) -> None:
     """A CSV file with a recode file, and a database; grants are handed over as files."""
     for home in (world.hospital, world.office):
@@ -233,6 +234,7 @@ def test_a_session_closes_its_connections(world: World) -> None:
         me.studies()
 
 
+@pytest.mark.slow
 def test_homes_may_be_named_as_people_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """By a text with a tilde, by the environment, or not at all."""
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -111,12 +111,14 @@ KERNELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_work_for_a_record(name: str) -> None:
     """However many spans there are, a record costs what the table says."""
     check_work(KERNELS[name], LIMITS[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_rows_of_a_span_are_worked_on_at_once(name: str) -> None:
     """Half a span takes as many calls and lines of Python as a whole one."""

@@ -87,6 +87,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_work_for_a_record(name: str) -> None:
     """However many spans there are, a record costs what the table says."""

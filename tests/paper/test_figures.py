@@ -100,6 +100,7 @@ def test_points_are_the_results(figure: Figure) -> None:
     assert len(points) == len(expected) == 3 * len(sample_sizes()) * len(figure.distributions)
 
 
+@pytest.mark.slow
 @four_figures
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_curves_are_the_formulas(figure: Figure, epsilon: float) -> None:

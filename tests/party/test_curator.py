@@ -48,6 +48,7 @@ def test_a_server_cannot_widen_a_grant(tmp_path: Path) -> None:
         assert granted(study, "second") == ("first", "second")
 
 
+@pytest.mark.slow
 def test_a_proposal_that_is_stopped_while_it_is_kept_is_charged_once(tmp_path: Path) -> None:
     """Right after the ledger was written: the same proposal again is the same study."""
     with running(make_context(tmp_path / "data")) as service:

@@ -40,6 +40,7 @@ def source_of(folder: Path, study: HttpStudy) -> Source:
     return Source(open_table(str(table)), ("id",))
 
 
+@pytest.mark.slow
 def test_nobody_is_waited_for_in_a_study_that_was_ended(tmp_path: Path) -> None:
     """The other curators will not come any more, and the push says why."""
     with running(make_context(tmp_path / "data")) as service:
@@ -50,6 +51,7 @@ def test_nobody_is_waited_for_in_a_study_that_was_ended(tmp_path: Path) -> None:
         assert not list(study.curators[0].home.study(study.study).path.glob("scratch*"))
 
 
+@pytest.mark.slow
 def test_what_was_prepared_for_a_study_that_was_ended_is_not_called_pushed(
     tmp_path: Path,
 ) -> None:

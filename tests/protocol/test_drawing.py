@@ -201,6 +201,7 @@ def test_a_token_twice_is_refused_in_a_range_of_its_own(place: int) -> None:
     assert scratch.is_empty()
 
 
+@pytest.mark.slow
 def test_crowded_tokens_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tokens that begin alike would all be matched in memory at once."""
     monkeypatch.setattr(match, "PART_BYTES", 1 << 12)

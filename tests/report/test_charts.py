@@ -152,6 +152,7 @@ def test_curves_alone_make_a_chart() -> None:
     assert list(layers(chart)) == ["line"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".SVG", ".Png"])
 def test_the_suffix_decides_the_format(tmp_path: Path, suffix: str) -> None:
     """SVG parses and has the title as text; PNG has its signature."""

@@ -86,6 +86,7 @@ def test_holm_keeps_the_order(p_values: list[float]) -> None:
     assert (np.diff(np.array(found)[order]) >= 0).all()
 
 
+@pytest.mark.slow
 def test_the_view_of_a_small_table() -> None:
     """Every cell, every attribute, every pair, in the schema's order."""
     estimate = adult_to_show()
@@ -142,6 +143,7 @@ def test_a_citation_without_any_origin() -> None:
     assert "under differential privacy with ε = 1." in said
 
 
+@pytest.mark.slow
 def test_figures_are_files(tmp_path: Path) -> None:
     """Each picture as PNG and as an SVG that names its categories."""
     estimate = adult_to_show().marginal(["gender", "salary"])

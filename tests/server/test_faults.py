@@ -77,6 +77,7 @@ def test_a_disk_that_fails_while_chunks_come_in(tmp_path: Path, number: int) -> 
     assert release_study(context, uploaded.study) == "released"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", range(5))
 def test_a_disk_that_is_full_during_a_release(tmp_path: Path, after: int) -> None:
     """At any of its writes: nothing is visible, nothing is lost, and later it is released."""

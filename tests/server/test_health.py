@@ -49,6 +49,7 @@ def test_a_service_that_is_well(service: Server) -> None:
     assert list(service.context.folders.path.glob(".writable")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trouble", [database_gone, disk_unwritable])
 def test_a_service_that_cannot_work(service: Server, trouble: object) -> None:
     """It runs, and is not ready; as soon as the trouble is over, it is."""

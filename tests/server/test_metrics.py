@@ -88,6 +88,7 @@ def test_strangers_cannot_make_up_labels(tmp_path: Path) -> None:
     assert "PROPFIND" not in text
 
 
+@pytest.mark.slow
 def test_two_services_count_apart(tmp_path: Path) -> None:
     """Each has a registry of its own."""
     with (

@@ -202,6 +202,7 @@ def test_a_registration_is_its_own_proof(world: World) -> None:
     assert (again.status_code, again.json()) == (200, {"party": newcomer.identity.party_id.hex()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", IN_STUDIES, ids=" ".join)
 def test_outsiders_cannot_tell_whether_there_is_a_study(world: World, route: Route) -> None:
     """A registered party that a study does not name gets what it gets for one that is not there."""

@@ -138,6 +138,7 @@ def test_half_a_bundle_is_not_taken(
     assert session.server.sent_chunks(study.study) == set()
 
 
+@pytest.mark.slow
 def test_chunks_under_a_wrong_name_are_noticed(service: Server, tmp_path: Path) -> None:
     """When they are read; they are missing from then on, and the right ones mend it."""
     study = http_study(service, tmp_path, Stage.PREPARED)
@@ -171,6 +172,7 @@ def test_an_upload_needs_its_chunks(service: Server, tmp_path: Path) -> None:
     assert sorted(folder.rglob("*")) == before, "what is there is kept once"
 
 
+@pytest.mark.slow
 def test_steps_have_their_time(service: Server, tmp_path: Path) -> None:
     """Too early or too late, and nothing has happened."""
     study = http_study(service, tmp_path, Stage.PROPOSED)
@@ -196,6 +198,7 @@ def test_steps_have_their_time(service: Server, tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "studies" / study.study.hex() / "received").exists()
 
 
+@pytest.mark.slow
 def test_the_secret_goes_to_its_receiver(service: Server, tmp_path: Path) -> None:
     """And to nobody else, not even back to its sender."""
     study = http_study(service, tmp_path, Stage.PROPOSED)
@@ -207,6 +210,7 @@ def test_the_secret_goes_to_its_receiver(service: Server, tmp_path: Path) -> Non
     assert study.researcher.server.secret(study.study) is None
 
 
+@pytest.mark.slow
 def test_curators_can_end_a_study(service: Server, tmp_path: Path) -> None:
     """Everybody sees why; what was uploaded is gone, and nothing more is taken."""
     study = http_study(service, tmp_path, Stage.ONE_UPLOADED)

@@ -63,6 +63,7 @@ def scratch(context: ServiceContext, study: bytes) -> Path:
     return context.folders.path / "studies" / study.hex() / "scratch"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 1, 2])
 def test_a_disk_that_is_full_while_rows_are_sorted(tmp_path: Path, after: int) -> None:
     """The study waits, nothing is lost or left; with room again, it is the same release."""

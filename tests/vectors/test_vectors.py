@@ -126,6 +126,7 @@ def test_the_bad_cases_reach_every_error_of_a_message() -> None:
     assert needed | {"not_granted", "not_aligned", "bad_ids", "bad_key_file"} <= reached
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FIXED)
 def test_the_generator_makes_these_files(file: str) -> None:
     """What follows from the specification, and from the studies, comes out byte for byte."""

@@ -83,6 +83,7 @@ def check(kind: type[Message], data: bytes) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_damaged_messages(name: str) -> None:
     """Flips, cuts, insertions, repetitions and splices of two valid messages, by a fixed seed."""
@@ -118,6 +119,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.data())
 @pytest.mark.parametrize("name", EXAMPLES)
 @settings(deadline=None)
@@ -139,6 +141,7 @@ def test_any_values_in_the_place_of_a_field(name: str, data: st.DataObject) -> N
     assert kind.from_json(body.to_json()) == body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 16, 21, 65, 100, 255, 256, 1000, 65_535])
 def test_damaged_chunks(size: int) -> None:
     """A packed chunk is refused, or it is the packing of what it unpacks to."""

@@ -39,6 +39,7 @@ def counts_for(base: int) -> list[int]:
     return sorted({0, 1, 2, 3, 13, 101, *around})
 
 
+@pytest.mark.slow
 @for_each("base", BASES)
 def test_digits_are_joined_and_split_again(base: int) -> None:
     """The bytes are the plain ones; the digits come back, in the narrowest type."""
@@ -52,6 +53,7 @@ def test_digits_are_joined_and_split_again(base: int) -> None:
         assert found.tolist() == digits.tolist()
 
 
+@pytest.mark.slow
 @for_each("base", BASES)
 def test_the_largest_and_the_smallest_digits(base: int) -> None:
     """Words of b^g − 1, and of one digit at each place, do not overflow into one another."""

@@ -46,7 +46,7 @@ class PartyOptions:
         home = self.home
         return home.open(self._passphrase(home) if home.locked else None)
 
-    def session(self, patience: float = PATIENCE) -> "Session":
+    def session(self, patience: float | None = None) -> "Session":
         """Connect to the server that this home has registered with."""
         from veiltab.party.connection import Retry
         from veiltab.party.context import check_registered
@@ -54,7 +54,11 @@ class PartyOptions:
 
         home = self.home
         check_registered(home)  # before a passphrase is asked for
-        return connect(home, self.identity(), Retry(total=patience, on_wait=_tell_wait))
+        return connect(
+            home,
+            self.identity(),
+            Retry(total=PATIENCE if patience is None else patience, on_wait=_tell_wait),
+        )
 
     def _passphrase(self, home: "Home") -> str:
         if self.passphrase_file is not None:
