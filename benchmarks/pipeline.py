@@ -20,9 +20,9 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import IdMessages
 from veiltab.data.tables import feed, open_table
 from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.in_process import Holding, Rehearsal, Terms
 from veiltab.protocol.researcher import count_records
 from veiltab.protocol.sorting import PARTITIONS
-from veiltab.rehearsal import Holding, Rehearsal, Terms
 from veiltab.wire.contract import Linkage
 
 FOLDER = Path("build/bench")

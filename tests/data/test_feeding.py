@@ -16,8 +16,8 @@ from veiltab.data.recode import Bins, Rule, ValueMap
 from veiltab.data.tables import feed, open_table
 from veiltab.errors import LinkageError, TableError, ValueNotInSchemaError
 from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.in_process import Terms
 from veiltab.protocol.sorting import MemorySpool
-from veiltab.rehearsal import Terms
 from veiltab.wire.contract import Linkage
 
 BINS = Bins([18, 65])

@@ -12,8 +12,8 @@ from veiltab.core.schema import Schema
 from veiltab.errors import OutputError
 from veiltab.files.spool import FolderSpool
 from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.in_process import Terms
 from veiltab.protocol.sorting import MemorySpool, Spool
-from veiltab.rehearsal import Terms
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """A study over the network in Python, from identities to a report, through the front door."""
 
-import json
 import math
 import sqlite3
 import threading
@@ -55,7 +54,8 @@ class World:
     def study_file(self, pads: str = "stream") -> Path:
         """Write the proposer's study file, and the identities that it names."""
         for home, name in ((self.office, "office"), (self.rivera, "rivera")):
-            (self.folder / f"{name}.json").write_bytes(json.dumps(home.public.to_json()).encode())
+            if not (self.folder / f"{name}.json").exists():
+                home.write_public(self.folder / f"{name}.json")
         path = self.folder / "smoking.toml"
         path.write_text(STUDY.format(pads=pads), encoding="utf-8")
         return path

@@ -17,9 +17,9 @@ from veiltab.errors import DigestError, StateError
 from veiltab.party import transfer
 from veiltab.party.remote import RemoteServer
 from veiltab.party.transfer import WORKERS, ReleasedChunks, reading_order, released_sizes, send_all
+from veiltab.protocol.in_process import Outcome, Terms
 from veiltab.protocol.researcher import Access, count_records
 from veiltab.protocol.stores import ChunkStore, MemoryChunks
-from veiltab.rehearsal import Outcome, Terms
 from veiltab.server.limits import Settings
 from veiltab.wire.bundles import BUNDLE_BYTES, MAX_ASKED, NamedChunk, bundle, unbundle
 from veiltab.wire.codec import dump

@@ -14,8 +14,8 @@ from veiltab.party import curator
 from veiltab.party.study_file import StudyDraft
 from veiltab.party.study_folder import StudyFolder
 from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.in_process import LATER
 from veiltab.protocol.verify import sign
-from veiltab.rehearsal import LATER
 from veiltab.wire.contract import Contract
 from veiltab.wire.signed import Signed
 

@@ -10,9 +10,9 @@ from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.privacy import largest_keep_threshold
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import MessageError, MismatchError, PromiseError, SignatureError
+from veiltab.protocol.in_process import Outcome, Terms
 from veiltab.protocol.researcher import Access, open_access
 from veiltab.protocol.verify import cosign, sign
-from veiltab.rehearsal import Outcome, Terms
 from veiltab.wire.contract import Sampler
 from veiltab.wire.messages import Release
 from veiltab.wire.signed import Signed

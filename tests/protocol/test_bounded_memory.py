@@ -16,11 +16,11 @@ from veiltab.files import bundles
 from veiltab.files.chunks import FolderChunks
 from veiltab.files.spool import FolderSpool
 from veiltab.protocol import sorting
+from veiltab.protocol.in_process import Terms
 from veiltab.protocol.researcher import count_records
 from veiltab.protocol.server import match
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
-from veiltab.rehearsal import Terms
 from veiltab.wire.states import State
 
 FEW, MANY = 600_000, 1_100_000

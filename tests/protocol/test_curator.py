@@ -23,8 +23,8 @@ from veiltab.protocol.curator.agreement import (
     unsigned,
 )
 from veiltab.protocol.curator.ledger import Ledger
+from veiltab.protocol.in_process import Terms
 from veiltab.protocol.verify import cosign, sign
-from veiltab.rehearsal import Terms
 from veiltab.wire.signed import Signature, Signed
 
 TERMS = Terms(epsilon=0.5, sample_size=20)

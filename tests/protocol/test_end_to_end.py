@@ -20,8 +20,8 @@ from veiltab.core.schema import Codes, CountTable
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import token_order
 from veiltab.errors import ParameterError
+from veiltab.protocol.in_process import Outcome, Terms
 from veiltab.protocol.researcher import Access, count_records
-from veiltab.rehearsal import Outcome, Terms
 from veiltab.wire.contract import PadMode
 from veiltab.wire.messages import Upload
 from veiltab.wire.packing import CHUNK_ROWS

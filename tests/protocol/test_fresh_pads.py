@@ -14,9 +14,9 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.pads import StreamPad
 from veiltab.errors import StateError
 from veiltab.protocol.curator.upload import Prepared, align, prepare_sample, prepare_table
+from veiltab.protocol.in_process import Holding, Terms, take_in
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.verify import sign
-from veiltab.rehearsal import Holding, Terms, take_in
 from veiltab.wire.contract import PadMode, Sampler
 from veiltab.wire.messages import Repad, Upload
 

@@ -22,9 +22,9 @@ from veiltab.errors import (
 )
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.grant import grant
+from veiltab.protocol.in_process import Outcome, Terms
 from veiltab.protocol.researcher import Access, count_records, decrypt, open_access
 from veiltab.protocol.verify import seal_context
-from veiltab.rehearsal import Outcome, Terms
 from veiltab.wire.contract import PadMode
 from veiltab.wire.messages import SignedGrant
 

@@ -34,9 +34,9 @@ from veiltab.protocol.curator.upload import (
     prepare_sample,
     prepare_table,
 )
+from veiltab.protocol.in_process import Holding, Terms
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
-from veiltab.rehearsal import Holding, Terms
 from veiltab.wire.contract import Sampler
 from veiltab.wire.messages import Upload
 

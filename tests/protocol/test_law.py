@@ -7,7 +7,7 @@ from tests.support.laws import assert_fits, channel_matrix, orderings, release_l
 from tests.support.simulator import holding_of, sanitized
 from veiltab.core.plan import Plan
 from veiltab.crypto.entropy import CipherEntropy
-from veiltab.rehearsal import Holding, Outcome, Rehearsal, Terms
+from veiltab.protocol.in_process import Holding, Outcome, Rehearsal, Terms
 from veiltab.wire.contract import Sampler
 
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from tests.support.simulator import Simulator, holding, sanitized
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import AlignmentError, LinkageError, MismatchError
+from veiltab.protocol.in_process import Terms
 from veiltab.protocol.server.match import match_tokens
 from veiltab.protocol.stores import write_tokens
 from veiltab.protocol.verify import sign
-from veiltab.rehearsal import Terms
 
 TOKENS = st.tuples(st.integers(0, 3), st.sampled_from([0, 7, 8, 15])).map(
     lambda drawn: bytes(drawn[1]) + bytes([drawn[0]]) + bytes(15 - drawn[1])

@@ -9,8 +9,8 @@ import pytest
 from tests.support.simulator import holding
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.protocol import parallel
+from veiltab.protocol.in_process import Rehearsal, Terms
 from veiltab.protocol.parallel import MOST_THREADS, available_threads, ordered_map
-from veiltab.rehearsal import Rehearsal, Terms
 from veiltab.wire.contract import Sampler
 
 

@@ -11,9 +11,9 @@ from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import AlignmentError, MismatchError, SchemaError, SignatureError
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.curator.upload import align, check_alignment, prepare_sample, prepare_table
+from veiltab.protocol.in_process import Terms, take_in
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.verify import sign
-from veiltab.rehearsal import Terms, take_in
 from veiltab.wire.contract import Stored
 from veiltab.wire.messages import Alignment
 from veiltab.wire.signed import Signed

@@ -13,11 +13,11 @@ from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.grant import grant
 from veiltab.protocol.curator.stored import StoredTable
 from veiltab.protocol.curator.upload import Prepared, StreamPads
+from veiltab.protocol.in_process import LATER, Terms
 from veiltab.protocol.server.accept import check_upload
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.protocol.verify import cosign, sign
-from veiltab.rehearsal import LATER, Terms
 from veiltab.wire.contract import Linkage
 from veiltab.wire.messages import Release
 from veiltab.wire.signed import Signed

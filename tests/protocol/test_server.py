@@ -16,12 +16,12 @@ from veiltab.errors import (
 )
 from veiltab.protocol.curator.agreement import unsigned
 from veiltab.protocol.curator.upload import Prepared
+from veiltab.protocol.in_process import Terms
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.server.transitions import TRANSITIONS, Event, advance, expect
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.protocol.verify import cosign, sign
-from veiltab.rehearsal import Terms
 from veiltab.wire.contract import Sampler
 from veiltab.wire.messages import Upload
 from veiltab.wire.signed import Signed

@@ -16,7 +16,7 @@ from veiltab.errors import (
 )
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.grant import grant
-from veiltab.rehearsal import Outcome, Terms
+from veiltab.protocol.in_process import Outcome, Terms
 from veiltab.wire.contract import PadMode
 from veiltab.wire.messages import SignedGrant, Upload
 

@@ -11,9 +11,9 @@ from veiltab.data.ids import row_messages
 from veiltab.errors import BudgetError, MalformedError, PromiseError
 from veiltab.protocol.curator.agreement import sign_contract, unsigned
 from veiltab.protocol.curator.ledger import Ledger
+from veiltab.protocol.in_process import Holding, Outcome, Rehearsal, Terms
 from veiltab.protocol.researcher import count_records, open_access
 from veiltab.protocol.verify import sign
-from veiltab.rehearsal import Holding, Outcome, Rehearsal, Terms
 
 PEOPLE = 4000
 SHUFFLED = Terms(epsilon=1.0, delta=1e-6)

@@ -9,8 +9,8 @@ from tests.support.chunks import read_positions
 from tests.support.entropy import CountingEntropy
 from tests.support.simulator import STORED_TERMS, Simulator
 from veiltab.errors import MessageError, MismatchError, SignatureError, StateError
+from veiltab.protocol.in_process import Deposit
 from veiltab.protocol.verify import sign
-from veiltab.rehearsal import Deposit
 from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Stored
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import State

@@ -12,9 +12,9 @@ from veiltab.errors import DigestError, MessageError
 from veiltab.protocol.curator.agreement import receive_secret, share_secret, sign_contract
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.curator.upload import align, check_alignment
+from veiltab.protocol.in_process import Outcome, Terms
 from veiltab.protocol.researcher import count_records, open_access
 from veiltab.protocol.stores import MemoryChunks
-from veiltab.rehearsal import Outcome, Terms
 from veiltab.wire.contract import Contract, Sampler
 from veiltab.wire.messages import (
     Alignment,

@@ -16,7 +16,7 @@ from veiltab.core import privacy
 from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.pads import StreamPad
-from veiltab.rehearsal import Deposit, Terms
+from veiltab.protocol.in_process import Deposit, Terms
 from veiltab.wire.contract import PadMode
 
 Law = dict[tuple[int, ...], Fraction]

@@ -15,8 +15,8 @@ from tests.support.simulator import Simulator, attribute, messages_of
 from veiltab.core import privacy
 from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
+from veiltab.protocol.in_process import Holding, Terms
 from veiltab.protocol.stores import read_chunk
-from veiltab.rehearsal import Holding, Terms
 from veiltab.wire.contract import PadMode, Sampler
 from veiltab.wire.messages import Upload
 from veiltab.wire.packing import chunk_slices

@@ -10,7 +10,7 @@ import pytest
 from tests.support.crashing import SERVER
 from tests.support.servers import make_context
 from tests.support.simulator import Simulator
-from veiltab.rehearsal import Terms
+from veiltab.protocol.in_process import Terms
 from veiltab.wire.contract import Sampler
 
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import DamagedError, MismatchError, StateError, UnavailableError
 from veiltab.party.researcher import estimate_study
 from veiltab.protocol.curator.agreement import share_secret
-from veiltab.rehearsal import Terms
+from veiltab.protocol.in_process import Terms
 from veiltab.server import steps, worker
 from veiltab.server.context import ServiceContext
 from veiltab.server.directory import DataDirectory

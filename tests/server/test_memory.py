@@ -22,7 +22,7 @@ from veiltab.estimates import Estimate
 from veiltab.party.curator import give_grant, propose
 from veiltab.party.researcher import estimate_study
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.rehearsal import LATER
+from veiltab.protocol.in_process import LATER
 from veiltab.wire.contract import Sampler
 
 TITLE = "A long table"

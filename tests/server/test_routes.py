@@ -28,8 +28,8 @@ from veiltab.party import curator
 from veiltab.party.context import PartyContext
 from veiltab.party.researcher import estimate_study
 from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.in_process import LATER
 from veiltab.protocol.verify import sign
-from veiltab.rehearsal import LATER
 from veiltab.wire.bundles import CHUNK_BYTES, NamedChunk, bundle
 from veiltab.wire.codec import MAX_TEXT, dump
 from veiltab.wire.messages import Alignment

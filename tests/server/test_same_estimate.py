@@ -17,12 +17,12 @@ from veiltab.party.researcher import estimate_study, open_study
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.grant import grant
 from veiltab.protocol.curator.upload import CuratorContext, align, prepare_sample, prepare_table
+from veiltab.protocol.in_process import LATER, take_in
 from veiltab.protocol.researcher import count_records, open_access
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
-from veiltab.rehearsal import LATER, take_in
 from veiltab.server.context import ServiceContext
 from veiltab.wire.contract import PadMode, Sampler
 from veiltab.wire.states import State

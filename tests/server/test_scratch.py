@@ -13,7 +13,7 @@ import pytest
 from tests.support.servers import make_context
 from tests.support.simulator import Simulator
 from veiltab.errors import UnavailableError
-from veiltab.rehearsal import Terms
+from veiltab.protocol.in_process import Terms
 from veiltab.server.context import ServiceContext
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.worker import release_study, tidy

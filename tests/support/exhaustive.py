@@ -33,12 +33,12 @@ from veiltab.protocol.curator.upload import (
     prepare_sample,
     prepare_table,
 )
+from veiltab.protocol.in_process import LATER, Deposit, Holding, Rehearsal, Terms, take_in
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.protocol.verify import SEAL_PURPOSE, plan_for, seal_context
-from veiltab.rehearsal import LATER, Deposit, Holding, Rehearsal, Terms, take_in
 from veiltab.wire.contract import Agreement
 from veiltab.wire.messages import Repad, Upload
 

@@ -29,8 +29,8 @@ from veiltab.protocol.curator.upload import (
     prepare_sample,
     prepare_table,
 )
+from veiltab.protocol.in_process import LATER, Holding, take_in
 from veiltab.protocol.sorting import MemorySpool
-from veiltab.rehearsal import LATER, Holding, take_in
 from veiltab.server.worker import Worker
 from veiltab.wire.contract import Contract, CuratorTerms, Linkage, PadMode, Sampler, Sampling
 from veiltab.wire.messages import Upload

@@ -28,7 +28,7 @@ from veiltab.party.researcher import estimate_study
 from veiltab.party.study import Study
 from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.rehearsal import LATER
+from veiltab.protocol.in_process import LATER
 from veiltab.wire.contract import PadMode, Sampler
 from veiltab.wire.messages import SignedGrant
 

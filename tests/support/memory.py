@@ -27,7 +27,7 @@ from veiltab.files.spool import FolderSpool
 from veiltab.protocol.curator.agreement import new_secret
 from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.curator.upload import prepare_table
-from veiltab.rehearsal import Holding, Rehearsal, Terms
+from veiltab.protocol.in_process import Holding, Rehearsal, Terms
 
 MIB = 2**20
 ATTRIBUTES = {"smoker": ["no", "yes"], "age": ["<40", "40 to <60", ">=60", "unknown"]}

@@ -18,11 +18,11 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import IdMessages
 from veiltab.protocol.curator.table import Intake, Rows
 from veiltab.protocol.curator.upload import StreamPads, _encrypt
+from veiltab.protocol.in_process import Terms
 from veiltab.protocol.researcher import Access, StreamReader, count_records
 from veiltab.protocol.server.release import perturb_and_sign
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import ChunkStore, Digests, MemoryChunks
-from veiltab.rehearsal import Terms
 from veiltab.wire.messages import Release, ReleasedUpload
 from veiltab.wire.packing import SPAN_ROWS, chunk_slices, pack_positions, span_slices
 from veiltab.wire.signed import Signed

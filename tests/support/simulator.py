@@ -33,11 +33,11 @@ from veiltab.data.ids import id_messages
 from veiltab.protocol.curator.agreement import new_secret, public_identity
 from veiltab.protocol.curator.table import Intake, Tokens
 from veiltab.protocol.curator.upload import CuratorContext, Prepared
+from veiltab.protocol.in_process import Deposit, Holding, Outcome, Rehearsal, Terms
 from veiltab.protocol.researcher import Access, decrypt
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.stores import ChunkStore, MemoryChunks
 from veiltab.protocol.verify import sign
-from veiltab.rehearsal import Deposit, Holding, Outcome, Rehearsal, Terms
 from veiltab.server import steps
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext

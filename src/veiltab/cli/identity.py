@@ -1,6 +1,5 @@
 """``veiltab id`` and ``veiltab register``: who you are, and which server knows you."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,13 +109,12 @@ def show_command(public: bool, out: Path | None, party: PartyOptions, as_json: b
     home = party.home
     identity = home.public
     if out is not None:
-        from veiltab.files.disk import check_new, write_output
-
-        check_new(out)
-        write_output(out, f"{_public(identity)}\n".encode())
+        home.write_public(out)
         tell(f"Give {out} to those who are to name you in a study file.")
     if public and out is None:
-        click.echo(_public(identity))
+        from veiltab.party.home import identity_text
+
+        click.echo(identity_text(identity))
     elif out is None or as_json:
         _show(identity, home.path, locked=home.locked, as_json=as_json)
 
@@ -148,10 +146,6 @@ def spell(identity: "PublicIdentity") -> str:
     from veiltab.crypto.identity import fingerprint
 
     return fingerprint(identity.party_id)
-
-
-def _public(identity: "PublicIdentity") -> str:
-    return json.dumps(identity.to_json(), ensure_ascii=False, indent=2)
 
 
 def _show(identity: "PublicIdentity", home: Path, *, locked: bool, as_json: bool) -> None:

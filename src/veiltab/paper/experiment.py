@@ -22,8 +22,8 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.data.counts import adult_table
 from veiltab.data.ids import row_messages
 from veiltab.errors import ParameterError
+from veiltab.protocol.in_process import Holding, Rehearsal, Terms
 from veiltab.protocol.researcher import count_records
-from veiltab.rehearsal import Holding, Rehearsal, Terms
 
 DISTRIBUTIONS = ("adult", "uniform", "linear", "peaky")
 ADULT_POPULATION = 45_222

@@ -13,6 +13,7 @@ from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import LOCKED, PrivateIdentity, fingerprint
 from veiltab.errors import HomeError, InputError, MalformedError
+from veiltab.files.disk import check_new, write_output
 from veiltab.files.private import (
     check_private_folder,
     locked,
@@ -164,6 +165,11 @@ class Home:
                 f"{self._public} is missing", hint="open the identity once: it is written again"
             )
         return identity
+
+    def write_public(self, path: str | PathLike[str]) -> None:
+        """Write a new file with what others need to name this party in a study file."""
+        check_new(Path(path))
+        write_output(Path(path), f"{identity_text(self.public)}\n".encode())
 
     @property
     def fingerprint(self) -> str:
@@ -337,6 +343,11 @@ def _expanded(path: Path) -> Path:
             f"there is no home in {path}: nobody on this computer has that name",
             hint="write the whole path, or ~/ for a folder of your own",
         ) from None
+
+
+def identity_text(identity: PublicIdentity) -> str:
+    """Return a public identity as people hand it over: JSON on several lines."""
+    return json.dumps(identity.to_json(), ensure_ascii=False, indent=2)
 
 
 def read_identity(path: Path) -> PublicIdentity:

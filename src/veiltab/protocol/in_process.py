@@ -1,0 +1,286 @@
+"""All roles in one process: the parties of a study, who hand messages and chunks over.
+
+Nothing is done differently from what parties on different machines do, except that nothing is sent
+and everything is kept in memory.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from veiltab.core.entropy import Entropy
+from veiltab.core.schema import Attribute, Codes, Schema
+from veiltab.crypto.identity import PrivateIdentity
+from veiltab.crypto.linkage import IdMessages
+from veiltab.protocol.curator.agreement import (
+    new_secret,
+    public_identity,
+    receive_secret,
+    share_secret,
+    sign_contract,
+    sign_vault,
+    unsigned,
+)
+from veiltab.protocol.curator.grant import grant
+from veiltab.protocol.curator.ledger import Ledger
+from veiltab.protocol.curator.stored import StoredTable
+from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.curator.upload import (
+    CuratorContext,
+    Prepared,
+    align,
+    prepare_sample,
+    prepare_table,
+)
+from veiltab.protocol.parallel import ordered_map
+from veiltab.protocol.researcher import Access, open_access
+from veiltab.protocol.server.context import ServerContext
+from veiltab.protocol.server.study import ServerStudy
+from veiltab.protocol.sorting import MemorySpool
+from veiltab.protocol.stores import MemoryChunks
+from veiltab.wire.contract import (
+    Agreement,
+    Contract,
+    CuratorTerms,
+    Linkage,
+    PadMode,
+    Sampler,
+    Sampling,
+    Stored,
+    Vault,
+    accounting_for,
+)
+from veiltab.wire.messages import Release, Repad, SignedGrant, Upload
+from veiltab.wire.signed import Signed
+
+NO_LIMIT = 1e9
+"""A rehearsal spends nobody's privacy."""
+
+LATER = 2**40
+"""An expiry, in seconds, that no rehearsal lives to see."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holding:
+    """What one curator brings: its attributes, its rows, and whose rows they are."""
+
+    attributes: tuple[Attribute, ...]
+    codes: Sequence[Codes]
+    ids: IdMessages
+
+    @property
+    def partitions(self) -> int:
+        """Into how many parts it is sorted."""
+        return 1
+
+    def fill(self, intake: Intake) -> None:
+        """Add all rows."""
+        intake.add(self.ids, self.codes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the parties agree on, besides who they are."""
+
+    epsilon: float
+    delta: float = 0.0
+    sample_size: int | None = None
+    sampler: Sampler = "curators"
+    pads: PadMode = "stream"
+    population: int | None = None
+
+
+@dataclass(eq=False)
+class Outcome:
+    """A study that was gone through: everything that was made on the way."""
+
+    contract: Signed[Contract]
+    study: ServerStudy
+    received: MemoryChunks
+    released: MemoryChunks
+    contexts: list[CuratorContext]
+    prepared: list[Prepared[Upload] | Prepared[Repad]] = field(default_factory=list)
+
+    def release(self) -> Signed[Release]:
+        """Let the server release the study, and delete the ciphertext that is not perturbed."""
+        release = self.study.release()
+        self.study.forget_unreleased()
+        return release
+
+
+@dataclass(eq=False)
+class Deposit:
+    """Tables stored under a vault, to be read by many studies."""
+
+    vault: Signed[Vault]
+    secret: bytes
+    tables: MemoryChunks
+    stored: list[StoredTable]
+
+
+class Rehearsal:
+    """The parties of studies: curators with their holdings, a server, a researcher."""
+
+    def __init__(
+        self,
+        holdings: Sequence[Holding],
+        entropy: Entropy,
+        server_entropy: Entropy | None = None,
+        linkage: Linkage | None = None,
+    ) -> None:
+        """Give every party an identity; the server draws from the same source by default."""
+        self.linkage = Linkage.by_ids() if linkage is None else linkage
+        self.holdings = list(holdings)
+        self.entropy = entropy
+        self.server_entropy = entropy if server_entropy is None else server_entropy
+        self.curators = [
+            PrivateIdentity.create(f"curator {number}", entropy)
+            for number, _ in enumerate(self.holdings, start=1)
+        ]
+        self.server = PrivateIdentity.create("server", entropy)
+        self.researcher = PrivateIdentity.create("researcher", entropy)
+
+    def run(self, terms: Terms) -> Outcome:
+        """Go through a study up to its release, with uploads made for it alone."""
+        secret, commitment, nonce = new_secret(self.entropy)
+        outcome = self._open(self._contract(terms, commitment, nonce))
+        intakes = self._intakes(outcome.contract.body, secret)
+        for prepared in self._prepare(outcome, intakes):
+            outcome.study.upload(prepared.message)
+            outcome.prepared.append(prepared)
+        outcome.release()
+        return outcome
+
+    def deposit(self) -> Deposit:
+        """Store every curator's table under a vault."""
+        secret, commitment, nonce = new_secret(self.entropy)
+        signed = unsigned(
+            Vault(
+                title="rehearsal",
+                nonce=nonce,
+                curators=self._curator_terms(),
+                server=public_identity(self.server),
+                linkage=self.linkage,
+                secret_commitment=commitment,
+            )
+        )
+        for identity in self.curators:
+            signed = sign_vault(signed, identity)
+        tables = MemoryChunks()
+        intakes = self._intakes(signed.body, secret)
+        prepared = [
+            prepare_table(context, signed, intake, MemorySpool())
+            for context, intake in zip(self._contexts(tables), intakes, strict=True)
+        ]
+        return Deposit(
+            signed, secret, tables, [StoredTable(signed.body, table) for table in prepared]
+        )
+
+    def run_stored(self, terms: Terms, deposit: Deposit) -> Outcome:
+        """Go through a study up to its release, on tables that were stored before."""
+        vault = deposit.vault.body
+        contract = replace(
+            self._contract(terms, vault.secret_commitment, new_secret(self.entropy)[2]),
+            stored=Stored(
+                vault=vault.vault_id,
+                uploads=tuple(table.upload.digest for table in deposit.stored),
+            ),
+        )
+        outcome = self._open(contract)
+        uploads = [table.upload for table in deposit.stored]
+        requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)
+        for context, table in zip(outcome.contexts, deposit.stored, strict=True):
+            request = requests[context.identity.party_id]
+            answer = table.repad(context, outcome.contract, request, outcome.received)
+            outcome.study.repad(answer.message)
+            outcome.prepared.append(answer)
+        outcome.release()
+        return outcome
+
+    def grants(self, outcome: Outcome) -> list[SignedGrant]:
+        """Let every curator grant all its attributes to the researcher."""
+        to = public_identity(self.researcher)
+        return [
+            grant(context, outcome.contract.body, prepared, to, expires=LATER)
+            for context, prepared in zip(outcome.contexts, outcome.prepared, strict=True)
+        ]
+
+    def access(self, outcome: Outcome) -> Access:
+        """Let the researcher check and unseal everything."""
+        release = outcome.study.release()
+        grants = self.grants(outcome)
+        return open_access(self.researcher, outcome.contract, release, grants, now=0)
+
+    def _contract(self, terms: Terms, commitment: bytes, nonce: bytes) -> Contract:
+        return Contract(
+            title="rehearsal",
+            nonce=nonce,
+            curators=self._curator_terms(),
+            server=public_identity(self.server),
+            linkage=self.linkage,
+            secret_commitment=commitment,
+            researchers=None,
+            epsilon=terms.epsilon,
+            delta=terms.delta,
+            accounting=accounting_for(terms.delta),
+            sampling=Sampling(by=terms.sampler, size=terms.sample_size),
+            population=terms.population,
+            pads=terms.pads,
+            stored=None,
+        )
+
+    def _open(self, contract: Contract) -> Outcome:
+        """Let every curator sign, and open the study on the server."""
+        signed = unsigned(contract)
+        for identity in self.curators:
+            ledger = Ledger(dataset="rehearsal", epsilon_limit=NO_LIMIT, delta_limit=0.5)
+            signed, _ = sign_contract(signed, identity, ledger)
+        received, released = MemoryChunks(), MemoryChunks()
+        context = ServerContext(self.server.signing, self.server_entropy, received, released)
+        study = ServerStudy(context, contract)
+        study.sign(signed)
+        return Outcome(signed, study, received, released, self._contexts(received))
+
+    def _intakes(self, agreement: Agreement, secret: bytes) -> list[Intake]:
+        """Pass the secret from the first curator to the others, and take in everybody's table."""
+        first, *others = self.curators
+        secrets = [secret]
+        for identity in others:
+            message = share_secret(agreement, first, secret, identity.party_id)
+            secrets.append(receive_secret(agreement, identity, message))
+        # On machines of their own they would not wait for each other either; but threads for small
+        # tables, again in every run of a simulation, would take longer than they save.
+        large = any(holding.partitions > 1 for holding in self.holdings)
+        parties = zip(secrets, self.holdings, strict=True)
+        threads = None if large else 1
+        return list(ordered_map(lambda party: take_in(agreement, *party), parties, threads))
+
+    def _prepare(self, outcome: Outcome, intakes: Sequence[Intake]) -> list[Prepared[Upload]]:
+        signed = outcome.contract
+        parties = list(zip(outcome.contexts, intakes, strict=True))
+        if signed.body.sampling.by == "server":
+            return [
+                prepare_table(context, signed, intake, MemorySpool()) for context, intake in parties
+            ]
+        aligned = [align(signed.body, context.identity, intake) for context, intake in parties]
+        return [prepare_sample(context, signed, intake, aligned) for context, intake in parties]
+
+    def _curator_terms(self) -> tuple[CuratorTerms, ...]:
+        return tuple(
+            CuratorTerms(public_identity(identity), holding.attributes)
+            for identity, holding in zip(self.curators, self.holdings, strict=True)
+        )
+
+    def _contexts(self, outgoing: MemoryChunks) -> list[CuratorContext]:
+        return [
+            CuratorContext(identity, self.entropy, outgoing, MemoryChunks())
+            for identity in self.curators
+        ]
+
+
+def take_in(agreement: Agreement, secret: bytes, holding: Holding) -> Intake:
+    """Take in a whole holding in memory."""
+    schema, parts = Schema(holding.attributes), holding.partitions
+    intake = Intake(agreement, secret, schema, MemorySpool(), partitions=parts)
+    holding.fill(intake)
+    intake.close()
+    return intake
