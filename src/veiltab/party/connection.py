@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from threading import Event
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
 import httpx
 
@@ -30,6 +31,27 @@ MAX_RETRY_AFTER = 60.0
 """The server may ask for patience, but not for more than this at a time, in seconds."""
 
 _MAX_DOUBLINGS = 60
+
+
+class ClosedAtEnd:
+    """Something that a ``with`` statement closes at its end."""
+
+    def __enter__(self) -> Self:
+        """Return the thing itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it, whatever has happened."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of connections and threads."""
+        raise NotImplementedError
 
 
 class TryAgainError(Exception):

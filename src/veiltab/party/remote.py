@@ -7,8 +7,6 @@ belongs to the study that was asked about; who signed it is for the roles to ver
 import time
 from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
-from types import TracebackType
-from typing import Self
 
 from veiltab.core.entropy import Entropy, random_bytes
 from veiltab.crypto.entropy import SystemEntropy
@@ -32,7 +30,7 @@ from veiltab.party.answers import (
     read_list,
     read_object,
 )
-from veiltab.party.connection import CHUNK, Call, Connection, Headers, Reach, Retry
+from veiltab.party.connection import CHUNK, Call, ClosedAtEnd, Connection, Headers, Reach, Retry
 from veiltab.party.transfer import (
     ReleasedChunks,
     read_bundle,
@@ -72,7 +70,7 @@ __all__ = [
 _MAX_DISCOVERY_BYTES = 2**16
 
 
-class RemoteServer:
+class RemoteServer(ClosedAtEnd):
     """The pinned server of a party; many threads may use it at once."""
 
     def __init__(
@@ -114,19 +112,6 @@ class RemoteServer:
                 hint="use the same version of veiltab on both sides",
             )
         return status.identity
-
-    def __enter__(self) -> Self:
-        """Use the server in a ``with`` statement, which closes its connections."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close every connection."""
-        self.close()
 
     def close(self) -> None:
         """Close every connection."""

@@ -2,12 +2,10 @@
 
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
 from veiltab.errors import InputError, MismatchError
-from veiltab.party.connection import Reach, Retry
+from veiltab.party.connection import ClosedAtEnd, Reach, Retry
 from veiltab.party.context import PartyContext, check_registered
 from veiltab.party.curator import choose_ledger, propose
 from veiltab.party.home import Home, PinnedServer
@@ -17,25 +15,12 @@ from veiltab.party.study_file import StudyDraft, read_study_file
 from veiltab.wire.contract import PublicIdentity
 
 
-class Session:
+class Session(ClosedAtEnd):
     """What :meth:`Home.connect` returns: a context manager that closes its connections."""
 
     def __init__(self, context: PartyContext) -> None:
         """Work in this context; nothing is sent yet."""
         self._context = context
-
-    def __enter__(self) -> Self:
-        """Use the session in a ``with`` statement."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close every connection."""
-        self.close()
 
     def __repr__(self) -> str:
         """Show whose session it is, and with which server."""

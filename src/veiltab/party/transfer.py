@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from veiltab.errors import MalformedError, StateError
+from veiltab.party.connection import ClosedAtEnd
 from veiltab.protocol.stores import check_digest
 from veiltab.protocol.verify import shares
 from veiltab.wire.bundles import (
@@ -133,7 +133,7 @@ class _Bundle:
         return chunk
 
 
-class ReleasedChunks:
+class ReleasedChunks(ClosedAtEnd):
     """A release's chunks, fetched when they are read; a ChunkStore that nobody can write to.
 
     If it is told which chunks will be read, the next few bundles are fetched ahead; ``sizes`` tells
@@ -153,19 +153,6 @@ class ReleasedChunks:
         self._pending: dict[bytes, _Bundle] = {}
         self._bundles: list[_Bundle] = []
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="veiltab-fetch")
-
-    def __enter__(self) -> Self:
-        """Use the store in a ``with`` statement, which ends its threads."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End the threads."""
-        self.close()
 
     def close(self) -> None:
         """Forget what was fetched ahead, and end the threads."""
