@@ -6,7 +6,7 @@ only the signing key is handed in.
 
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,7 +38,8 @@ def create_app(
 
     The first call makes the server's identity, called ``name``.  ``database`` is an address such as
     ``postgresql://…``, by default an SQLite file in the folder; ``limits`` are those of
-    ``veiltab serve``, such as ``rate=100``.  The folder is locked while the application runs.
+    ``veiltab serve``, such as ``rate=100``.  The folder is locked while the application runs, and
+    until the process ends if a release outlasts the application's shutdown.
     """
     from veiltab.server import app  # noqa: PLC0415 - loads FastAPI, which `veiltab invite` can spare
 
@@ -48,11 +49,13 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(running: "FastAPI") -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
+        with ExitStack() as stack:
             stack.enter_context(context.database)
             stack.enter_context(context.folders.lock())
-            await stack.enter_async_context(inner(running))
-            yield
+            async with inner(running):
+                yield
+            if application.state.worker.is_running:
+                stack.pop_all()
 
     application.router.lifespan_context = lifespan
     return application

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from veiltab.files.disk import FILE_MODE, OUTPUT_MODE, make_folder, write_whole
+from veiltab.files.disk import (
+    FILE_MODE,
+    OUTPUT_MODE,
+    make_folder,
+    write_output,
+    write_whole,
+)
 
 
 def no_links(*_: object) -> None:
@@ -76,3 +82,31 @@ def test_a_file_in_the_place_of_a_folder(tmp_path: Path) -> None:
         with pytest.raises(NotADirectoryError):
             make_folder(folder)
     assert (tmp_path / "file").read_bytes() == b"in the way"
+
+
+@pytest.mark.parametrize("failing", ["folder cannot be synced", "file cannot be moved"])
+def test_a_new_file_that_cannot_be_finished_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """Whoever is told that it failed can try again under the same name."""
+    path = tmp_path / "file"
+    with monkeypatch.context() as broken:
+        if failing == "folder cannot be synced":
+            broken.setattr("veiltab.files.disk.sync_folder", no_links)
+        else:
+            broken.setattr(Path, "hardlink_to", no_links)
+            broken.setattr(Path, "replace", no_links)
+        with pytest.raises(OSError, match="not permitted"):
+            write_whole(path, b"new", replace=False)
+    assert list(tmp_path.iterdir()) == []
+    write_whole(path, b"new", replace=False)
+    assert path.read_bytes() == b"new"
+
+
+def test_outputs_do_not_wait_for_their_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some that people write to cannot be synced: shared ones, or those that may not be listed."""
+    monkeypatch.setattr("veiltab.files.disk.sync_folder", no_links)
+    write_output(tmp_path / "report.html", b"<html>")
+    assert (tmp_path / "report.html").read_bytes() == b"<html>"

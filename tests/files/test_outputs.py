@@ -88,7 +88,7 @@ def test_a_write_that_is_stopped_leaves_nothing(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(os, "fsync", stop)
+    monkeypatch.setattr(Path, "replace", stop)
     with pytest.raises(KeyboardInterrupt):
         write_output(path, b"new")
     assert path.read_text() == "old"

@@ -11,6 +11,7 @@ from veiltab.crypto import identity
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import fingerprint
 from veiltab.errors import HomeError, KeyFileError, ParameterError
+from veiltab.files.disk import UNFINISHED
 from veiltab.files.private import write_private
 from veiltab.party.home import Home
 from veiltab.protocol.curator.agreement import public_identity, unsigned
@@ -284,3 +285,14 @@ def test_the_home_has_ledgers(home: Home) -> None:
     ledger = replace(home.ledgers.open_ledger("patients").ledger)
     assert ledger.epsilon_limit == 1.0
     assert len(list((home.path / "ledgers").iterdir())) == 1
+
+
+def test_a_second_name_of_the_key_does_not_stay(tmp_path: Path) -> None:
+    """A crash between naming the key and removing its first name leaves both of them."""
+    home = Home(tmp_path / "home")
+    home.create("hospital")
+    leftover = home.path / f"{UNFINISHED}abc"
+    leftover.hardlink_to(home.path / "identity.key")
+    with home.lock():
+        assert not leftover.exists()
+    assert home.open().name == "hospital"

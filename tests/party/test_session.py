@@ -14,6 +14,7 @@ from veiltab.errors import AuditError, MismatchError
 from veiltab.party.context import PartyContext
 from veiltab.party.remote import RemoteServer
 from veiltab.party.researcher import estimate_study
+from veiltab.party.study import Study
 
 
 @pytest.mark.slow
@@ -34,6 +35,23 @@ def test_a_server_restored_from_an_old_copy_is_found_out(tmp_path: Path) -> None
             session = replace(old, server=server)
             with server, pytest.raises(AuditError, match="entries were there before"):
                 session.contract(study.study)
+
+
+def test_signing_looks_at_the_log_once_more(tmp_path: Path) -> None:
+    """The terms may have been read long ago; since then the server may have been set back."""
+    with running(make_context(tmp_path / "data")) as service:
+        proposed = http_study(service, tmp_path, Stage.PROPOSED)
+        second = proposed.curators[1]
+        study = Study(second, proposed.study)
+        terms = study.contract()
+        second.home.set_budget("people", 10.0)
+        before = second.home.study(proposed.study).seen_head()
+        assert before is not None
+        second.home.study(proposed.study).save_seen_head(before.length + 5, bytes(32))
+        with pytest.raises(AuditError, match="entries were there before"):
+            study.sign()
+        assert second.home.budgets()[0].epsilon_left == 10
+        assert study.contract() == terms
 
 
 def test_a_contract_for_another_server_is_refused(tmp_path: Path) -> None:

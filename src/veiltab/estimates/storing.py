@@ -2,6 +2,7 @@
 
 import re
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,7 @@ def save(released: ReleasedCounts, origin: Provenance, path: Path) -> None:
         epsilon=plan.epsilon,
         format=FORMAT,
         keep_threshold=str(plan.keep_threshold),
-        parties=_parties(origin),
+        parties=_parties(origin, released.schema.names),
         perturbed_by=origin.perturbed_by,
         population_size=plan.population_size,
         promises=tuple(
@@ -117,10 +118,14 @@ def _check_kind(fields: dict[str, object], path: Path) -> None:
         )
 
 
-def _parties(origin: Provenance) -> "_Parties | None":
+def _parties(origin: Provenance, names: Sequence[str]) -> "_Parties | None":
     """Return who took part, or None if nothing is known."""
     parties = _Parties(
-        holders=tuple(_Holder(attribute=a, curator=c) for a, c in sorted(origin.holders.items())),
+        holders=tuple(
+            _Holder(attribute=attribute, curator=curator)
+            for attribute, curator in sorted(origin.holders.items())
+            if attribute in names  # a marginal says nothing of the attributes that it leaves out
+        ),
         pads=origin.pads,
         researcher=origin.researcher,
         sampled_by=origin.sampled_by,

@@ -10,7 +10,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterator
-from errno import ENOSYS, ENOTDIR, EOPNOTSUPP, EPERM
+from errno import ENOSYS, ENOTDIR, ENOTSUP, EOPNOTSUPP, EPERM
 from pathlib import Path
 
 from veiltab.errors import OutputError, UnavailableError
@@ -26,7 +26,7 @@ DELETED = ".deleted-"
 UNFINISHED = ".unfinished-"
 """How the name of a file begins that is being written; nothing reads such a file."""
 
-_NO_LINKS = {ENOSYS, EOPNOTSUPP, EPERM}
+_NO_LINKS = {ENOSYS, ENOTSUP, EOPNOTSUPP, EPERM}
 """How file systems without hard links answer."""
 
 
@@ -59,13 +59,21 @@ def write_whole(
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
     if durable:
-        sync_folder(path.parent)
+        try:
+            sync_folder(path.parent)
+        except OSError:
+            if not replace:  # whoever asked for a new file is told that there is none
+                path.unlink(missing_ok=True)
+            raise
 
 
 def write_output(path: Path, data: bytes, mode: int = OUTPUT_MODE) -> None:
-    """Write a file that the user asked for, whole or not at all."""
+    """Write a file that the user asked for, whole or not at all.
+
+    It can be made again, and some folders that people write to cannot be waited for.
+    """
     with _output_errors(path):
-        write_whole(path, data, mode=mode)
+        write_whole(path, data, mode=mode, durable=False)
 
 
 def make_output_folder(path: Path) -> None:
@@ -207,7 +215,11 @@ def _name_new(temporary: Path, path: Path) -> None:
         if error.errno not in _NO_LINKS:
             raise
         path.touch(mode=FILE_MODE, exist_ok=False)  # reserves the name
-        temporary.replace(path)
+        try:
+            temporary.replace(path)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

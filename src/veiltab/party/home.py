@@ -13,7 +13,7 @@ from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import LOCKED, PrivateIdentity, fingerprint
 from veiltab.errors import HomeError, InputError, MalformedError
-from veiltab.files.disk import check_new, write_output
+from veiltab.files.disk import check_new, drop_unfinished, write_output
 from veiltab.files.private import (
     check_private_folder,
     locked,
@@ -107,6 +107,7 @@ class Home:
         with locked(self.path / "lock", wait):
             self._held = True
             try:
+                drop_unfinished(self.path)  # such as a second name of the key, after a crash
                 yield
             finally:
                 self._held = False
@@ -147,7 +148,8 @@ class Home:
         identity = load_identity(self._key, passphrase)
         stored = parse_file(self._public, _read_identity)
         if stored is None:
-            self._write_public(identity)
+            with self.lock():
+                self._write_public(identity)
         elif stored != public_identity(identity):
             raise HomeError(
                 f"{self._public} and {self._key} belong to different identities",

@@ -73,8 +73,10 @@ class Study:
 
         ``dataset`` may be left out where the home has one ledger only.
         """
-        signed = self.contract()
         with self._context.home.lock():
+            # Fetched anew, however long ago the terms were read: what was seen of the study by now
+            # must still be there.  The id binds the terms, so they cannot have changed.
+            signed = self._fetch()
             return sign(self._context, signed, choose_ledger(self._context.home, dataset))
 
     def abort(self, reason: str) -> Status:

@@ -51,6 +51,7 @@ from veiltab.wire.contract import (
 )
 from veiltab.wire.messages import Release, Repad, SignedGrant, Upload
 from veiltab.wire.signed import Signed
+from veiltab.wire.states import State
 
 NO_LIMIT = 1e9
 """A rehearsal spends nobody's privacy."""
@@ -102,9 +103,11 @@ class Outcome:
 
     def release(self) -> Signed[Release]:
         """Let the server release the study, and delete the ciphertext that is not perturbed."""
-        release = self.study.release()
-        self.study.forget_unreleased()
-        return release
+        try:
+            return self.study.release()
+        finally:
+            if self.study.state in (State.RELEASED, State.ABORTED):
+                self.study.forget_unreleased()
 
 
 @dataclass(eq=False)

@@ -110,6 +110,7 @@ def create_app(context: ServiceContext) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,  # a redirect would repeat the request's URL, with any host in it
     )
+    app.state.worker = worker
     install_problems(app)
     app.include_router(operator_routes(context, worker, gate))
     app.include_router(party_routes(context, gate))

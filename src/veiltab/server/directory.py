@@ -155,6 +155,8 @@ class DataDirectory:
             descriptor = os.open(self._path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             self._seize(descriptor)
+            with disk_errors("removing what an earlier server left"):
+                drop_unfinished(self._path)  # such as a second name of the server's key
             yield
         finally:
             os.close(descriptor)

@@ -10,6 +10,7 @@ from veiltab.files.bundles import BundledChunks
 from veiltab.protocol.audit_log import next_entry
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
+from veiltab.protocol.server.transitions import expect
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import CURATOR, MessageRecord, Records, StudyRecord
 from veiltab.wire.audit import entry_hash
@@ -142,6 +143,7 @@ class StoredStudy:
         With the noise key, the noise could be removed again; against the digests of chunks that are
         not perturbed, guesses could be tested.
         """
+        expect(study.state, State.RELEASED, State.ABORTED)
         self.save(study, reason=reason, noise_key=None)
         self.records.forget_contents(self.study, Upload.kind)
 

@@ -134,7 +134,13 @@ def release(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
         expect(stored.state, State.RELEASED)
         if records.role(study, sender.party) != CURATOR:
             stored.resume().check_researcher(sender.party, context.now)
-        return stored.release_content()
+        content = stored.release_content()
+    if not content:
+        raise DamagedError(
+            "the server's records of this release are damaged",
+            hint="ask the operator to restore the database from a copy",
+        )
+    return content
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,9 +158,14 @@ class Worker:
         self._pauses: dict[bytes, tuple[float, float]] = {}
         self._tidied = False
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread runs; a release can outlast :meth:`stop`."""
+        return self._thread.is_alive()
+
     def check_alive(self) -> None:
         """Refuse to call a service ready that takes uploads and releases nothing."""
-        if not self._thread.is_alive():
+        if not self.is_running:
             raise UnavailableError(
                 "the worker that releases studies does not run", hint="restart the server"
             )

@@ -315,3 +315,11 @@ except StateError:
 
 def _broken_disk(*_: object, **__: object) -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_second_name_of_the_key_does_not_stay(tmp_path: Path) -> None:
+    """What a server that was killed has left beside its key goes when the next one starts."""
+    folders = DataDirectory(tmp_path / "data")
+    (folders.path / ".unfinished-abc").write_bytes(b"a private key")
+    with folders.lock():
+        assert list(folders.path.glob(".unfinished-*")) == []
