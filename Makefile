@@ -34,7 +34,7 @@ check: $(VENV)/.installed ## Lint, types, layers and the fast tests: the check b
 test: lint ## Lint, types, layers and every test
 	$(PYTEST)
 
-soak: $(VENV)/.installed ## The long runs: hundreds of crashes, much load, large tables
+soak: $(VENV)/.installed ## The long runs: hundreds of crashes, heavy load, large tables
 	$(BIN)/python -m pytest -n 0 -m soak -rA
 
 # Half of `make check`; the other is lint, whose mypy keeps one core busy for half a minute.

@@ -10,7 +10,7 @@ from typing import get_args
 import numpy as np
 import polars as pl
 
-from veiltab.core.parameters import check_delta, check_epsilon
+from veiltab.core.parameters import check_delta, check_epsilon, check_seed
 from veiltab.core.plan import plan
 from veiltab.core.resampling import draw_releases
 from veiltab.core.schema import Attribute, CountTable, Schema
@@ -26,7 +26,7 @@ from veiltab.data.profile import (
     profile_table,
     propose_attribute,
 )
-from veiltab.data.recode import Bins, Rule
+from veiltab.data.recode import Bins, Recode, Rule
 from veiltab.data.tables import BATCH_ROWS, Table, open_table
 from veiltab.errors import ParameterError, SchemaError
 from veiltab.estimates import Estimate, Provenance
@@ -51,7 +51,7 @@ def rehearse(
     sample_size: int | None = None,
     sampler: Sampler = "curators",
     pads: PadMode = "stream",
-    recode: Mapping[str, Rule] | None = None,
+    recode: Recode | Mapping[str, Rule] | None = None,
     seed: int | None = None,
 ) -> Estimate:
     """Go through a whole study in this process, a curator for each table, and estimate.
@@ -77,7 +77,7 @@ def rehearse(
     _check_choice("pads", pads, get_args(PadMode))
     check_epsilon(epsilon)
     check_delta(delta)
-    rules = recode or {}
+    rules = recode.rules if isinstance(recode, Recode) else recode or {}
     for column, rule in rules.items():
         if not isinstance(rule, Rule):
             raise ParameterError(
@@ -86,7 +86,9 @@ def rehearse(
             )
     holdings = [_as_holding(open_table(table), ids, rules) for table in tables]
     _check_rules(holdings, rules)
-    entropy = CipherEntropy.from_system() if seed is None else CipherEntropy.from_seed(seed, LABEL)
+    entropy = (
+        CipherEntropy.from_system() if seed is None else CipherEntropy.from_seed(int(seed), LABEL)
+    )
     parties = Rehearsal(holdings, entropy, linkage=Linkage.by_ids(len(ids)))
     terms = Terms(epsilon=epsilon, delta=delta, sample_size=sample_size, sampler=sampler, pads=pads)
     outcome = parties.run(terms)
@@ -107,6 +109,12 @@ def simulate(
 
     This takes no longer for a million respondents than for ten.
     """
+    if not isinstance(table, CountTable):
+        raise ParameterError(
+            f"an object of type {type(table).__name__} is not a table of counts",
+            hint="use veiltab.read_counts(path), veiltab.adult_table(24), or"
+            " veiltab.CountTable(schema, counts); veiltab.rehearse takes tables of records",
+        )
     _check_seed(seed)
     chosen = plan(
         population_size=table.population_size,
@@ -133,10 +141,8 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
 
 
 def _check_seed(seed: int | None) -> None:
-    if seed is not None and seed < 0:
-        raise ParameterError(
-            f"a seed cannot be negative, and {seed} is", hint="use any whole number from 0 on"
-        )
+    if seed is not None:
+        check_seed(seed)
 
 
 def _as_holding(table: Table, ids: Sequence[str], recode: Mapping[str, Rule]) -> Holding:

@@ -212,12 +212,15 @@ def test_another_server_is_refused(server: Server, newcomer: Office, tmp_path: P
 def test_a_bad_invitation(server: Server, newcomer: Office, tmp_path: Path) -> None:
     """The server does not say which of its faults it has; nothing is pinned."""
     code = tmp_path / "bad.code"
-    code.write_text("0123456789abcdef")
-    outcome = newcomer.run("register", server.url, "--yes", "--invitation-file", code)
-    error = assert_refused(outcome, code=1)
-    assert "the invitation is unknown, expired or used" in error
-    assert "0123456789abcdef" not in outcome.err
-    assert not (newcomer.home / "server.json").exists()
+    for text, said in (
+        ("01234abcde" * 4, "the invitation is unknown, expired or used"),
+        ("0123456789abcdef", "this is not an invitation"),
+    ):
+        code.write_text(text)
+        outcome = newcomer.run("register", server.url, "--yes", "--invitation-file", code)
+        assert said in assert_refused(outcome, code=1)
+        assert text not in outcome.err
+        assert not (newcomer.home / "server.json").exists()
 
 
 def test_the_invitation_can_be_piped_in(

@@ -155,7 +155,7 @@ def test_a_parquet_file_that_changes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     batches = open_table(str(tmp_path / "t.parquet")).batches(["id"], 100)
     assert next(batches).height == 100
     FRAME.head(500).write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(TableError, match=r"changed while it was read|no whole Parquet file"):
+    with pytest.raises(TableError, match=r"changed while it was read|not a complete Parquet file"):
         list(batches)
 
 
@@ -165,7 +165,7 @@ def test_truncated_parquet_files(keep: int, tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     FRAME.write_parquet(path)
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(TableError, match="no whole Parquet file"):
+    with pytest.raises(TableError, match="not a complete Parquet file"):
         open_table(str(path))
 
 
@@ -176,7 +176,7 @@ def test_damaged_parquet_files(tmp_path: Path) -> None:
     data = np.frombuffer(path.read_bytes(), dtype=np.uint8).copy()
     data[4:400] ^= 0xFF
     path.write_bytes(data.tobytes())
-    with pytest.raises(TableError, match="no whole Parquet file"):
+    with pytest.raises(TableError, match="not a complete Parquet file"):
         read(open_table(str(path)))
 
 

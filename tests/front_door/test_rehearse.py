@@ -134,8 +134,8 @@ def test_numbers_go_into_bins_and_values_are_mapped() -> None:
             vt.errors.ParameterError,
             "rule for 'x' is a dict",
         ),
-        ([np.zeros(3)], "person", {}, vt.errors.TableError, "a ndarray is not a table"),
-        ([{"person": [1]}], "person", {}, vt.errors.TableError, "a dict is not a table"),
+        ([np.zeros(3)], "person", {}, vt.errors.TableError, "from an object of type ndarray"),
+        ([{"person": [1]}], "person", {}, vt.errors.TableError, "from an object of type dict"),
         (
             [pd.DataFrame({"person": range(6), "age": pd.cut(range(6), 2)})],
             "person",
@@ -145,7 +145,13 @@ def test_numbers_go_into_bins_and_values_are_mapped() -> None:
         ),
         (tables()[0], "person", {}, vt.errors.ParameterError, "a list of at least one table"),
         ("people.csv", "person", {}, vt.errors.ParameterError, "a list of at least one table"),
-        (tables(), "person", {"seed": -1}, vt.errors.ParameterError, "seed cannot be negative"),
+        (
+            tables(),
+            "person",
+            {"seed": -1},
+            vt.errors.ParameterError,
+            "the seed must be a whole number",
+        ),
     ],
 )
 def test_what_is_refused(
@@ -158,13 +164,29 @@ def test_what_is_refused(
     assert caught.value.hint
 
 
+def test_rules_may_come_as_a_recode_and_numbers_from_numpy() -> None:
+    """As in a study; counting rows gives NumPy's whole numbers."""
+    people = pl.DataFrame({"person": range(500), "age": [20 + n % 60 for n in range(500)]})
+    recode = vt.Recode({"age": vt.Bins([40, 60])})
+    first = vt.rehearse([people], on="person", epsilon=1.0, recode=recode, seed=np.int64(3))  # type: ignore[arg-type]
+    again = vt.rehearse([people], on="person", epsilon=1.0, recode=recode.rules, seed=3)
+    assert (first.counts == again.counts).all()
+    rows = np.int64(45_222)
+    assert vt.plan(population_size=rows, domain_size=24, epsilon=1).sample_size == 3_238  # type: ignore[arg-type]
+    with pytest.raises(vt.errors.ParameterError, match="type DataFrame is not a table of counts"):
+        vt.simulate(people, epsilon=1.0)  # type: ignore[arg-type]
+    for wrong in ("1", None, True, float("nan")):
+        with pytest.raises(vt.errors.ParameterError, match="epsilon"):
+            vt.rehearse([people], on="person", epsilon=wrong)  # type: ignore[arg-type]
+
+
 def test_a_simulation_needs_counts_alone() -> None:
     """Its estimate has the plan of its promise, and repeats with a seed."""
     first, again = (vt.simulate(vt.adult_table(24), epsilon=1, seed=5) for _ in range(2))
     assert (first.counts == again.counts).all()
     assert first.plan == vt.plan(population_size=45_222, domain_size=24, epsilon=1)
     assert (vt.simulate(vt.adult_table(24), epsilon=1).counts != first.counts).any()
-    with pytest.raises(vt.errors.ParameterError, match="seed cannot be negative"):
+    with pytest.raises(vt.errors.ParameterError, match="the seed must be a whole number"):
         vt.simulate(vt.adult_table(24), epsilon=1, seed=-1)
 
 

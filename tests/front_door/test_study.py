@@ -15,6 +15,7 @@ import veiltab as vt
 from tests.support.servers import running
 from veiltab.hosting import existing_server
 from veiltab.party.progress import Progress
+from veiltab.party.session import register
 from veiltab.server.auth import invite
 
 TITLE = "Smoking and income"
@@ -210,6 +211,9 @@ def test_mistakes_are_typed_and_lose_nothing(world: World) -> None:
         other.study(TITLE).sign()
         with pytest.raises(vt.errors.TableError, match="no column 'person'"):
             study.check(smokers(), "person")
+        with pytest.raises(vt.errors.MismatchError, match="about 4000 respondents, not 10"):
+            study.push(smokers().head(10), "id", wait=False)
+        assert not any(curator.aligned for curator in study.status().curators)
         with pytest.raises(vt.errors.ValueNotInSchemaError, match="'maybe'"):
             study.push(pl.DataFrame({"id": [1], "smoker": ["maybe"]}), "id")
         with pytest.raises(vt.errors.StateError, match=r"after 0\.2 seconds, not released"):
@@ -262,3 +266,27 @@ def test_limits_of_an_application(tmp_path: Path) -> None:
         with pytest.raises(vt.errors.ParameterError, match="the limit rate must be a number"):
             vt.create_app(tmp_path / "data", rate=limit)  # type: ignore[arg-type]
     assert not (tmp_path / "data" / "server.key").exists()
+
+
+def test_what_cannot_be_a_fingerprint_or_an_invitation_is_not_sent(tmp_path: Path) -> None:
+    """Nobody is asked, and no other secret that was given by mistake leaves the house."""
+    home = vt.Home(tmp_path / "home")
+    identity = home.create("A hospital")
+    nowhere = "https://127.0.0.1:1"
+    for wrong in ("", "12345", "x" * 30, "1" * 31):
+        with pytest.raises(vt.errors.ParameterError, match="is not a fingerprint"):
+            home.register(nowhere, "0" * 40, fingerprint=wrong)
+    for wrong in ("", "a secret", "0" * 41, "id,smoker\n1,yes"):
+        with pytest.raises(vt.errors.InvitationError) as caught:
+            register(home, nowhere, home.public, identity=identity, invitation=wrong)
+        assert not wrong or wrong not in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_tables_of_pandas_can_be_encoded() -> None:
+    """Whatever is no data frame is refused."""
+    schema = vt.Schema([vt.Attribute("income", ["high", "low"])])
+    (codes,) = vt.encode_table(incomes(), schema)
+    assert codes[:4].tolist() == [1, 0, 1, 0]
+    for other in (None, "incomes.csv", 3):
+        with pytest.raises(vt.errors.TableError, match="cannot encode an object of type"):
+            vt.encode_table(other, schema)

@@ -1,6 +1,7 @@
 """Checks the ranges of the numbers that describe a release, each in one place."""
 
 import math
+from numbers import Integral, Real
 
 from veiltab.errors import ParameterError
 
@@ -17,19 +18,19 @@ LARGEST_DELTA = 0.01
 
 def check_epsilon(epsilon: float) -> None:
     """Refuse an ε that promises nothing (too large) or cannot be promised (zero, NaN)."""
-    if not math.isfinite(epsilon) or not 0 < epsilon <= MAX_EPSILON:
+    if not _is_number(epsilon) or not 0 < epsilon <= MAX_EPSILON:
         raise ParameterError(
-            f"epsilon must be a number above 0 and at most {MAX_EPSILON}, not {epsilon}",
+            f"epsilon must be a number above 0 and at most {MAX_EPSILON}, not {epsilon!r}",
             hint="common choices lie between 0.1 (strong privacy) and 1 (moderate privacy)",
         )
 
 
 def check_delta(delta: float) -> None:
     """Refuse a δ that is not a small probability."""
-    if not math.isfinite(delta) or delta < 0 or 0 < delta < SMALLEST_DELTA or delta > LARGEST_DELTA:
+    if not _is_number(delta) or not (delta == 0 or SMALLEST_DELTA <= delta <= LARGEST_DELTA):
         raise ParameterError(
             f"delta must be 0, or a number from {SMALLEST_DELTA:g} to {LARGEST_DELTA:g},"
-            f" not {delta}",
+            f" not {delta!r}",
             hint="take 0 for the strictest promise, or far less than one in the population,"
             " such as 1e-6",
         )
@@ -39,7 +40,7 @@ def check_population_size(population_size: int) -> None:
     """Refuse a population that is empty or not a whole number."""
     if not _is_integer(population_size) or not 1 <= population_size <= MAX_POPULATION_SIZE:
         raise ParameterError(
-            f"the population must be a whole number from 1 to 2^53, not {population_size}",
+            f"the population must be a whole number from 1 to 2^53, not {population_size!r}",
             hint="it is the number of respondents that all curators hold in common",
         )
 
@@ -49,7 +50,7 @@ def check_sample_size(sample_size: int, population_size: int) -> None:
     if not _is_integer(sample_size) or not 1 <= sample_size <= population_size:
         raise ParameterError(
             f"the sample size must be a whole number from 1 to the population, {population_size},"
-            f" not {sample_size}",
+            f" not {sample_size!r}",
             hint="leave it out to get the best one",
         )
 
@@ -58,16 +59,16 @@ def check_domain_size(domain_size: int) -> None:
     """Refuse a single cell, and more cells than the arithmetic can handle."""
     if not _is_integer(domain_size) or not 2 <= domain_size <= MAX_DOMAIN_SIZE:  # noqa: PLR2004
         raise ParameterError(
-            f"the number of cells must be a whole number from 2 to 2^48, not {domain_size}",
+            f"the number of cells must be a whole number from 2 to 2^48, not {domain_size!r}",
             hint="it is the product of the numbers of categories of all attributes",
         )
 
 
 def check_target_rmse(target_rmse: float) -> None:
     """Refuse a target that no estimate can reach, or that any guess would reach."""
-    if not math.isfinite(target_rmse) or not 0 < target_rmse < 1:
+    if not _is_number(target_rmse) or not 0 < target_rmse < 1:
         raise ParameterError(
-            f"the target RMSE must be a number above 0 and below 1, not {target_rmse}",
+            f"the target RMSE must be a number above 0 and below 1, not {target_rmse!r}",
             hint="even a guess, the uniform distribution, is never off by 1 or more",
         )
 
@@ -76,7 +77,7 @@ def check_runs(runs: int, *, fewest: int = 1) -> None:
     """Refuse too few simulated releases for a mean, or too many to wait for."""
     if not _is_integer(runs) or not fewest <= runs <= MAX_RUNS:
         raise ParameterError(
-            f"the number of runs must be a whole number from {fewest} to {MAX_RUNS}, not {runs}",
+            f"the number of runs must be a whole number from {fewest} to {MAX_RUNS}, not {runs!r}",
             hint="1000 runs give an error to about one part in a hundred",
         )
 
@@ -85,10 +86,15 @@ def check_seed(seed: int) -> None:
     """Refuse a seed that is not a natural number."""
     if not _is_integer(seed) or seed < 0:
         raise ParameterError(
-            f"the seed must be a whole number from 0 up, not {seed}",
+            f"the seed must be a whole number from 0 up, not {seed!r}",
             hint="any such number will do; the same seed gives the same results",
         )
 
 
 def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Take the whole numbers of NumPy too, which counting rows gives."""
+    return not isinstance(value, bool) and isinstance(value, Integral)
+
+
+def _is_number(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)

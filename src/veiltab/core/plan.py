@@ -211,7 +211,8 @@ def plan(
             "give either an epsilon or a target RMSE, and not both",
             hint="epsilon is the privacy you promise, the target RMSE is the error you accept",
         )
-    question = _Question(population_size, domain_size, delta, sample_size)
+    size = None if sample_size is None else int(sample_size)  # NumPy's numbers would overflow
+    question = _Question(int(population_size), int(domain_size), delta, size)
     if epsilon is not None:
         return question.plan_for_epsilon(epsilon)
     assert target_rmse is not None  # noqa: S101 - tells the type checker what was checked above

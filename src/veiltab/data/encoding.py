@@ -13,8 +13,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from veiltab.core.schema import Attribute, Codes, Schema, check_range
+from veiltab.data.frames import as_frame
 from veiltab.data.recode import Bins, Rule
-from veiltab.errors import Offender, SchemaError, ValueNotInSchemaError
+from veiltab.errors import Offender, SchemaError, TableError, ValueNotInSchemaError
 
 _LISTED_VALUES = 5
 _LISTED_ROWS = 3
@@ -71,14 +72,20 @@ class Encoder:
 
 
 def encode_table(
-    frame: pl.DataFrame,
+    frame: object,
     schema: Schema,
     rules: Mapping[str, Rule] | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> list[Codes]:
     """Turn a whole table into one array of codes per attribute: :class:`Encoder` at once."""
+    table = as_frame(frame)
+    if table is None:
+        raise TableError(
+            f"cannot encode an object of type {type(frame).__name__}",
+            hint="give a data frame of polars or pandas",
+        )
     encoder = Encoder(schema, rules, columns)
-    codes = encoder.encode(frame)
+    codes = encoder.encode(table)
     encoder.finish()
     return codes or []
 

@@ -66,7 +66,7 @@ class ParquetTable:
             yield
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
             raise TableError(
-                f"{str(self._path)!r} is no whole Parquet file, or may not be read",
+                f"{str(self._path)!r} is not a complete Parquet file, or you may not read it",
                 hint="write or copy it again; check its size and rights",
             ) from None
 

@@ -56,8 +56,8 @@ def open_table(source: object, query: str | None = None) -> Table:
     if isinstance(source, Table):
         return source
     raise TableError(
-        f"a {type(source).__name__} is not a table",
-        hint=f"use a data frame of polars or pandas, or the name of {FORMS}",
+        f"cannot read a table from an object of type {type(source).__name__}",
+        hint=f"use a data frame of polars or pandas, or the path or address of a table: {FORMS}",
     )
 
 
@@ -113,7 +113,7 @@ def feed(
     """
     if len(ids) != (linkage.columns or 0):
         raise LinkageError(
-            f"ids have {linkage.columns or 0} columns by the contract, and {len(ids)} are named",
+            f"the contract's ids have {linkage.columns or 0} columns, and you named {len(ids)}",
             hint="name one column for each part of an id; none where rows match by their order",
         )
     encoder = Encoder(intake.schema, rules, columns)

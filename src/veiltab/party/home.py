@@ -232,6 +232,7 @@ class Home:
         from veiltab.party import session  # noqa: PLC0415 - sessions are made of homes
 
         self.check_identity()  # before a server is asked
+        session.check_digits(fingerprint)
         authority = None if ca_file is None else Path(ca_file)
         server = session.discover(url, ca_file=authority)
         session.check_fingerprint(server, fingerprint)

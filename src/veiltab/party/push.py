@@ -31,7 +31,7 @@ from veiltab.protocol.curator.upload import (
     prepare_sample,
     prepare_table,
 )
-from veiltab.protocol.verify import plan_for, verify_agreement
+from veiltab.protocol.verify import plan_for, planned_sample_size, verify_agreement
 from veiltab.wire.contract import Contract
 from veiltab.wire.messages import Alignment, Upload
 from veiltab.wire.packing import TOKEN_BYTES, chunk_slices, packed_length
@@ -191,6 +191,7 @@ def _prepare(
         if contract.sampling.by == "server":
             progress(Progress("encrypting"))
             return prepare_table(curator, signed, intake, FolderSpool(folder.path / "scratch-2"))
+        planned_sample_size(contract, intake.population)  # refuses another number than was agreed
         context.server.send_alignment(contract.study_id, align(contract, context.identity, intake))
         alignments = _compare_respondents(context, contract, progress, patience)
         if alignments is None:

@@ -1,10 +1,11 @@
 """A party connected to its server: proposing studies and finding them."""
 
+import re
 from os import PathLike
 from pathlib import Path
 
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
-from veiltab.errors import InputError, MismatchError
+from veiltab.errors import InputError, InvitationError, MismatchError, ParameterError
 from veiltab.party.connection import ClosedAtEnd, Reach, Retry
 from veiltab.party.context import PartyContext, check_registered
 from veiltab.party.curator import choose_ledger, propose
@@ -13,6 +14,9 @@ from veiltab.party.remote import RemoteServer, StudySummary
 from veiltab.party.study import Study
 from veiltab.party.study_file import StudyDraft, read_study_file
 from veiltab.wire.contract import PublicIdentity
+
+_FINGERPRINT = re.compile("[0-9]{30}")
+_INVITATION = re.compile("[0-9a-f]{40}")
 
 
 class Session(ClosedAtEnd):
@@ -80,8 +84,19 @@ def discover(
     return RemoteServer.discover(url, reach=Reach(ca_file=ca_file), retry=retry)
 
 
+def check_digits(expected: str) -> None:
+    """Refuse what cannot be a fingerprint, before anybody is asked."""
+    if not _FINGERPRINT.fullmatch("".join(expected.split())):
+        raise ParameterError(
+            f"{expected!r} is not a fingerprint",
+            hint="it has thirty digits, such as 12345 67890 12345 67890 12345 67890; ask the"
+            " operator",
+        )
+
+
 def check_fingerprint(server: PublicIdentity, expected: str) -> None:
     """Refuse a server whose fingerprint is not the one that its operator gave."""
+    check_digits(expected)
     shown = fingerprint(server.party_id)
     if "".join(expected.split()) != "".join(shown.split()):
         raise MismatchError(
@@ -102,12 +117,18 @@ def register(
     retry: Retry | None = None,
 ) -> PinnedServer:
     """Register with a server whose fingerprint was compared, and remember it."""
+    code = invitation.strip().lower()
+    if not _INVITATION.fullmatch(code):  # neither shown nor sent: it may be any other secret
+        raise InvitationError(
+            "this is not an invitation: a code has forty digits and letters from a to f",
+            hint="give the code that the server's operator has sent you, and nothing else",
+        )
     if home.server is not None and not replace:
         home.pin_server(url, server)  # refuses any other server than the one before
     certificates = None if ca_file is None else _read_certificates(ca_file)
     reach = Reach(ca_file=ca_file)
     with RemoteServer(url, server, identity, reach=reach, retry=retry) as remote:
-        remote.register(invitation)
+        remote.register(code)
     if replace:
         home.forget_server()
     pinned = home.pin_server(url, server)

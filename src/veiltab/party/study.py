@@ -1,11 +1,11 @@
 """One study as a party sees it: every step that it can take, as a method."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
 from veiltab.core.schema import Schema
-from veiltab.data.recode import Recode, read_recode_file
+from veiltab.data.recode import Recode, Rule, read_recode_file
 from veiltab.data.tables import open_table
 from veiltab.errors import ParameterError, StateError
 from veiltab.estimates import Estimate
@@ -88,7 +88,7 @@ class Study:
         table: object,
         ids: str | Sequence[str] = (),
         *,
-        recode: Recode | str | PathLike[str] | None = None,
+        recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None = None,
         query: str | None = None,
         progress: OnProgress = ignore_progress,
     ) -> Preview:
@@ -102,7 +102,7 @@ class Study:
         table: object,
         ids: str | Sequence[str] = (),
         *,
-        recode: Recode | str | PathLike[str] | None = None,
+        recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None = None,
         query: str | None = None,
         wait: bool = True,
         timeout: float | None = None,
@@ -195,7 +195,7 @@ class Study:
         signed: Signed[Contract],
         table: object,
         ids: str | Sequence[str],
-        recode: Recode | str | PathLike[str] | None,
+        recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None,
         query: str | None,
     ) -> Source:
         opened = open_table(table() if callable(table) else table, query)
@@ -208,9 +208,13 @@ def as_names(names: str | Sequence[str] | None) -> Sequence[str] | None:
     return [names] if isinstance(names, str) else names
 
 
-def _as_recode(recode: Recode | str | PathLike[str] | None, schema: Schema) -> Recode:
+def _as_recode(
+    recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None, schema: Schema
+) -> Recode:
     if recode is None:
         return Recode()
+    if isinstance(recode, Mapping):
+        return Recode(recode)
     return recode if isinstance(recode, Recode) else read_recode_file(Path(recode), schema)
 
 

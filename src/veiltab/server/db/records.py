@@ -238,8 +238,8 @@ class MessageRecords(TransactionView):
         earlier = self.message(record.study, record.kind, record.sender, record.reference)
         if earlier is None or earlier.digest != record.digest:
             raise StateError(
-                f"there is another message of the kind {record.kind} in this one's place",
-                hint="what was sent stays: send the same message again, or start a new study",
+                f"another {record.kind} was sent to this study before, and cannot be replaced",
+                hint="if that one was wrong, abort the study and propose a new one",
             )
         return False
 
