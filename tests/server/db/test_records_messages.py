@@ -65,7 +65,10 @@ def test_another_message_in_its_place_is_refused(filled: Database) -> None:
     with filled.transaction() as records:
         records.add_message(MESSAGE)
     other = replace(MESSAGE, digest=b"e" * 32, content=b"other")
-    with pytest.raises(StateError, match="another message"), filled.transaction() as records:
+    with (
+        pytest.raises(StateError, match="was sent to this study before"),
+        filled.transaction() as records,
+    ):
         records.add_message(other)
     with filled.reading() as records:
         assert records.messages(STUDY, "secret") == [MESSAGE]
