@@ -55,7 +55,8 @@ def create_app(
             async with inner(running):
                 yield
             if application.state.worker.is_running:
-                stack.pop_all()
+                # Referred to, or the lock would be collected, and so let go.
+                application.state.kept_open = stack.pop_all()
 
     application.router.lifespan_context = lifespan
     return application

@@ -223,6 +223,14 @@ def test_a_bad_invitation(server: Server, newcomer: Office, tmp_path: Path) -> N
         assert not (newcomer.home / "server.json").exists()
 
 
+def test_a_fingerprint_of_another_form_is_refused_before_anybody_is_asked(
+    newcomer: Office,
+) -> None:
+    """Nobody listens at this address, and nobody is tried."""
+    outcome = newcomer.run("register", "https://127.0.0.1:1", "--server-fingerprint", "12345")
+    assert "'12345' is not a fingerprint" in assert_refused(outcome)
+
+
 def test_the_invitation_can_be_piped_in(
     server: Server, newcomer: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:

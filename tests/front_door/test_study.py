@@ -1,11 +1,15 @@
 """A study over the network in Python, from identities to a report, through the front door."""
 
+import asyncio
+import gc
 import math
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import pandas as pd
 import polars as pl
@@ -17,6 +21,8 @@ from veiltab.hosting import existing_server
 from veiltab.party.progress import Progress
 from veiltab.party.session import register
 from veiltab.server.auth import invite
+from veiltab.server.directory import DataDirectory
+from veiltab.server.worker import Worker
 
 TITLE = "Smoking and income"
 PEOPLE = 4_000
@@ -290,3 +296,22 @@ def test_tables_of_pandas_can_be_encoded() -> None:
     for other in (None, "incomes.csv", 3):
         with pytest.raises(vt.errors.TableError, match="cannot encode an object of type"):
             vt.encode_table(other, schema)
+
+
+@pytest.mark.parametrize("outlasts", [False, True])
+def test_a_release_that_outlasts_the_application_keeps_the_folder(
+    tmp_path: Path, *, outlasts: bool
+) -> None:
+    """A second server must not tidy up under its hands; otherwise the folder is free again."""
+    app = vt.create_app(tmp_path / "data")
+
+    async def run() -> None:
+        async with app.router.lifespan_context(app):
+            pass
+
+    with mock.patch.object(Worker, "is_running", outlasts):
+        asyncio.run(run())
+    gc.collect()
+    refused = pytest.raises(vt.errors.StateError, match="another server is using")
+    with refused if outlasts else nullcontext(), DataDirectory(tmp_path / "data").lock():
+        pass

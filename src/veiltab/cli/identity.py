@@ -208,10 +208,12 @@ def register_command(
         --server-fingerprint "12345 67890 12345 67890 12345 67890"
     """  # noqa: D301 - \b tells click to leave the lines alone
     from veiltab.party.connection import Retry
-    from veiltab.party.session import discover, register
+    from veiltab.party.session import check_digits, discover, register
 
     home, retry = party.home, Retry(total=PATIENCE)
     home.check_identity()
+    if server_fingerprint is not None:
+        check_digits(server_fingerprint)
     server = discover(url, ca_file=ca_file, retry=retry)
     known = home.server is not None and not replace
     if known:
