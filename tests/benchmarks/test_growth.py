@@ -12,7 +12,7 @@ from benchmarks.growth import MOST_MEBIBYTES, Run, Stage, run_studies, study_pea
 from benchmarks.growth_kernels import kernel_growth
 from benchmarks.growth_stages import check_counts
 from benchmarks.growth_table import Batches
-from veiltab.wire.contract import Sampler
+from veiltab.core.mechanism import LinkageMode
 
 ROWS = 2_000
 
@@ -25,24 +25,24 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run_of(rows: int, seconds: float, sampler: Sampler = "curators", peak: float = 99.0) -> Run:
+def run_of(rows: int, seconds: float, linkage: LinkageMode = "aligned", peak: float = 99.0) -> Run:
     """Return what a study could have taken: every stage the same."""
     stages = dict.fromkeys(growth.STAGES, Stage(seconds, seconds, seconds / rows, peak))
-    return Run(rows, sampler, stages, rows)
+    return Run(rows, linkage, stages, rows)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", ["curators", "server"])
-def test_a_study_of_one_size(scratch: Path, sampler: Sampler) -> None:
+@pytest.mark.parametrize("linkage", ["aligned", "matched"])
+def test_a_study_of_one_size(scratch: Path, linkage: LinkageMode) -> None:
     """The command counts everybody, measures every stage, and leaves no file behind."""
     found = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-m", "benchmarks.growth", str(ROWS), sampler],
+        [sys.executable, "-m", "benchmarks.growth", str(ROWS), linkage],
         check=True,
         stdout=subprocess.PIPE,
         timeout=120,
     )
     run = json.loads(found.stdout)
-    assert (run["rows"], run["sampler"], run["counted"], run["note"]) == (ROWS, sampler, ROWS, "")
+    assert (run["rows"], run["linkage"], run["counted"], run["note"]) == (ROWS, linkage, ROWS, "")
     assert list(run["stages"]) == ["prepare", "accept", "release", "estimate"]
     for took in run["stages"].values():
         assert took["seconds"] > 0

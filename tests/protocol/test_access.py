@@ -7,21 +7,21 @@ import pytest
 
 from tests.support.simulator import Simulator
 from veiltab.core.channel import DRAW_RANGE
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.privacy import largest_keep_threshold
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import MessageError, MismatchError, PromiseError, SignatureError
 from veiltab.protocol.in_process import Outcome, Terms
 from veiltab.protocol.researcher import Access, open_access
 from veiltab.protocol.verify import cosign, sign
-from veiltab.wire.contract import Sampler
 from veiltab.wire.messages import Release
 from veiltab.wire.signed import Signed
 
 
-def study(sampler: Sampler = "curators", **changes: Any) -> tuple[Simulator, Outcome]:
+def study(linkage: LinkageMode = "aligned", **changes: Any) -> tuple[Simulator, Outcome]:
     """Return a released study whose contract has some fields changed."""
     rehearsal = Simulator()
-    terms = Terms(epsilon=1.0, sample_size=20, sampler=sampler)
+    terms = Terms(epsilon=1.0, sample_size=20, linkage=linkage)
     return rehearsal, rehearsal.study(terms, **changes).finish()
 
 

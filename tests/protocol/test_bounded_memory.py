@@ -39,7 +39,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def everybody(rows: int) -> Terms:
     """Return terms by which the server samples the whole population."""
-    return Terms(epsilon=1.0, sample_size=rows, sampler="server")
+    return Terms(epsilon=1.0, sample_size=rows, linkage="matched")
 
 
 def peak(work: Callable[[], object]) -> int:

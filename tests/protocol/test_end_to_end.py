@@ -66,7 +66,7 @@ def run(rehearsal: Simulator, way: Way, mode: PadMode, sample_size: int | None) 
     terms = Terms(
         epsilon=18.0,
         sample_size=sample_size,
-        sampler="curators" if way == "curators" else "server",
+        linkage="aligned" if way == "curators" else "matched",
         pads=mode,
     )
     if way == "stored":
@@ -180,7 +180,7 @@ def test_uploads_arrive_in_any_order(way: Way) -> None:
     """The columns stand in the contract's order, whichever curator was the fastest."""
     rehearsal = parties(SHARES[3], way, 50)
     terms = Terms(
-        epsilon=18.0, sample_size=40, sampler="curators" if way == "curators" else "server"
+        epsilon=18.0, sample_size=40, linkage="aligned" if way == "curators" else "matched"
     )
     if way == "stored":
         deposit = rehearsal.deposit()

@@ -20,6 +20,7 @@ from tests.support.simulator import (
     tokens_of,
 )
 from veiltab.core import group
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import Codes, Schema
 from veiltab.crypto import linkage
 from veiltab.crypto.derivation import alignment_key
@@ -37,7 +38,6 @@ from veiltab.protocol.curator.upload import (
 from veiltab.protocol.in_process import Holding, Terms
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
-from veiltab.wire.contract import Sampler
 from veiltab.wire.messages import Upload
 
 SIZES = {"small": 3, "large": 300}
@@ -46,12 +46,12 @@ SIZES = {"small": 3, "large": 300}
 SCHEMA = Schema(attribute(name, size) for name, size in SIZES.items())
 
 
-def open_study(rows: int, sampler: Sampler = "curators") -> LocalStudy:
+def open_study(rows: int, linkage: LinkageMode = "aligned") -> LocalStudy:
     """Open a study of one curator, who holds ``rows`` respondents."""
     rehearsal = Simulator()
     rehearsal.holdings, rehearsal.curators = [table(rows)], rehearsal.curators[:1]
     size = max(1, rows * 2 // 3)
-    return rehearsal.study(Terms(epsilon=20.0, sample_size=size, sampler=sampler))
+    return rehearsal.study(Terms(epsilon=20.0, sample_size=size, linkage=linkage))
 
 
 def table(rows: int) -> Holding:
@@ -80,7 +80,7 @@ def prepare(staged: LocalStudy, intake: Intake) -> tuple[Prepared[Upload], Memor
         MemoryChunks(),
     )
     signed = staged.outcome.contract
-    if signed.body.sampling.by == "server":
+    if signed.body.matched:
         prepared = prepare_table(context, signed, intake, MemorySpool())
     else:
         prepared = prepare_sample(
@@ -111,15 +111,15 @@ def intakes(draw: st.DrawFn) -> tuple[int, list[int], int, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", ["curators", "server"])
+@pytest.mark.parametrize("linkage", ["aligned", "matched"])
 @given(drawn=intakes())
 @settings(max_examples=25)
 def test_batches_and_partitions_make_no_difference(
-    sampler: Sampler, drawn: tuple[int, list[int], int, int]
+    linkage: LinkageMode, drawn: tuple[int, list[int], int, int]
 ) -> None:
     """One partition and one batch against any others: the same message, and the same chunks."""
     rows, cuts, partitions, held = drawn
-    staged, own = open_study(rows, sampler), table(rows)
+    staged, own = open_study(rows, linkage), table(rows)
     plain = take_in(staged, own, [], 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorting, "BUFFER_ROWS", held)
@@ -133,15 +133,15 @@ def test_batches_and_partitions_make_no_difference(
 
 
 @pytest.mark.parametrize("rows", [1, 2, 50])
-@pytest.mark.parametrize("sampler", ["curators", "server"])
-def test_the_rows_are_in_the_order_of_a_plain_sort(rows: int, sampler: Sampler) -> None:
+@pytest.mark.parametrize("linkage", ["aligned", "matched"])
+def test_the_rows_are_in_the_order_of_a_plain_sort(rows: int, linkage: LinkageMode) -> None:
     """Against NumPy's own sort of all bytes: by token, or by its CMAC under the order key."""
-    staged, own = open_study(rows, sampler), table(rows)
+    staged, own = open_study(rows, linkage), table(rows)
     intake = take_in(staged, own, [rows // 3], 5)
     prepared, chunks = prepare(staged, intake)
     body = prepared.message.body
     tokens = tokens_of(staged.contract, staged.secret, own.ids)
-    if sampler == "curators":
+    if linkage == "aligned":
         order = np.lexsort(tokens.T[::-1])[: body.rows]
         assert body.tokens is None
         assert body.population == rows

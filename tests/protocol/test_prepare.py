@@ -100,7 +100,7 @@ def test_a_table_is_taken_in_for_one_study() -> None:
         align(staged.contract, first, intake)
     with pytest.raises(MismatchError, match="for another study"):
         prepare_sample(context, signed, intake, held)
-    server = rehearsal.study(replace(TERMS, sampler="server"))
+    server = rehearsal.study(replace(TERMS, linkage="matched"))
     with pytest.raises(MismatchError, match="for another study"):
         prepare_table(server.outcome.contexts[0], server.outcome.contract, intake, MemorySpool())
     assert not len(staged.outcome.received)
@@ -118,7 +118,7 @@ def test_a_table_is_taken_in_by_the_curators_own_schema() -> None:
         intake = take_in(staged.contract, staged.secret, table)
         with pytest.raises(SchemaError, match="the table was read as"):
             prepare_sample(context, signed, intake, held)
-    server = rehearsal.study(replace(TERMS, sampler="server"))
+    server = rehearsal.study(replace(TERMS, linkage="matched"))
     intake, scratch = take_in(server.contract, server.secret, turned), MemorySpool()
     with pytest.raises(SchemaError, match="the table was read as"):
         prepare_table(server.outcome.contexts[0], server.outcome.contract, intake, scratch)
@@ -164,7 +164,7 @@ def test_nothing_is_prepared_before_all_have_signed() -> None:
     half = Signed(staged.contract, staged.outcome.contract.signatures[:1])
     with pytest.raises(SignatureError):
         prepare_sample(staged.outcome.contexts[0], half, staged.intakes[0], held)
-    table = rehearsal.study(replace(TERMS, sampler="server"))
+    table = rehearsal.study(replace(TERMS, linkage="matched"))
     half = Signed(table.contract, table.outcome.contract.signatures[1:])
     with pytest.raises(SignatureError):
         prepare_table(table.outcome.contexts[0], half, table.intakes[0], MemorySpool())

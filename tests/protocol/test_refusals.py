@@ -24,7 +24,7 @@ from veiltab.wire.signed import Signed
 from veiltab.wire.states import State
 
 TERMS = Terms(epsilon=2.0, sample_size=20)
-STORED = replace(TERMS, sampler="server")
+STORED = replace(TERMS, linkage="matched")
 
 
 def test_a_stored_tables_own_pads_are_never_granted() -> None:

@@ -45,7 +45,7 @@ def outcome(parties: Rehearsal) -> Outcome:
 @pytest.mark.parametrize("way", ["curators", "server", "stored"])
 def test_a_study_with_delta_samples_everybody_and_errs_little(parties: Rehearsal, way: str) -> None:
     """All ways: the release names its accounting, and the estimate is as good as planned."""
-    terms = replace(SHUFFLED, sampler="curators" if way == "curators" else "server")
+    terms = replace(SHUFFLED, linkage="aligned" if way == "curators" else "matched")
     found = parties.run_stored(terms, parties.deposit()) if way == "stored" else parties.run(terms)
     release = found.study.release().body
     assert (release.accounting, release.delta, release.sample_size) == ("shuffle-1", 1e-6, PEOPLE)

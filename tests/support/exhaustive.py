@@ -110,8 +110,8 @@ class Tiny:
         self.population, self.sample_size = population, sample_size
         holdings = [holding(sizes, range(population)) for sizes in shares]
         self.rehearsal = Simulator(holdings=holdings, entropy=CipherEntropy.from_seed(1, "tiny"))
-        sampler: Literal["curators", "server"] = "curators" if way == "curators" else "server"
-        self._terms = Terms(epsilon=1.0, sample_size=sample_size, sampler=sampler, pads="one-time")
+        linkage: Literal["aligned", "matched"] = "aligned" if way == "curators" else "matched"
+        self._terms = Terms(epsilon=1.0, sample_size=sample_size, linkage=linkage, pads="one-time")
         contract, self._secret = self.rehearsal.propose(self._terms)
         self._signed = self.rehearsal._open(contract).contract
         self.schema = contract.schema

@@ -137,7 +137,7 @@ def main(table: str, scratch: str) -> None:
     holding = Holding((attribute,), [np.zeros(1, dtype=attribute.dtype)], ids)
     rehearsal = Rehearsal([holding], CipherEntropy.from_seed(1, "memory"))
     secret, commitment, nonce = new_secret(rehearsal.entropy)
-    terms = Terms(epsilon=1.0, sample_size=1, sampler="server")
+    terms = Terms(epsilon=1.0, sample_size=1, linkage="matched")
     outcome = rehearsal._open(rehearsal._contract(terms, commitment, nonce))
     contract, (context,) = outcome.contract.body, outcome.contexts
     spools = [FolderSpool(Path(scratch) / name) for name in ("tokens", "order")]

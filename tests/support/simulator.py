@@ -2,7 +2,7 @@
 
     simulator = Simulator()                              # two curators, 40 respondents
     study = simulator.study(stage=Stage.RELEASED)        # the roles alone
-    study = simulator.study(Terms(epsilon=2.0, sampler="server"))   # open, no upload yet
+    study = simulator.study(Terms(epsilon=2.0, linkage="matched"))   # open, no upload yet
     stored = simulator.draw()                            # rows drawn from stored tables
     study = simulator.on_server(context)                 # through the server's steps, no network
 
@@ -63,7 +63,7 @@ PAIR = SHARES[:2]
 """Those of the two curators of most tests."""
 
 TERMS = Terms(epsilon=1.0, sample_size=20)
-STORED_TERMS = replace(TERMS, sampler="server")
+STORED_TERMS = replace(TERMS, linkage="matched")
 
 
 def attribute(name: str, size: int) -> Attribute:

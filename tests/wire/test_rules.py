@@ -8,7 +8,14 @@ from tests.support import messages
 from tests.support.messages import HOSPITAL, POPULATION, ROWS, SERVER, TAX_OFFICE, chunks, filler
 from veiltab.core.schema import MAX_CATEGORIES, Attribute
 from veiltab.errors import MalformedError
-from veiltab.wire.contract import Contract, CuratorTerms, Linkage, PublicIdentity, Sampling, Stored
+from veiltab.wire.contract import (
+    Contract,
+    CuratorTerms,
+    Linkage,
+    PublicIdentity,
+    Stored,
+)
+from veiltab.wire.mechanism import PaperTerms
 from veiltab.wire.messages import ColumnChunks, ReleasedUpload
 
 
@@ -118,17 +125,17 @@ def test_a_contract_has_at_most_1000_curators() -> None:
 
 def test_a_sample_is_no_larger_than_the_population() -> None:
     """Where both are known."""
-    sampling = Sampling("server", POPULATION)
-    assert messages.contract(sampling=sampling).sampling.size == POPULATION
-    with pytest.raises(MalformedError, match=r"^sampling.size: .* 1 to the population"):
-        messages.contract(sampling=sampling, population=POPULATION - 1)
-    assert messages.contract(sampling=sampling, population=None).population is None
+    mechanism = PaperTerms(POPULATION)
+    assert messages.contract(mechanism=mechanism).mechanism == mechanism
+    with pytest.raises(MalformedError, match=r"^mechanism.sample_size: .* 1 to the population"):
+        messages.contract(mechanism=mechanism, population=POPULATION - 1)
+    assert messages.contract(mechanism=mechanism, population=None).population is None
 
 
 def test_stored_tables_are_sampled_by_the_server() -> None:
     """Section 12: and there is one upload per curator."""
-    with pytest.raises(MalformedError, match=r"^sampling.by: must be 'server'"):
-        messages.contract(sampling=Sampling("curators", None))
+    with pytest.raises(MalformedError, match=r"^linkage.mode: must be 'matched'"):
+        messages.contract(linkage=Linkage.by_ids())
     for count in (0, 1, 3):
         stored = Stored(filler("vault"), (filler("upload"),) * count)
         with pytest.raises(MalformedError, match=r"^stored.uploads: must have one item per"):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from veiltab.core.entropy import Entropy
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.linkage import IdMessages
@@ -37,18 +38,8 @@ from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
-from veiltab.wire.contract import (
-    Agreement,
-    Contract,
-    CuratorTerms,
-    Linkage,
-    PadMode,
-    Sampler,
-    Sampling,
-    Stored,
-    Vault,
-    accounting_for,
-)
+from veiltab.wire.contract import Agreement, Contract, CuratorTerms, Linkage, PadMode, Stored, Vault
+from veiltab.wire.mechanism import PaperTerms
 from veiltab.wire.messages import Release, Repad, SignedGrant, Upload
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import State
@@ -85,7 +76,7 @@ class Terms:
     epsilon: float
     delta: float = 0.0
     sample_size: int | None = None
-    sampler: Sampler = "curators"
+    linkage: LinkageMode = "aligned"
     pads: PadMode = "stream"
     population: int | None = None
 
@@ -162,7 +153,7 @@ class Rehearsal:
                 nonce=nonce,
                 curators=self._curator_terms(),
                 server=public_identity(self.server),
-                linkage=self.linkage,
+                linkage=replace(self.linkage, mode="matched"),
                 secret_commitment=commitment,
             )
         )
@@ -214,18 +205,19 @@ class Rehearsal:
         return open_access(self.researcher, outcome.contract, release, grants, now=0)
 
     def _contract(self, terms: Terms, commitment: bytes, nonce: bytes) -> Contract:
+        mechanism = PaperTerms(terms.sample_size)
         return Contract(
             title="rehearsal",
             nonce=nonce,
             curators=self._curator_terms(),
             server=public_identity(self.server),
-            linkage=self.linkage,
+            linkage=replace(self.linkage, mode=terms.linkage),
             secret_commitment=commitment,
             researchers=None,
             epsilon=terms.epsilon,
             delta=terms.delta,
-            accounting=accounting_for(terms.delta),
-            sampling=Sampling(by=terms.sampler, size=terms.sample_size),
+            accounting=mechanism.accounting(terms.delta),
+            mechanism=mechanism,
             population=terms.population,
             pads=terms.pads,
             stored=None,
@@ -260,7 +252,7 @@ class Rehearsal:
     def _prepare(self, outcome: Outcome, intakes: Sequence[Intake]) -> list[Prepared[Upload]]:
         signed = outcome.contract
         parties = list(zip(outcome.contexts, intakes, strict=True))
-        if signed.body.sampling.by == "server":
+        if signed.body.matched:
             return [
                 prepare_table(context, signed, intake, MemorySpool()) for context, intake in parties
             ]

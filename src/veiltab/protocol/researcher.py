@@ -25,7 +25,8 @@ from veiltab.protocol.verify import (
     verify_grant,
     verify_release,
 )
-from veiltab.wire.contract import MAX_ROWS, Contract
+from veiltab.wire.contract import Contract
+from veiltab.wire.mechanism import MAX_ROWS
 from veiltab.wire.messages import Release, SignedGrant
 from veiltab.wire.packing import (
     CHUNK_ROWS,
@@ -220,7 +221,7 @@ def decrypt(
     """Yield the sampled and perturbed records, span by span, as a column of codes per attribute."""
     schema = access.contract.schema.subset(granted_attributes(access, attributes))
     curator_shares = shares(access.contract, access.release, schema.names)
-    for where in span_slices(access.release.sample_size):
+    for where in span_slices(access.release.rows):
         columns: dict[str, Codes] = {}
         for packed in _fetch(curator_shares, where, chunks):
             columns |= _decrypt_share(access, packed, where)

@@ -22,14 +22,8 @@ from veiltab.errors import (
     SignatureError,
 )
 from veiltab.protocol.stores import Digests, check_column_names
-from veiltab.wire.contract import (
-    PURE_1,
-    Agreement,
-    Contract,
-    CuratorTerms,
-    Vault,
-    accounting_name,
-)
+from veiltab.wire.contract import Agreement, Contract, CuratorTerms, Vault
+from veiltab.wire.mechanism import PURE_1, PaperTerms, accounting_name
 from veiltab.wire.messages import Grant, Release, SignedGrant, Upload
 from veiltab.wire.signed import Message, Signature, Signed, signing_input
 
@@ -108,7 +102,7 @@ def _stated_size(contract: Contract, population_size: int) -> int | None:
             f"the contract is about {contract.population} respondents, not {population_size}",
             hint="check that every curator uses the table that was agreed on",
         )
-    size = contract.sampling.size
+    size = _stated_sample(contract)
     if size is None and contract.delta > 0:
         size = population_size  # shuffling gains most from everybody, and all parties must agree
     if size is not None and size > population_size:
@@ -118,6 +112,11 @@ def _stated_size(contract: Contract, population_size: int) -> int | None:
             hint="propose a study with a smaller sample",
         )
     return size
+
+
+def _stated_sample(contract: Contract) -> int | None:
+    """Return the sample size that the contract states, if it does."""
+    return contract.mechanism.sample_size if isinstance(contract.mechanism, PaperTerms) else None
 
 
 def check_researcher(contract: Contract, party_id: bytes) -> None:
@@ -208,7 +207,7 @@ def _check_release(contract: Contract, release: Release) -> None:
     schema = contract.schema
     curators = tuple(terms.party_id for terms in contract.curators)
     positions = release.uploads[0].positions is not None
-    fresh = contract.sampling.by == "server" and contract.stored is None
+    fresh = contract.matched and contract.stored is None
     if (
         release.study != contract.study_id
         or release.cells != schema.domain_size
@@ -226,7 +225,7 @@ def _checked_plan(contract: Contract, release: Release) -> Plan:
     """Recompute the promise from the release's own numbers (spec 4.1)."""
     if (release.epsilon, release.delta) != (contract.epsilon, contract.delta) or (
         release.accounting not in (PURE_1, contract.accounting)
-        or contract.sampling.size not in (None, release.sample_size)
+        or _stated_sample(contract) not in (None, release.rows)
         or contract.population not in (None, release.population)
     ):
         raise PromiseError(
@@ -235,11 +234,11 @@ def _checked_plan(contract: Contract, release: Release) -> Plan:
         )
     try:
         return Plan(
-            population_size=release.population,
+            population_size=release.population or 0,
             domain_size=release.cells,
             epsilon=release.epsilon,
             delta=release.delta,
-            sample_size=release.sample_size,
+            sample_size=release.rows,
             keep_threshold=release.keep_threshold,
             accounting=accounting_name(release.accounting),
         )

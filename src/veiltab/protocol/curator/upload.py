@@ -11,6 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from veiltab.core import group
 from veiltab.core.entropy import Entropy, random_bytes
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.derivation import SECRET_BYTES, UPLOAD_ID_BYTES, pad_key
 from veiltab.crypto.identity import PrivateIdentity
@@ -196,7 +197,7 @@ def prepare_sample(
     sorted by anything else.
     """
     contract = verify_agreement(signed)
-    _check_sampler(contract, "curators")
+    _check_linkage(contract, "aligned")
     population = check_alignment(contract, alignments)
     _check_scope(contract, intake)
     if intake.alignment_digest not in {signed.body.digest for signed in alignments}:  # all the same
@@ -219,7 +220,7 @@ def prepare_table(
     """
     agreement = verify_agreement(signed)
     if isinstance(agreement, Contract):
-        _check_sampler(agreement, "server")
+        _check_linkage(agreement, "matched")
     _check_scope(agreement, intake)
     rows = intake.population
     with closing(intake.shuffled(random_bytes(KEY_BYTES, context.entropy), spool)) as shuffled:
@@ -293,10 +294,10 @@ def _check_scope(agreement: Contract | Vault, intake: Intake) -> None:
         )
 
 
-def _check_sampler(contract: Contract, sampler: str) -> None:
-    if contract.sampling.by != sampler or contract.stored is not None:
-        who = "server samples" if contract.sampling.by == "server" else "curators sample"
+def _check_linkage(contract: Contract, mode: LinkageMode) -> None:
+    if contract.linkage.mode != mode or contract.stored is not None:
+        stored = " from stored tables" if contract.stored else ""
         raise MismatchError(
-            f"by the contract, the {who}{' from stored tables' if contract.stored else ''}",
+            f"by the contract, the respondents are {contract.linkage.mode}{stored}",
             hint="prepare the data as the contract says",
         )

@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 
+from veiltab.core.mechanism import LinkageMode
 from veiltab.errors import MismatchError
 from veiltab.protocol.stores import ChunkStore, check_column, check_column_names, check_tokens
 from veiltab.protocol.verify import check_vault, planned_sample_size, verify
-from veiltab.wire.contract import Agreement, Contract, Sampler, Vault
+from veiltab.wire.contract import Agreement, Contract, Vault
 from veiltab.wire.messages import Repad, RepadRequest, Upload
 from veiltab.wire.signed import Signed
 
-_SAMPLING: dict[Sampler, str] = {"curators": "the curators sample", "server": "the server samples"}
+_JOINED: dict[LinkageMode, str] = {
+    "aligned": "the curators hold the same respondents here",
+    "matched": "the server matches the respondents here",
+}
 
 
 def check_upload(agreement: Agreement, signed: Signed[Upload], chunks: ChunkStore) -> None:
@@ -53,10 +57,9 @@ def check_repad(
 def _check_form(agreement: Agreement, upload: Upload) -> None:
     """Refuse the form of the other architecture, or another sample than the contract's."""
     contract = agreement if isinstance(agreement, Contract) else None
-    sampler: Sampler = "server" if contract is None else contract.sampling.by
-    if (sampler == "curators") != (upload.population is not None):
+    if agreement.matched != (upload.population is None):
         raise MismatchError(
-            f"{_SAMPLING[sampler]} here, and the upload is of the other form",
+            f"{_JOINED[agreement.linkage.mode]}, and the upload is of the other form",
             hint="prepare the data in the way that the contract says",
         )
     if contract is not None and upload.population is not None:

@@ -17,7 +17,8 @@ from veiltab.protocol.server.match import ROW, UploadedTable, shuffled
 from veiltab.protocol.sorting import Records
 from veiltab.protocol.stores import ChunkStore, Digests, read_rows, write_rows
 from veiltab.protocol.verify import plan_for, sign
-from veiltab.wire.contract import Contract, accounting_id
+from veiltab.wire.contract import Contract
+from veiltab.wire.mechanism import accounting_id
 from veiltab.wire.messages import ColumnChunks, Release, ReleasedUpload, Repad, RepadRequest, Upload
 from veiltab.wire.packing import pack, pack_positions, span_slices
 from veiltab.wire.signed import Signed
@@ -227,7 +228,7 @@ def perturb_and_sign(
         epsilon=plan.epsilon,
         keep_threshold=plan.keep_threshold,
         population=plan.population_size,
-        sample_size=plan.sample_size,
+        rows=plan.sample_size,
         study=contract.study_id,
         uploads=tuple(uploads),
     )

@@ -252,9 +252,9 @@ class ServerStudy:
     def _join(self) -> Joined:
         contract = self.contract.body
         uploads = [self.uploads[terms.party_id] for terms in contract.curators]
-        if contract.sampling.by == "curators":
-            return join_sampled(contract, uploads)
-        return join_fresh(self._context, contract, uploads)
+        if contract.matched:
+            return join_fresh(self._context, contract, uploads)
+        return join_sampled(contract, uploads)
 
     def _released(self) -> Signed[Release]:
         expect(self.state, State.RELEASED)
