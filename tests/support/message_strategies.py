@@ -142,7 +142,7 @@ def releases(draw: st.DrawFn) -> Release:
         epsilon=draw(EPSILONS),
         keep_threshold=2**64 - cells * draw(st.integers(1, (2**64 - 1) // cells)),
         population=draw(st.integers(rows, MAX_INTEGER)),
-        sample_size=rows,
+        rows=rows,
         study=draw(IDS),
         uploads=tuple(ReleasedUpload(curator, draw(IDS), positions) for curator in curators),
     )
