@@ -176,10 +176,10 @@ def test_the_form_of_an_upload() -> None:
     study.upload(first.message)
 
 
-def test_the_other_form_is_refused_where_the_server_samples() -> None:
+def test_the_other_form_is_refused_where_the_server_matches() -> None:
     """An upload without tokens could not be matched."""
     rehearsal, staged, (first, _) = staged_uploads("matched")
-    with pytest.raises(MismatchError, match="the server sample"):
+    with pytest.raises(MismatchError, match="the server matches"):
         staged.outcome.study.upload(resigned(rehearsal, first.message, population=40, tokens=None))
 
 

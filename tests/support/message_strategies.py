@@ -181,7 +181,12 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
     "vault": vaults(),
     "secret": st.builds(Secret, sender=IDS, receiver=IDS, scope=IDS, sealed=st.binary()),
     "alignment": st.builds(
-        Alignment, curator=IDS, digest=IDS, population=st.integers(1, MAX_INTEGER), study=IDS
+        Alignment,
+        curator=IDS,
+        decoys=st.none() | IDS,
+        digest=IDS,
+        population=st.integers(1, MAX_INTEGER),
+        study=IDS,
     ),
     "upload": uploads(),
     "release": releases(),

@@ -244,6 +244,4 @@ def joined_rows(study: StudyFile, number: int) -> NDArray[np.int64]:
     positions = release.uploads[number].positions
     if positions is None:
         return np.arange(release.rows)
-    return read_positions(
-        positions, release.rows, store(study.document["release"]["chunks"])
-    )
+    return read_positions(positions, release.rows, store(study.document["release"]["chunks"]))

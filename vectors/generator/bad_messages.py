@@ -172,7 +172,7 @@ def _uploads(study: Written, fresh: Written) -> Iterator[Case]:
     message = study.document["uploads"][0]["message"]
     tokens = json.loads(fresh.document["uploads"][0]["message"])["body"]["tokens"]
     changes: dict[str, Change] = {
-        "upload_rows": put("rows", to=61),
+        "upload_rows": put("rows", to=65_537),
         "upload_no_rows": put("rows", to=0),
         "upload_huge_count": put("rows", to=2**48 + 1),
         "upload_two_forms": put("tokens", to=tokens),
