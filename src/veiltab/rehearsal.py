@@ -121,6 +121,7 @@ def simulate(
         epsilon=epsilon,
         delta=delta,
         sample_size=sample_size,
+        mechanism="shuffle" if delta else "paper",
     )
     counts = release_design(chosen).draw(table.counts, 1, np.random.default_rng(seed))[0]
     return Estimate(table.schema, counts, chosen, provenance=Provenance(title="Simulation"))
