@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from veiltab.core.designs import release_design
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.parameters import check_delta, check_epsilon, check_seed
 from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, CountTable, Schema
@@ -34,7 +35,6 @@ from veiltab.protocol.researcher import count_records
 from veiltab.wire.contract import (
     Linkage,
     PadMode,
-    Sampler,
 )
 
 LABEL = "rehearsal"
@@ -48,7 +48,7 @@ def rehearse(
     epsilon: float,
     delta: float = 0.0,
     sample_size: int | None = None,
-    sampler: Sampler = "curators",
+    linkage: LinkageMode = "aligned",
     pads: PadMode = "stream",
     recode: Recode | Mapping[str, Rule] | None = None,
     seed: int | None = None,
@@ -59,7 +59,7 @@ def rehearse(
     columns in ``on`` tell respondents apart; every other column becomes an attribute, whose
     categories are its values, unless ``recode`` has :class:`~veiltab.Bins` or a
     :class:`~veiltab.ValueMap` for it.  Where the curators sample, all tables must hold the same
-    respondents; with ``sampler="server"`` they may differ.
+    respondents; with ``linkage="matched"`` they may differ.
 
     Nothing is charged or promised to anybody: with a ``seed`` the result can be repeated, and
     keeps nothing secret.
@@ -72,7 +72,7 @@ def rehearse(
             hint='as in: veiltab.rehearse([hospital, taxes], on="person", epsilon=1.0)',
         )
     _check_seed(seed)
-    _check_choice("sampler", sampler, get_args(Sampler))
+    _check_choice("linkage", linkage, get_args(LinkageMode))
     _check_choice("pads", pads, get_args(PadMode))
     check_epsilon(epsilon)
     check_delta(delta)
@@ -89,7 +89,7 @@ def rehearse(
         CipherEntropy.from_system() if seed is None else CipherEntropy.from_seed(int(seed), LABEL)
     )
     parties = Rehearsal(holdings, entropy, linkage=Linkage.by_ids(len(ids)))
-    terms = Terms(epsilon=epsilon, delta=delta, sample_size=sample_size, sampler=sampler, pads=pads)
+    terms = Terms(epsilon=epsilon, delta=delta, sample_size=sample_size, linkage=linkage, pads=pads)
     outcome = parties.run(terms)
     released = count_records(parties.access(outcome), outcome.released)
     origin = Provenance(outcome.contract.body.study_id.hex(), "Rehearsal", "a server in rehearsal")

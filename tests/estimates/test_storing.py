@@ -32,7 +32,7 @@ def test_everything_comes_back(tmp_path: Path) -> None:
     parties = {
         "researcher": replace(PROVENANCE, researcher="Dr. Rivera"),
         "holders": replace(PROVENANCE, holders={"salary": "Tax office", "gender": "Registry"}),
-        "terms": replace(PROVENANCE, sampled_by="server", pads="one-time"),
+        "terms": replace(PROVENANCE, linkage="matched", pads="one-time"),
     }
     estimates = {
         name: Estimate.from_counts(ESTIMATE, provenance=origin) for name, origin in parties.items()
@@ -118,11 +118,11 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         "2^53",
     ),
     "parties of another form": (lambda v: v.update(parties={"pads": "stream"}), "is missing"),
-    "an unknown sampler": (
+    "an unknown linkage": (
         lambda v: v.update(
-            parties={"holders": [], "pads": None, "researcher": None, "sampled_by": "nobody"}
+            parties={"holders": [], "pads": None, "researcher": None, "linkage": "nobody"}
         ),
-        "sampled_by",
+        "linkage",
     ),
     "a negative promise": (
         lambda v: v.update(promises=[{"against": "me", "epsilon": -1, "delta": 0}]),

@@ -72,7 +72,7 @@ def test_different_people_need_a_server_that_samples() -> None:
     fewer = incomes.head(18_000)
     with pytest.raises(vt.errors.AlignmentError):
         vt.rehearse([smokers, fewer], on="person", epsilon=1.0)
-    estimate = vt.rehearse([smokers, fewer], on="person", epsilon=1.0, sampler="server")
+    estimate = vt.rehearse([smokers, fewer], on="person", epsilon=1.0, linkage="matched")
     assert estimate.plan.population_size == 18_000
 
 
@@ -123,7 +123,7 @@ def test_numbers_go_into_bins_and_values_are_mapped() -> None:
             vt.errors.SchemaError,
             "no table has a column 'y'",
         ),
-        ([TINY], "person", {"sampler": "nobody"}, vt.errors.ParameterError, "sampler is 'nobody'"),
+        ([TINY], "person", {"linkage": "nobody"}, vt.errors.ParameterError, "linkage is 'nobody'"),
         ([TINY], "person", {"pads": "none"}, vt.errors.ParameterError, "pads is 'none'"),
         ([TINY], "person", {"epsilon": -1.0}, vt.errors.ParameterError, "epsilon"),
         ([TINY], "person", {"delta": 2.0}, vt.errors.ParameterError, "delta"),

@@ -12,7 +12,8 @@ from veiltab.core.schema import Attribute
 from veiltab.errors import StudyFileError
 from veiltab.party import study_file
 from veiltab.party.study_file import StudyDraft, example_study, read_study_file
-from veiltab.wire.contract import CuratorTerms, Linkage, Sampling
+from veiltab.wire.contract import CuratorTerms, Linkage
+from veiltab.wire.mechanism import PaperTerms
 
 ME = party("Krankenhaus Süd")
 PARTNER = party("Tax office")
@@ -71,7 +72,7 @@ def test_a_short_file_and_its_defaults(folder: Path) -> None:
         epsilon=0.5,
         delta=0.0,
         population=None,
-        sampling=Sampling("curators", None),
+        mechanism=PaperTerms(None),
         pads="stream",
         linkage=Linkage.by_ids(),
         curators=(
@@ -90,7 +91,7 @@ def test_the_example_is_read(folder: Path) -> None:
     draft = read(folder, example_study())
     assert draft.title == "Smoking and income"
     assert (draft.epsilon, draft.delta, draft.population) == (1.0, 0.0, 50_000)
-    assert draft.sampling == Sampling("curators", None)
+    assert draft.mechanism == PaperTerms(None)
     assert draft.linkage == Linkage.by_ids(1, ("nfc", "trim"))
     assert [terms.identity for terms in draft.curators] == [ME, PARTNER]
     assert draft.curators[0].schema.names == ("smoker", "age")
@@ -137,9 +138,9 @@ def test_every_other_value(folder: Path) -> None:
     """The choices that the short file leaves out."""
     text = SHORT.replace('by = "ids"', 'by = "rows"') + '\n[[researchers]]\nidentity = "r.json"\n'
     (folder / "r.json").write_text(json.dumps(party("Dr. 王").to_json()))
-    head = 'population = 100\npads = "one-time"\nsampling = {by = "server", size = 90}\n'
+    head = 'population = 100\npads = "one-time"\nsample_size = 90\n'
     draft = read(folder, head + text)
-    assert draft.sampling == Sampling("server", 90)
+    assert draft.mechanism == PaperTerms(90)
     assert draft.population == 100
     assert draft.pads == "one-time"
     assert draft.linkage == Linkage.by_rows()

@@ -101,7 +101,7 @@ def no_source() -> Source:
 @pytest.mark.slow
 def test_a_chunk_that_the_curators_own_disk_has_damaged(service: Server, tmp_path: Path) -> None:
     """Is refused by the server, and named; with the file restored, pushing again is enough."""
-    study = http_study(service, tmp_path, Stage.PREPARED, terms=HttpTerms(sampler="server"))
+    study = http_study(service, tmp_path, Stage.PREPARED, terms=HttpTerms(linkage="matched"))
     session = study.curators[0]
     file = min(session.home.study(study.study).outgoing.iterdir())
     whole = file.read_bytes()

@@ -319,7 +319,7 @@ def test_two_studies_do_not_mix(service: Server, tmp_path: Path) -> None:
     """The same parties, twice: each study has its own messages, chunks and release."""
     one = http_study(service, tmp_path, Stage.GRANTED)
     parties = [*one.curators, one.researcher]
-    terms = HttpTerms(title="another", sampler="server")
+    terms = HttpTerms(title="another", linkage="matched")
     two = http_study(service, tmp_path, Stage.GRANTED, terms=terms, parties=parties)
     for study in (one, two):
         estimate_study(study.researcher, study.researcher.contract(study.study))

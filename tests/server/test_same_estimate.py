@@ -11,6 +11,7 @@ from tests.support.http_simulator import HttpStudy, HttpTerms, http_study
 from tests.support.servers import make_context, running
 from tests.support.simulator import Stage
 from veiltab.core.entropy import Entropy
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.released import ReleasedCounts
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.party.researcher import estimate_study, open_study
@@ -24,7 +25,7 @@ from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.server.context import ServiceContext
-from veiltab.wire.contract import PadMode, Sampler
+from veiltab.wire.contract import PadMode
 from veiltab.wire.states import State
 
 KEY_BYTES = 32
@@ -58,7 +59,7 @@ def in_process(study: HttpStudy, context: ServiceContext, noise_key: bytes) -> R
     aligned = [align(signed.body, d.identity, i) for d, i in zip(desks, intakes, strict=True)]
     prepared = [
         prepare_sample(desk, signed, intake, aligned)
-        if study.terms.sampler == "curators"
+        if study.terms.linkage == "aligned"
         else prepare_table(desk, signed, intake, MemorySpool())
         for desk, intake in zip(desks, intakes, strict=True)
     ]
@@ -77,7 +78,7 @@ def in_process(study: HttpStudy, context: ServiceContext, noise_key: bytes) -> R
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("address", "sampler", "pads"),
+    ("address", "linkage", "pads"),
     [
         *itertools.product(["sqlite"], ["curators", "server"], ["stream", "one-time"]),
         ("postgresql", "curators", "stream"),
@@ -85,13 +86,15 @@ def in_process(study: HttpStudy, context: ServiceContext, noise_key: bytes) -> R
     ],
     indirect=["address"],
 )
-def test_the_same_estimate(tmp_path: Path, address: str, sampler: Sampler, pads: PadMode) -> None:
+def test_the_same_estimate(
+    tmp_path: Path, address: str, linkage: LinkageMode, pads: PadMode
+) -> None:
     """Other pads, other uploads, another place: the same counts and the same plan."""
     entropy = Remembering(CipherEntropy.from_seed(3, "server"))
     context = make_context(tmp_path / "data", database=address, entropy=entropy)
     with running(context) as service:
         study = http_study(
-            service, tmp_path, Stage.GRANTED, terms=HttpTerms(sampler=sampler, pads=pads)
+            service, tmp_path, Stage.GRANTED, terms=HttpTerms(linkage=linkage, pads=pads)
         )
         files = [g for c in study.curators for g in c.home.study(study.study).grants()]
         estimated = estimate_study(

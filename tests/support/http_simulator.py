@@ -15,6 +15,7 @@ from unittest import mock
 
 from tests.support.servers import Server, wait_for
 from tests.support.simulator import PAIR, Stage, StagedStudy, holdings_of
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import Attribute
 from veiltab.files.chunks import FolderChunks
 from veiltab.party import curator
@@ -32,7 +33,8 @@ from veiltab.protocol.curator.upload import (
 from veiltab.protocol.in_process import LATER, Holding, take_in
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.server.worker import Worker
-from veiltab.wire.contract import Contract, CuratorTerms, Linkage, PadMode, Sampler, Sampling
+from veiltab.wire.contract import Contract, CuratorTerms, Linkage, PadMode
+from veiltab.wire.mechanism import PaperTerms
 from veiltab.wire.messages import Upload
 from veiltab.wire.signed import Signed
 
@@ -44,7 +46,7 @@ class HttpTerms:
     """What a test may choose; ``named`` is whether the contract names the researcher."""
 
     title: str = "a study"
-    sampler: Sampler = "curators"
+    linkage: LinkageMode = "aligned"
     pads: PadMode = "stream"
     epsilon: float = 1.0
     delta: float = 0.0
@@ -66,7 +68,7 @@ class HttpTerms:
             epsilon=self.epsilon,
             delta=self.delta,
             population=None,
-            sampling=Sampling(by=self.sampler, size=self.sample_size),
+            mechanism=PaperTerms(self.sample_size),
             pads=self.pads,
             linkage=Linkage.by_ids(),
             curators=tuple(
@@ -132,13 +134,13 @@ class HttpStudy(StagedStudy):
             (session, take_in(signed.body, self._secret(session, signed.body), table))
             for session, table in zip(self.curators, self.holdings, strict=True)
         ]
-        if self.terms.sampler == "curators":
+        if self.terms.linkage == "aligned":
             for session, intake in parties:
                 alignment = align(signed.body, session.identity, intake)
                 session.server.send_alignment(self.study, alignment)
         for session, intake in parties:
             context = self._context(session)
-            if self.terms.sampler == "curators":
+            if self.terms.linkage == "aligned":
                 made = prepare_sample(
                     context, signed, intake, session.server.alignments(self.study)
                 )

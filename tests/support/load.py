@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tests.support.http_simulator import HttpTerms
 from tests.support.servers import ServerProcess
 from tests.support.simulator import attribute
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.parameters import MAX_EPSILON
 from veiltab.core.schema import Schema
 from veiltab.data.csv_file import CsvTable
@@ -29,14 +30,14 @@ from veiltab.party.study import Study
 from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.in_process import LATER
-from veiltab.wire.contract import PadMode, Sampler
+from veiltab.wire.contract import PadMode
 from veiltab.wire.messages import SignedGrant
 
 CURATORS = 3
 PARTIES = CURATORS + 1
 PATIENCE = 600.0
 
-_FORMS: Sequence[tuple[Sampler, PadMode]] = (
+_FORMS: Sequence[tuple[LinkageMode, PadMode]] = (
     ("curators", "stream"),
     ("server", "stream"),
     ("curators", "one-time"),
@@ -52,7 +53,7 @@ class PlannedStudy:
     number: int
 
     @property
-    def form(self) -> tuple[Sampler, PadMode]:
+    def form(self) -> tuple[LinkageMode, PadMode]:
         """Who samples, and under which pads."""
         return _FORMS[self.number % len(_FORMS)]
 
@@ -96,10 +97,10 @@ class PlannedStudy:
     @property
     def terms(self) -> HttpTerms:
         """Everybody is sampled, with next to no noise."""
-        sampler, pads = self.form
+        linkage, pads = self.form
         return HttpTerms(
             title=self.title,
-            sampler=sampler,
+            linkage=linkage,
             pads=pads,
             epsilon=float(MAX_EPSILON),
             sample_size=self.common,

@@ -63,6 +63,7 @@ def study_document(
         f"A whole study; README.md says what is what. {about}",
         cases,
         parties=[{"name": party.name, **private_keys(party)} for party in parties],
+        contributions=[contribution.hex() for contribution in play.contributions],
         secret=play.secret.hex(),
         tables=None if long else [_show_table(table) for table in play.tables],
         vault=None if play.vault is None else play.vault.dumps().decode(),
@@ -155,7 +156,7 @@ def _release_chunks(play: Play) -> list[str]:
 def _noise(play: Play) -> list[int]:
     """Return the noise cell of each released row: what the release has more than was joined."""
     contract, release = play.contract.body, play.release.body
-    rows = release.sample_size
+    rows = release.rows
     columns = {column.attribute: column.chunks for column in release.columns}
     parts: list[Codes] = []
     for number, table in enumerate(play.tables):

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 SHOWN_CATEGORIES = 12
-SAMPLERS = {
-    "curators": "the curators draw the same secret sample, of the same respondents",
-    "server": "the server matches the respondents of all curators, and draws from those",
+LINKAGES = {
+    "aligned": "all curators hold the same respondents, and draw the same secret sample",
+    "matched": "the server matches the respondents of all curators, and draws from those",
 }
 PADS = {
     "stream": "under a key for each attribute",
@@ -47,7 +47,7 @@ def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
         "accounting": contract.accounting,
         "cells": contract.schema.domain_size,
         "population": contract.population,
-        "sampling": contract.sampling.to_json(),
+        "mechanism": contract.to_json()["mechanism"],
         "pads": contract.pads,
         "linkage": contract.linkage.to_json(),
         "server": _party(contract.server),
@@ -122,14 +122,14 @@ def print_terms(screen: "Console", signed: "Signed[Contract]", home: "Home") -> 
 
 def _facts(contract: "Contract", home: "Home") -> dict[str, str]:
     delta = f", δ = {contract.delta:g}" if contract.delta else ""
-    size = "the best size" if contract.sampling.size is None else f"{contract.sampling.size:,}"
+    size = _sample_size(contract)
     facts = {
         "study": contract.title,
         "id": contract.study_id.hex(),
         "promise": f"ε = {contract.epsilon:g}{delta} ({contract.accounting})",
         "table": f"{contract.schema.domain_size:,} cells",
         "respondents": "not stated" if contract.population is None else f"{contract.population:,}",
-        "sample": f"{size}; {SAMPLERS[contract.sampling.by]}",
+        "sample": f"{size}; {LINKAGES[contract.linkage.mode]}",
         "rows match by": _linkage(contract),
         "encrypted": PADS[contract.pads],
     }
@@ -141,6 +141,14 @@ def _facts(contract: "Contract", home: "Home") -> dict[str, str]:
         )
     lines = [_budget_line(budget, contract.epsilon) for budget in budgets(contract, home)]
     return facts | ({"your budget": "\n".join(lines)} if lines else {})
+
+
+def _sample_size(contract: "Contract") -> str:
+    from veiltab.wire.mechanism import PaperTerms
+
+    terms = contract.mechanism
+    size = terms.sample_size if isinstance(terms, PaperTerms) else None
+    return "the best size" if size is None else f"{size:,}"
 
 
 def _linkage(contract: "Contract") -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core.channel import MAX_ESTIMATED_CELLS
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.parameters import MAX_DOMAIN_SIZE, MAX_POPULATION_SIZE
 from veiltab.core.plan import Plan
 from veiltab.core.released import ReleasedCounts
@@ -32,15 +33,12 @@ from veiltab.wire.codec import (
     optional,
     wired,
 )
-from veiltab.wire.contract import (
+from veiltab.wire.contract import LINKAGE_MODE, PADS, PadMode
+from veiltab.wire.mechanism import (
     ACCOUNTING,
     DELTA,
     EPSILON,
-    PADS,
-    SAMPLER,
     Accounting,
-    PadMode,
-    Sampler,
     accounting_id,
     accounting_name,
 )
@@ -128,7 +126,7 @@ def _parties(origin: Provenance, names: Sequence[str]) -> "_Parties | None":
         ),
         pads=origin.pads,
         researcher=origin.researcher,
-        sampled_by=origin.sampled_by,
+        linkage=origin.linkage,
     )
     return None if parties == _NOBODY else parties
 
@@ -163,7 +161,7 @@ def _provenance(stored: "_Stored") -> Provenance:
         promises=tuple(promises),
         researcher=parties.researcher,
         holders={holder.attribute: holder.curator for holder in parties.holders},
-        sampled_by=parties.sampled_by,
+        linkage=parties.linkage,
         pads=parties.pads,
     )
 
@@ -241,10 +239,10 @@ class _Parties(Part):
     holders: tuple[_Holder, ...] = wired(items(nested(_Holder)))
     pads: PadMode | None = wired(optional(PADS))
     researcher: str | None = wired(optional(TEXT))
-    sampled_by: Sampler | None = wired(optional(SAMPLER))
+    linkage: LinkageMode | None = wired(optional(LINKAGE_MODE))
 
 
-_NOBODY = _Parties(holders=(), pads=None, researcher=None, sampled_by=None)
+_NOBODY = _Parties(holders=(), pads=None, researcher=None, linkage=None)
 
 
 @message

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.plan import Plan
-from veiltab.wire.contract import PadMode, Sampler
+from veiltab.wire.contract import PadMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Provenance:
     """The study behind an estimate, as far as it is known; it travels with the numbers.
 
     ``study`` is the study's id in hexadecimal.  ``promises`` replace those of the plan.
-    ``holders`` gives the curator of each attribute, ``sampled_by`` and ``pads`` are as in the
+    ``holders`` gives the curator of each attribute; ``linkage`` and ``pads`` are as in the
     contract.
     """
 
@@ -36,7 +37,7 @@ class Provenance:
     promises: tuple[Promise, ...] = ()
     researcher: str | None = None
     holders: Mapping[str, str] = field(default_factory=dict)
-    sampled_by: Sampler | None = None
+    linkage: LinkageMode | None = None
     pads: PadMode | None = None
 
     def promises_under(self, plan: Plan) -> tuple[Promise, ...]:

@@ -80,9 +80,9 @@ def _study_text(
         comment(_ABOUT_STUDY.format(name=toml_string(me.name)))
         + f"\ntitle = {toml_string(title)}\nepsilon = {toml_number(epsilon)}\n\n"
         + comment("FILL IN, if the curators may know it: how many respondents there are.")
-        + '# population = 10000\n\n[sampling]\nby = "curators"\nsize = "optimal"\n\n[linkage]\n'
+        + "# population = 10000\n\n[linkage]\n"
         + comment(id_comment)
-        + 'by = "ids"\ncolumns = 1\nnormalisation = []\n\n'
+        + 'by = "ids"\ncolumns = 1\nmode = "aligned"\nnormalisation = []\n\n'
         + f'[[curators]]\nidentity = "me"\nattributes = [\n{attributes or nothing}]\n\n'
         + comment("FILL IN: the file with the partner's public identity, and its attributes.")
         + f"[[curators]]\nidentity = {toml_string(PARTNER_FILE)}\nattributes = [\n"

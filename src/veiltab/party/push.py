@@ -95,7 +95,7 @@ def check(
     folder = context.home.study(contract.study_id)
     with _only_push(folder), _read_table(context, contract, folder, source, progress) as intake:
         plan = plan_for(contract, intake.population)
-        whole = contract.sampling.by == "server"
+        whole = contract.matched
         rows = intake.population if whole else plan.ranked.sample_size
     sizes = [a.size for a in contract.schema_of(context.identity.party_id).attributes]
     slices = list(chunk_slices(rows))
@@ -188,7 +188,7 @@ def _prepare(
     curator.outgoing.clear()  # of a preparation that was interrupted; its pads are lost with it
     curator.private.clear()
     with _read_table(context, contract, folder, source, progress) as intake:
-        if contract.sampling.by == "server":
+        if contract.matched:
             progress(Progress("encrypting"))
             return prepare_table(curator, signed, intake, FolderSpool(folder.path / "scratch-2"))
         planned_sample_size(contract, intake.population)  # refuses another number than was agreed

@@ -44,7 +44,7 @@ def estimate_study(
             for curator in terms.curators
             for attribute in curator.attributes
         },
-        sampled_by=terms.sampling.by,
+        linkage=terms.linkage.mode,
         pads=terms.pads,
     )
     return Estimate.from_counts(released, provenance=origin)

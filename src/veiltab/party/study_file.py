@@ -14,12 +14,10 @@ from veiltab.errors import InputError, MalformedError, StudyFileError
 from veiltab.files.toml import Document, TomlTable, read_bytes
 from veiltab.wire.codec import MAX_INTEGER, TEXT, Codec, choice, describe, integer, items, malformed
 from veiltab.wire.contract import (
-    DELTA,
-    EPSILON,
+    LINKAGE_MODE,
     NONCE_BYTES,
     PADS,
     POPULATION,
-    ROWS,
     Contract,
     CuratorTerms,
     Linkage,
@@ -27,10 +25,8 @@ from veiltab.wire.contract import (
     Normalisation,
     PadMode,
     PublicIdentity,
-    Sampler,
-    Sampling,
-    accounting_for,
 )
+from veiltab.wire.mechanism import DELTA, EPSILON, SAMPLE_SIZE, MechanismTerms, PaperTerms
 
 ME = "me"
 OPTIMAL = "optimal"
@@ -41,18 +37,15 @@ STUDY_KEYS = {
     "delta": "leave it out for the strictest promise, or write a small number such as 1e-6",
     "population": "write how many respondents there are at least, such as population = 10000",
     "pads": 'write pads = "stream" or pads = "one-time"',
-    "sampling": 'write a table with by = "curators" or by = "server"',
+    "sample_size": f'leave it out, or write sample_size = "{OPTIMAL}" or a whole number',
     "linkage": 'write a table with by = "ids" or by = "rows"',
     "curators": "write a [[curators]] table for each curator",
     "researchers": "write a [[researchers]] table for each one; leave all out to let the curators"
     " grant access to whom they like",
 }
-SAMPLING_KEYS = {
-    "by": 'write by = "curators" or by = "server"',
-    "size": f'leave it out, or write size = "{OPTIMAL}" or a whole number',
-}
 LINKAGE_KEYS = {
     "by": 'write by = "ids" or by = "rows"',
+    "mode": 'write mode = "aligned" if all curators hold the same respondents, else "matched"',
     "columns": "write how many columns make up an id, such as columns = 1",
     "normalisation": 'choose from "nfc", "trim", "lowercase", as in normalisation = ["trim"]',
 }
@@ -71,8 +64,8 @@ IDENTITY_KEYS = {
     "sealing_key": "write the 64 digits of the party's public sealing key",
 }
 
-_SAMPLER: Codec[Sampler] = choice("curators", "server")
 _BY: Codec[LinkageBy] = choice("ids", "rows")
+_MODE: Codec[LinkageMode] = choice("aligned", "matched")
 _NORMALISATION: Codec[tuple[Normalisation, ...]] = items(choice("nfc", "trim", "lowercase"))
 _CATEGORIES = items(TEXT, least=1, most=MAX_CATEGORIES)
 
@@ -85,7 +78,7 @@ class StudyDraft:
     epsilon: float
     delta: float
     population: int | None
-    sampling: Sampling
+    mechanism: MechanismTerms
     pads: PadMode
     linkage: Linkage
     curators: tuple[CuratorTerms, ...]
@@ -103,8 +96,8 @@ class StudyDraft:
             server=server,
             epsilon=self.epsilon,
             delta=self.delta,
-            accounting=accounting_for(self.delta),
-            sampling=self.sampling,
+            accounting=self.mechanism.accounting(self.delta),
+            mechanism=self.mechanism,
             population=self.population,
             pads=self.pads,
             linkage=self.linkage,
@@ -131,7 +124,7 @@ def read_study_file(path: Path, me: PublicIdentity) -> StudyDraft:
         epsilon=table.get("epsilon", EPSILON.read),
         delta=table.get_or("delta", DELTA.read, 0.0),
         population=table.get_or("population", POPULATION.read, None),
-        sampling=_sampling(table.table("sampling", SAMPLING_KEYS)),
+        mechanism=PaperTerms(table.get_or("sample_size", _read_size, None)),
         pads=table.get_or("pads", PADS.read, "stream"),
         linkage=_linkage(table),
         curators=tuple(
@@ -143,26 +136,21 @@ def read_study_file(path: Path, me: PublicIdentity) -> StudyDraft:
     return draft
 
 
-def _sampling(table: TomlTable) -> Sampling:
-    return Sampling(
-        table.get_or("by", _SAMPLER.read, "curators"),
-        table.get_or("size", _read_size, None),
-    )
-
-
 def _read_size(value: object, path: str) -> int | None:
     if isinstance(value, str) and value != OPTIMAL:
         raise malformed(path, f'must be "{OPTIMAL}" or a whole number, not {describe(value)}')
-    return None if value == OPTIMAL else ROWS.read(value, path)
+    return None if value == OPTIMAL else SAMPLE_SIZE.read(value, path)
 
 
 def _linkage(study: TomlTable) -> Linkage:
     study.get("linkage", lambda value, _: value)
     table = study.table("linkage", LINKAGE_KEYS)
+    mode = table.get_or("mode", LINKAGE_MODE.read, "aligned")
     if table.get("by", _BY.read) == "ids":
         return Linkage.by_ids(
             table.get_or("columns", integer(1, MAX_INTEGER).read, 1),
             table.get_or("normalisation", _NORMALISATION.read, ()),
+            mode,
         )
     for key in ("columns", "normalisation"):
         if key in table:
@@ -171,7 +159,7 @@ def _linkage(study: TomlTable) -> Linkage:
                 "goes with linkage by ids only",
                 'leave it out: with by = "rows", the first row is matched with the first row',
             )
-    return Linkage.by_rows()
+    return Linkage.by_rows(mode)
 
 
 def _curator(table: TomlTable, parties: "_Parties") -> CuratorTerms:

@@ -239,7 +239,7 @@ def _asked(view: View, made: str) -> Html:
         ("estimated by", origin.researcher),
         ("date", made),
         ("sample", words.sample_words(released)),
-        ("sampled by", origin.sampled_by and words.SAMPLERS[origin.sampled_by]),
+        ("respondents", origin.linkage and words.LINKAGES[origin.linkage]),
         ("encrypted with", origin.pads and words.PADS[origin.pads]),
         ("numbers describe", words.population_words(released, options)),
         ("shares", words.estimator_words(options)),

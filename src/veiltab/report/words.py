@@ -36,7 +36,10 @@ SPLIT = (
     " would be there without any noise. Privacy error arises because records were replaced by"
     " random ones: it is the price of the promise, and its distribution is known exactly."
 )
-SAMPLERS = {"curators": "the curators", "server": "the server"}
+LINKAGES = {
+    "aligned": "all curators hold the same",
+    "matched": "those whom all curators hold, matched by the server",
+}
 PADS = {"stream": "a stream cipher", "one-time": "one-time pads"}
 
 
