@@ -1,8 +1,4 @@
-"""The paper's five result figures, and two more for what a small δ buys.
-
-Figures 1 to 5 show simulated releases.  Figures 6 and 7 need none: they compare the paper's way,
-shuffling and a trusted party by their exact errors for the hardest data.
-"""
+"""The paper's five result figures: which experiments they rest on, and what they show."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from veiltab.core import utility
-from veiltab.core.plan import plan
 from veiltab.core.privacy import gamma_for
 from veiltab.data.counts import CARDINALITIES
 from veiltab.paper.experiment import (
@@ -34,17 +29,6 @@ PAPER_SIZES = {e: utility.paper_sample_size(ADULT_POPULATION, CELLS, e) for e in
 
 SIDE_BY_SIDE = dict(zip(DISTRIBUTIONS, (0.94, 0.98, 1.02, 1.06), strict=True))
 """Factors that set the four points at one number of cells apart."""
-
-DELTA = 1e-6
-COMPARED_EPSILONS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.5, 2.0)
-"""The ε of figure 6, more than the paper's three."""
-
-COMPARED_EPSILON = 0.5
-COMPARED_SIZES = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 10_000_000)
-"""The populations of figure 7, all at one ε."""
-
-PAPER, SHUFFLED, TRUSTED = "the paper's way (δ = 0)", "shuffled (δ = 1e-6)", "a trusted party"
-SERIES = "exact RMSE, worst case"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,73 +161,3 @@ def _mark(result: Result, x: float, y: float, series: str) -> Mark:
 
 def _group(epsilon: float) -> str:
     return f"ε = {epsilon:g}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """The worst-case RMSE of three ways to publish the same table."""
-
-    population_size: int
-    domain_size: int
-    epsilon: float
-    delta: float
-    pure_rmse: float
-    shuffle_rmse: float
-    trusted_party_rmse: float
-
-    @property
-    def gain(self) -> float:
-        """How many times less error shuffling leaves than the paper's way."""
-        return self.pure_rmse / self.shuffle_rmse
-
-
-def compare(population_size: int, epsilon: float) -> Comparison:
-    """Return the errors of all three ways at one setting."""
-    pure = plan(population_size=population_size, domain_size=CELLS, epsilon=epsilon)
-    shuffled = plan(
-        population_size=population_size, domain_size=CELLS, epsilon=epsilon, delta=DELTA
-    )
-    return Comparison(
-        population_size=population_size,
-        domain_size=CELLS,
-        epsilon=epsilon,
-        delta=DELTA,
-        pure_rmse=pure.rmse,
-        shuffle_rmse=shuffled.rmse,
-        trusted_party_rmse=pure.trusted_party_rmse,
-    )
-
-
-def epsilon_chart(comparisons: Sequence[Comparison]) -> ErrorChart:
-    """Show the three errors against ε."""
-    return ErrorChart(
-        title="Figure 6. What a δ of one in a million buys, against ε",
-        subtitle=[
-            f"n = {ADULT_POPULATION:,} respondents, N = {CELLS} cells; exact worst-case RMSE"
-        ],
-        x_title="privacy ε",
-        group_title="",
-        curves=[mark for c in comparisons for mark in _comparison_marks(c, c.epsilon)],
-        x_ticks=[0.05, 0.1, 0.2, 0.5, 1, 2],
-        x_format="~g",
-    )
-
-
-def population_chart(comparisons: Sequence[Comparison]) -> ErrorChart:
-    """Show the three errors against the number of respondents."""
-    return ErrorChart(
-        title="Figure 7. What a δ of one in a million buys, against the population",
-        subtitle=[f"ε = {COMPARED_EPSILON:g}, N = {CELLS} cells; exact worst-case RMSE"],
-        x_title="respondents n",
-        group_title="",
-        curves=[mark for c in comparisons for mark in _comparison_marks(c, c.population_size)],
-        x_ticks=[1_000, 10_000, 100_000, 1_000_000, 10_000_000],
-    )
-
-
-def _comparison_marks(comparison: Comparison, x: float) -> list[Mark]:
-    return [
-        Mark(x, comparison.pure_rmse, PAPER, SERIES),
-        Mark(x, comparison.shuffle_rmse, SHUFFLED, SERIES),
-        Mark(x, comparison.trusted_party_rmse, TRUSTED, SERIES),
-    ]
