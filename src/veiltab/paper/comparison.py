@@ -1,8 +1,8 @@
 """Figures 6 to 9, which go beyond the paper: other ways to keep a promise, and a trusted party.
 
 The curves are exact errors for the hardest data, uniform ones, and need no simulation; the points
-are simulated releases of such data.  Decoys are planned without noise by the server: that noise
-protects from a curator who helps the researcher, and would be paid for in accuracy.
+are simulated releases of such data.  Noise by the server protects from a curator who helps the
+researcher.  The paper's way cannot do without it; decoys are shown with none, and with the paper's.
 """
 
 import math
@@ -32,6 +32,7 @@ SIMULATED = range(CARDINALITIES[0], CARDINALITIES[-1] + 1)
 larger ones take long."""
 
 PAPER, PURE_DECOYS = "the paper's way (δ = 0)", "decoys (δ = 0)"
+GUARDED_DECOYS = "decoys (δ = 0, the paper's γ)"
 SHUFFLED, DECOYS = "shuffling (δ = 1e-6)", "decoys (δ = 1e-6)"
 TRUSTED, LIMIT = "a trusted party (δ = 0)", "2√N"
 EXACT, SIMULATION = "exact RMSE", "simulated RMSE"
@@ -40,6 +41,7 @@ COLUMNS = {
     PAPER: "pure_rmse",
     SHUFFLED: "shuffle_rmse",
     PURE_DECOYS: "decoys_rmse",
+    GUARDED_DECOYS: "decoys_guarded_rmse",
     DECOYS: "decoys_delta_rmse",
     TRUSTED: "trusted_party_rmse",
 }
@@ -48,6 +50,7 @@ COLUMNS = {
 INK = "#222222"
 STYLES = {
     PAPER: LineStyle(COLORS[1]),
+    GUARDED_DECOYS: LineStyle(COLORS[5], (4, 2)),
     PURE_DECOYS: LineStyle(COLORS[0]),
     SHUFFLED: LineStyle(COLORS[3], (9, 3, 2, 3)),
     DECOYS: LineStyle(COLORS[2], (7, 3)),
@@ -66,26 +69,36 @@ GAIN_LINES = (
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to keep a promise: a mechanism, and the δ that it may spend."""
+    """A way to keep a promise: a mechanism, the δ that it may spend, and the server's noise.
+
+    A way with decoys is ``guarded`` if the server's noise is as strong as the paper's, so that a
+    researcher whom a curator helps learns no more; otherwise there is none.
+    """
 
     mechanism: MechanismName
-    delta: float
+    delta: float = 0.0
+    guarded: bool = False
 
     def plan(self, population_size: int, domain_size: int, epsilon: float) -> Plan:
         """Plan a release in this way."""
+        with_curator = None
+        if self.mechanism == "decoys":
+            papers = WAYS[PAPER].plan(population_size, domain_size, epsilon)
+            with_curator = papers.epsilon_with_curator if self.guarded else math.inf
         return plan(
             population_size=population_size,
             domain_size=domain_size,
             epsilon=epsilon,
             delta=self.delta,
             mechanism=self.mechanism,
-            epsilon_with_curator=math.inf if self.mechanism == "decoys" else None,
+            epsilon_with_curator=with_curator,
         )
 
 
 WAYS = {
-    PAPER: Way("paper", 0.0),
-    PURE_DECOYS: Way("decoys", 0.0),
+    PAPER: Way("paper"),
+    GUARDED_DECOYS: Way("decoys", guarded=True),
+    PURE_DECOYS: Way("decoys"),
     SHUFFLED: Way("shuffle", DELTA),
     DECOYS: Way("decoys", DELTA),
 }
@@ -233,8 +246,9 @@ def comparison_chart(
     return ErrorChart(
         title=f"Figure {figure.number}. {figure.title}",
         subtitle=[
-            f"{figure.fixed}; exact worst-case RMSE",
-            f"Points: {points[0][1].runs:,} simulated releases of uniform data each",
+            f"{figure.fixed}; decoys without noise by the server, unless γ is named",
+            "Lines: exact RMSE for the hardest data; points:"
+            f" {points[0][1].runs:,} simulated releases of uniform data each",
         ],
         x_title=figure.x_title,
         y_title="RMSE (ℓ₂) of the estimated distribution",

@@ -13,6 +13,7 @@ from veiltab.paper.experiment import (
     DISTRIBUTIONS,
     Result,
     Setting,
+    Wishes,
     distribution_table,
     settings_for,
 )
@@ -71,10 +72,11 @@ def sample_sizes(count: int = SPREAD_SIZES) -> list[int]:
 
 def sample_size_settings() -> list[Setting]:
     """Return the experiments of figures 1 to 4: all data, all ε, all sample sizes."""
+    wishes = [Wishes(sample_size=size) for size in sample_sizes()]
     return [
         setting
         for name in DISTRIBUTIONS
-        for setting in settings_for(name, distribution_table(name, CELLS), EPSILONS, sample_sizes())
+        for setting in settings_for(name, distribution_table(name, CELLS), EPSILONS, wishes)
     ]
 
 
@@ -86,7 +88,7 @@ def cardinality_settings() -> list[Setting]:
             table = distribution_table(name, cells)
             for epsilon in EPSILONS:
                 size = utility.paper_sample_size(ADULT_POPULATION, cells, epsilon)
-                settings += settings_for(name, table, [epsilon], [size])
+                settings += settings_for(name, table, [epsilon], [Wishes(sample_size=size)])
     return settings
 
 

@@ -37,6 +37,9 @@ REACH = 100
 
 STEPS = 200
 
+MANY_DECADES = 4.5
+"""An axis over more decades has only powers of ten."""
+
 _TEXT = "#222222"
 _MUTED = "#555555"
 _CONFIG: dict[str, Any] = {
@@ -254,7 +257,8 @@ def ticks(values: Sequence[float]) -> list[float]:
     """Return the multiples by 1, 2 and 5 of powers of ten that lie within the values."""
     low, high = min(values), max(values)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = [float(f"{step}e{decade}") for decade in decades for step in (1, 2, 5)]
+    multiples = (1, 2, 5) if math.log10(high / low) <= MANY_DECADES else (1,)
+    steps = [float(f"{step}e{decade}") for decade in decades for step in multiples]
     return [tick for tick in steps if low / MARGIN <= tick <= high * MARGIN]
 
 
