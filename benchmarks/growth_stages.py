@@ -220,7 +220,7 @@ def analyse(study: Study) -> Took:
         access = open_access(study.researcher, study.contract, message, study.grants(), now=0)
         found = count_records(access, study.released)
     truth = Batches(study.rows).cell_counts()
-    check_counts(found.counts, truth, keep=found.plan.keep_probability)
+    check_counts(found.counts, truth, keep=found.plan.ranked.keep_probability)
     took.counted = int(found.counts.sum())
     return took
 

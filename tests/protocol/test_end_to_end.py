@@ -109,7 +109,7 @@ def redraw_noise(
     plan: Plan, server: CipherEntropy, sizes: Sequence[int]
 ) -> list[NDArray[np.int64]]:
     """Draw the server's noise again, and take it apart without the schema."""
-    cells = draw_noise(plan.channel, plan.sample_size, server).astype(np.int64)
+    cells = draw_noise(plan.ranked.channel, plan.ranked.sample_size, server).astype(np.int64)
     codes = []
     for size in reversed(sizes):  # mixed radix, the first attribute most significant
         cells, code = np.divmod(cells, size)
@@ -137,7 +137,7 @@ def test_every_attribute_of_every_curator(curators: int, mode: PadMode, way: Way
     rehearsal = parties(SHARES[curators], way, 90)
     outcome = run(rehearsal, way, mode, 60)
     access = check(rehearsal, outcome, way, 90)
-    assert 0.2 < access.plan.keep_probability < 0.999999
+    assert 0.2 < access.plan.ranked.keep_probability < 0.999999
 
 
 @ways
@@ -267,7 +267,7 @@ def test_partial_estimates_are_marginals_of_the_joint_counts(mode: PadMode, way:
             marginal = table.marginal(names)
             assert part.schema == marginal.schema
             assert part.counts.tolist() == marginal.counts.tolist()
-            keep = access.plan.keep_probability
+            keep = access.plan.ranked.keep_probability
             shares = marginal.counts / 200
             formula = (shares - (1 - keep) / part.schema.domain_size) / keep
             np.testing.assert_allclose(part.unbiased, formula, rtol=1e-9, atol=1e-12)

@@ -34,8 +34,8 @@ def check(rehearsal: Rehearsal, database: list[int], terms: Terms, way: str, run
         return rehearsal.run(terms) if deposit is None else rehearsal.run_stored(terms, deposit)
 
     plan, first = released(rehearsal, study())
-    matrix = channel_matrix(plan.domain_size, plan.channel.gamma)
-    law = release_law(database, orderings(len(database), plan.sample_size), matrix)
+    matrix = channel_matrix(plan.domain_size, plan.ranked.channel.gamma)
+    law = release_law(database, orderings(len(database), plan.ranked.sample_size), matrix)
     seen = dict.fromkeys(law, 0)
     seen[first] += 1
     for _ in range(runs - 1):

@@ -135,7 +135,7 @@ def test_the_researchers_view_obeys_theorem_1_with_equality(
         for other in neighbours(database, tiny.schema.domain_size)
         for view in laws[database]
     )
-    gamma = tiny.plan.channel.gamma
+    gamma = tiny.plan.ranked.channel.gamma
     assert worst == privacy.likelihood_ratio(population, sample_size, gamma)
     assert gamma > 1 + Fraction(1, 2)
 

@@ -162,14 +162,14 @@ class Tiny:
             for pads, noise in product(every_pad, self._noises()):
                 chance = prod(self._chance(cell) for cell in noise) * even
                 script = random_keys(ranks(draw)) if draw is not None else b""
-                script += noise_script(self.plan.channel, noise)
+                script += noise_script(self.plan.ranked.channel, noise)
                 yield self._view(database, order, pads, script, deposit), chance
 
     def _noises(self) -> list[tuple[int, ...]]:
         return list(product(range(self.schema.domain_size), repeat=self.sample_size))
 
     def _chance(self, noise: int) -> Fraction:
-        return self.plan.channel.probability(released=noise, cell=0)
+        return self.plan.ranked.channel.probability(released=noise, cell=0)
 
     def _view(
         self,

@@ -183,7 +183,7 @@ class StudyRun:
         """How many of its records the noise is expected to change."""
         assert self.estimate is not None
         plan = self.estimate.plan
-        return plan.sample_size * (1 - plan.channel.keep_probability)
+        return plan.ranked.sample_size * (1 - plan.ranked.channel.keep_probability)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,18 @@
 """Checks the ranges of the numbers that describe a release, each in one place."""
 
 import math
+from collections.abc import Sequence
 from numbers import Integral, Real
 
-from veiltab.errors import ParameterError
+from veiltab.errors import InfeasiblePlanError, ParameterError
 
 MAX_EPSILON = 50
 MAX_POPULATION_SIZE = 2**53
 MAX_DOMAIN_SIZE = 2**48
 """A cell then fits easily into an int64, and 64-bit noise still has 16 bits per cell."""
+
+MAX_PATTERNS = 10**7
+"""The most patterns of cells and absence that get decoys of their own."""
 
 MAX_RUNS = 10**7
 SMALLEST_DELTA = 1e-30
@@ -61,6 +65,38 @@ def check_domain_size(domain_size: int) -> None:
         raise ParameterError(
             f"the number of cells must be a whole number from 2 to 2^48, not {domain_size!r}",
             hint="it is the product of the numbers of categories of all attributes",
+        )
+
+
+def check_linkage(linkage: str) -> None:
+    """Refuse a way to link that does not exist."""
+    if linkage not in ("aligned", "matched"):
+        raise ParameterError(
+            f"the linkage is 'aligned' or 'matched', not {linkage!r}",
+            hint="aligned: all curators hold the same respondents; matched: the server finds"
+            " those whom all hold",
+        )
+
+
+def check_curator_cells(curator_cells: Sequence[int], domain_size: int) -> None:
+    """Refuse curators' cells that do not make up the joint table."""
+    whole = all(_is_integer(cells) and cells >= 1 for cells in curator_cells)
+    if not whole or not curator_cells or math.prod(curator_cells) != domain_size:
+        raise ParameterError(
+            f"the curators' cells are {', '.join(map(str, curator_cells)) or 'not given'}, and"
+            f" the joint table has {domain_size}",
+            hint="give the number of cells of each curator's own table; their product is the"
+            " joint table's",
+        )
+
+
+def check_patterns(patterns: int) -> None:
+    """Refuse more patterns than curators could invent decoys for."""
+    if patterns > MAX_PATTERNS:
+        raise InfeasiblePlanError(
+            f"decoys would be needed for {patterns:,} patterns of cells and absence",
+            hint=f"use fewer cells or fewer curators: at most {MAX_PATTERNS:,} patterns, or the"
+            " paper's way",
         )
 
 

@@ -9,6 +9,8 @@ import math
 from fractions import Fraction
 from typing import TypeVar
 
+from veiltab.core.channel import DRAW_RANGE
+
 Number = TypeVar("Number", float, Fraction)
 
 
@@ -114,3 +116,13 @@ def laplace_rmse(population_size: int, domain_size: int, epsilon: float) -> floa
     Replacing a respondent changes two counts by one, hence the 2; no record is sampled.
     """
     return math.sqrt(2 * domain_size) * 2 / (epsilon * population_size)
+
+
+def publication_variance(threshold: int) -> Fraction:
+    """Return the variance 2r/(1 − r)² of a published count's noise, r = threshold/2⁶⁴.
+
+    The noise is two-sided geometric, P(z) ∝ r^|z|: the difference of two
+    numbers with the law P(z) = (1 − r)rᶻ.
+    """
+    ratio = Fraction(threshold, DRAW_RANGE)
+    return 2 * ratio / (1 - ratio) ** 2

@@ -96,7 +96,7 @@ def check(
     with _only_push(folder), _read_table(context, contract, folder, source, progress) as intake:
         plan = plan_for(contract, intake.population)
         whole = contract.matched
-        rows = intake.population if whole else plan.sample_size
+        rows = intake.population if whole else plan.ranked.sample_size
     sizes = [a.size for a in contract.schema_of(context.identity.party_id).attributes]
     slices = list(chunk_slices(rows))
     columns = sum(packed_length(size, s.stop - s.start) for size in sizes for s in slices)
