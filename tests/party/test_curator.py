@@ -11,7 +11,7 @@ from tests.support.servers import make_context, running
 from tests.support.simulator import Stage, regrant
 from veiltab.errors import MismatchError, PromiseError, SignatureError
 from veiltab.party import curator
-from veiltab.party.study_file import StudyDraft
+from veiltab.party.proposal import StudyDraft
 from veiltab.party.study_folder import StudyFolder
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.in_process import LATER

@@ -18,7 +18,8 @@ from veiltab.data.profile import Use, profile_table, round_edges
 from veiltab.data.recode import Recode, parse_recode
 from veiltab.errors import SchemaError, StudyFileError
 from veiltab.party.draft import PARTNER_FILE, Draft, draft_study
-from veiltab.party.study_file import StudyDraft, read_study_file
+from veiltab.party.proposal import StudyDraft
+from veiltab.party.study_file import read_study_file
 
 ME = party("Krankenhaus Süd")
 PARTNER = party("Tax office")

@@ -11,7 +11,8 @@ from tests.support.messages import filler, party
 from veiltab.core.schema import Attribute
 from veiltab.errors import StudyFileError
 from veiltab.party import study_file
-from veiltab.party.study_file import StudyDraft, example_study, read_study_file
+from veiltab.party.proposal import StudyDraft
+from veiltab.party.study_file import example_study, read_study_file
 from veiltab.wire.contract import CuratorTerms, Linkage
 from veiltab.wire.mechanism import PaperTerms
 

@@ -20,7 +20,7 @@ from veiltab.core.schema import Attribute
 from veiltab.files.chunks import FolderChunks
 from veiltab.party import curator
 from veiltab.party.context import PartyContext
-from veiltab.party.study_file import StudyDraft
+from veiltab.party.proposal import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity, receive_secret
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.curator.upload import (

@@ -27,7 +27,7 @@ from veiltab.party.progress import Patience, ignore_progress
 from veiltab.party.push import Source, push
 from veiltab.party.researcher import estimate_study
 from veiltab.party.study import Study
-from veiltab.party.study_file import StudyDraft
+from veiltab.party.proposal import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.in_process import LATER
 from veiltab.wire.contract import PadMode

@@ -1,6 +1,5 @@
 """What a curator does over the network, besides pushing: propose, sign, grant."""
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,9 @@ from veiltab.party.context import PartyContext
 from veiltab.party.home import Home, read_identity
 from veiltab.party.ledgers import Note
 from veiltab.party.remote import Status
-from veiltab.party.study_file import StudyDraft
-from veiltab.protocol.curator.agreement import new_secret, share_secret, sign_contract, unsigned
+from veiltab.party.secrets import is_proposer, share_contribution
+from veiltab.party.proposal import StudyDraft
+from veiltab.protocol.curator.agreement import new_secret, sign_contract, unsigned
 from veiltab.protocol.curator.grant import grant as make_grant
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.curator.upload import CuratorContext
@@ -49,28 +49,33 @@ class GivenGrant:
 
 
 def propose(context: PartyContext, draft: StudyDraft, ledger: Ledger) -> Contract:
-    """Propose a study, sign it, and seal its secret to the other curators.
+    """Propose a study, sign it, and seal a contribution to its secret to the other curators.
 
     A proposal that was broken off is taken up: the same terms again, while the other curators
     have not all signed, are the same study, and cost nothing more.
     """
     unsigned_contract = _unfinished(context, draft)
     if unsigned_contract is None:
-        secret, commitment, nonce = new_secret(context.entropy)
+        contribution, commitment, nonce = new_secret(context.entropy)
         contract = draft.contract(
             server=context.server.pinned, secret_commitment=commitment, nonce=nonce
         )
-        context.home.study(contract.study_id).save_secret(secret)
+        context.home.study(contract.study_id).save_contribution(contribution)
         unsigned_contract = unsigned(contract)
     signed = _sign(context, unsigned_contract, ledger)
     context.server.propose(signed)
-    _share(context, signed.body)
+    share_contribution(context, signed.body)
     return signed.body
 
 
 def sign(context: PartyContext, signed: Signed[Contract], ledger: Ledger) -> Status:
-    """Sign a study that somebody has proposed, if the ledger supports it."""
-    return context.server.sign(signed.body.study_id, _sign(context, signed, ledger))
+    """Sign a study that somebody has proposed, if the ledger supports it.
+
+    The contribution to the secret goes first: once everybody has signed, no part of it is missing.
+    """
+    cosigned = _sign(context, signed, ledger)
+    share_contribution(context, signed.body)
+    return context.server.sign(signed.body.study_id, cosigned)
 
 
 def choose_ledger(home: Home, dataset: str | None) -> Ledger:
@@ -222,23 +227,11 @@ def _sign(context: PartyContext, signed: Signed[Contract], ledger: Ledger) -> Si
     return cosigned
 
 
-def _share(context: PartyContext, contract: Contract) -> None:
-    """Seal the secret to each of the other curators, once."""
-    secret = context.home.study(contract.study_id).secret()
-    me = context.identity.party_id
-    for terms in contract.curators:
-        if terms.party_id != me and secret is not None:
-            message = share_secret(contract, context.identity, secret, terms.party_id)
-            with contextlib.suppress(StateError):  # it was sent before, under another seal
-                context.server.send_secret(contract.study_id, message)
-
-
 def _unfinished(context: PartyContext, draft: StudyDraft) -> Signed[Contract] | None:
     """Find a proposal with the same terms that not everybody has signed yet."""
     for study in context.home.studies():
-        folder = context.home.study(study)
-        signed = folder.contract()
-        if signed is None or folder.secret() is None:
+        signed = context.home.study(study).contract()
+        if signed is None or not is_proposer(context, signed.body):
             continue
         contract = signed.body
         same = draft.contract(

@@ -14,7 +14,6 @@ from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import (
     MalformedError,
     MismatchError,
-    NotFoundError,
     ParameterError,
     VersionError,
 )
@@ -164,18 +163,17 @@ class RemoteServer(ClosedAtEnd):
     # What curators tell each other
 
     def send_secret(self, study: bytes, signed: Signed[Secret]) -> None:
-        """Pass a study's secret on, sealed to another curator."""
+        """Pass a contribution to the study's secret on, sealed to another curator."""
         expect_study(signed.body.scope, study, "secret")
         self._post(_path(study, "secrets"), signed.dumps())
 
-    def secret(self, study: bytes) -> Signed[Secret] | None:
-        """Return the secret that was sealed to this curator, or ``None`` if none was yet."""
-        try:
-            signed = Secret.loads(self._get(_path(study, "secret")))
-        except NotFoundError:
-            return None
-        expect_study(signed.body.scope, study, "secret")
-        return signed
+    def secrets(self, study: bytes) -> list[Signed[Secret]]:
+        """Return the sealed contributions that this curator has sent, or that were sent to it."""
+        body = self._get(_path(study, "secrets"))
+        secrets = read_list(body, "secrets", as_message(Secret.loads))
+        for signed in secrets:
+            expect_study(signed.body.scope, study, "secret")
+        return secrets
 
     def send_alignment(self, study: bytes, signed: Signed[Alignment]) -> None:
         """Send the keyed digest of this curator's respondents."""

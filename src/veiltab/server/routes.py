@@ -19,6 +19,7 @@ from veiltab.server.models import (
     Grants,
     Nothing,
     Registered,
+    Secrets,
     Server,
     Status,
     StudyList,
@@ -174,7 +175,7 @@ def _add_curator_routes(
 
     @router.post(
         "/v1/studies/{study}/secrets",
-        summary="Pass the study's secret to another curator, sealed",
+        summary="Pass your part of the study's secret to another curator, sealed",
         status_code=201,
         responses=repeated(Nothing),
         openapi_extra=body("a sealed secret (spec 4.2)"),
@@ -184,13 +185,12 @@ def _add_curator_routes(
         return Nothing()
 
     @router.get(
-        "/v1/studies/{study}/secret",
-        summary="The study's secret, sealed to you",
-        response_class=Response,
-        responses=bytes_answer("a sealed secret (spec 4.2)"),
+        "/v1/studies/{study}/secrets",
+        summary="Parts of the study's secret that you sealed, or that are sealed to you",
     )
-    def secret(study: StudyId, sender: small) -> Response:
-        return Response(views.secret(context, sender, bytes.fromhex(study)), media_type=JSON)
+    def secrets(study: StudyId, sender: small) -> Secrets:
+        messages: Any = views.secrets(context, sender, bytes.fromhex(study))
+        return Secrets(secrets=messages)
 
     @router.post(
         "/v1/studies/{study}/alignments",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from threading import Lock
 
-from veiltab.errors import DamagedError, DigestError, NotFoundError
+from veiltab.errors import DamagedError, DigestError
 from veiltab.files.bundles import BundledChunks, Copy
 from veiltab.protocol.server.transitions import expect
 from veiltab.protocol.verify import sign
@@ -98,18 +98,16 @@ def contract(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
         return StoredStudy.of(context, records, study, sender.party).record.contract
 
 
-def secret(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
-    """Return the secret that another curator has sealed to the sender."""
+def secrets(context: ServiceContext, sender: Sender, study: bytes) -> list[object]:
+    """Return the contributions to the secret that the sender has sealed, or that are for it."""
     with context.database.reading() as records:
         StoredStudy.of_curator(context, records, study, sender.party)
-        secrets = records.messages(study, Secret.kind)
-    sealed = [message.content for message in secrets if message.reference == sender.party]
-    if not sealed:
-        raise NotFoundError(
-            "nobody has sealed the study's secret to you yet",
-            hint="ask the proposer to run `veiltab study propose` again",
-        )
-    return sealed[0]
+        messages = records.messages(study, Secret.kind)
+    return [
+        Secret.loads(message.content).to_json()
+        for message in messages
+        if sender.party in (message.sender, message.reference)
+    ]
 
 
 def alignments(context: ServiceContext, sender: Sender, study: bytes) -> list[object]:
