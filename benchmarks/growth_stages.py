@@ -104,7 +104,7 @@ class Study:
                 for who, schema in zip(self.curators, self.schemas, strict=True)
             ),
             server=public_identity(self.server),
-            linkage=Linkage.by_ids(),
+            linkage=Linkage.by_ids(mode=self.linkage),
             secret_commitment=commitment,
             researchers=None,
             epsilon=EPSILON,

@@ -44,12 +44,12 @@ def check(rehearsal: Rehearsal, database: list[int], terms: Terms, way: str, run
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["curators", "fresh", "stored"])
+@pytest.mark.parametrize("way", ["aligned", "fresh", "stored"])
 def test_one_curator(way: str) -> None:
     """Two of three respondents, three cells, in order; 1e-9 false alarms in chi-square."""
     database = [0, 2, 2]
     rehearsal = parties(holding_of({"a": 3}, database))
-    linkage: LinkageMode = "aligned" if way == "curators" else "matched"
+    linkage: LinkageMode = "aligned" if way == "aligned" else "matched"
     check(rehearsal, database, Terms(epsilon=1.2, sample_size=2, linkage=linkage), way, runs=300)
 
 

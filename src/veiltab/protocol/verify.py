@@ -240,7 +240,7 @@ def _checked_plan(contract: Contract, release: Release) -> Plan:
             epsilon=release.epsilon,
             delta=release.delta,
             sample_size=release.rows,
-            keep_threshold=release.keep_threshold,
+            keep_threshold=release.keep_threshold or 0,
             accounting=accounting_name(release.accounting),
         )
     except InputError as error:
