@@ -24,10 +24,10 @@ from veiltab.estimates import Estimate
 from veiltab.party import curator
 from veiltab.party.context import PartyContext
 from veiltab.party.progress import Patience, ignore_progress
+from veiltab.party.proposal import StudyDraft
 from veiltab.party.push import Source, push
 from veiltab.party.researcher import estimate_study
 from veiltab.party.study import Study
-from veiltab.party.proposal import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.in_process import LATER
 from veiltab.wire.contract import PadMode

@@ -11,14 +11,20 @@ from veiltab.files.private import write_private
 from veiltab.party.context import PartyContext
 from veiltab.party.home import Home, read_identity
 from veiltab.party.ledgers import Note
+from veiltab.party.proposal import StudyDraft
 from veiltab.party.remote import Status
 from veiltab.party.secrets import is_proposer, share_contribution
-from veiltab.party.proposal import StudyDraft
 from veiltab.protocol.curator.agreement import new_secret, sign_contract, unsigned
 from veiltab.protocol.curator.grant import grant as make_grant
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.curator.upload import CuratorContext
-from veiltab.protocol.verify import check_own_upload, verify, verify_agreement, verify_release
+from veiltab.protocol.verify import (
+    check_own_upload,
+    may_see_release,
+    verify,
+    verify_agreement,
+    verify_release,
+)
 from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import Release, SignedGrant
 from veiltab.wire.signed import Signed
@@ -156,10 +162,10 @@ def give_grant(
     attributes: Sequence[str] | None,
     expires: int,
 ) -> SignedGrant:
-    """Check the release, make the grant, keep it and send it."""
+    """Check the release where its curators may see it, make the grant, keep it and send it."""
     contract = verify_agreement(signed)
     study = contract.study_id
-    release, _ = verify_release(contract, _fetch_release(context, study))
+    release = _fetch_release(context, contract)
     folder, me = context.home.study(study), context.identity.party_id
     private, outgoing = FolderChunks(folder.private), FolderChunks(folder.outgoing)
     prepared = folder.prepared(contract.schema_of(me), private)
@@ -168,7 +174,8 @@ def give_grant(
             "nothing was pushed to this study from this home",
             hint="push first, from the home that is to grant; its pads are kept there alone",
         )
-    check_own_upload(release, prepared.message)
+    if release is not None:
+        check_own_upload(release, prepared.message)
     wanted = _with_earlier(context, contract, researcher, attributes)
     curator = CuratorContext(context.identity, context.entropy, outgoing, private)
     made = make_grant(curator, contract, prepared, researcher, wanted, expires=expires)
@@ -178,15 +185,21 @@ def give_grant(
     return made
 
 
-def _fetch_release(context: PartyContext, study: bytes) -> Signed[Release]:
-    """Refuse to hand out pads before there is a release to use them on, and to look at."""
-    state = context.server.status(study).state
+def _fetch_release(context: PartyContext, contract: Contract) -> Release | None:
+    """Refuse to hand out pads before there is a release to use them on, and to look at.
+
+    Where a curator may not see it, the researcher finds out if it was made from another upload.
+    """
+    state = context.server.status(contract.study_id).state
     if state != State.RELEASED:
         raise StateError(
             f"the study is {state}, not released",
             hint="wait with: veiltab study status STUDY --wait released",
         )
-    return context.server.release(study)
+    if not may_see_release(contract, context.identity.party_id):
+        return None
+    release, _ = verify_release(contract, context.server.release(contract.study_id))
+    return release
 
 
 def _with_earlier(

@@ -42,7 +42,7 @@ from veiltab.wire.audit import AuditEntry, AuditHead
 from veiltab.wire.bundles import BUNDLE_BYTES, NamedChunk, bundle_pieces
 from veiltab.wire.codec import MAX_TEXT, TEXT, dump
 from veiltab.wire.contract import DIGEST, Contract, PublicIdentity
-from veiltab.wire.messages import Alignment, Release, Secret, SignedGrant, Upload
+from veiltab.wire.messages import Alignment, Publication, Release, Secret, SignedGrant, Upload
 from veiltab.wire.requests import (
     NONCE_BYTES,
     RequestSignature,
@@ -244,6 +244,19 @@ class RemoteServer(ClosedAtEnd):
         for grant in grants:
             expect_study(grant.body.study, study, "grant")
         return grants
+
+    def publish(self, study: bytes, signed: Signed[Publication]) -> None:
+        """Say which copy of this researcher's counts is the published one; the same ever after."""
+        expect_study(signed.body.study, study, "publication")
+        self._post(_path(study, "publications"), signed.dumps())
+
+    def publications(self, study: bytes) -> list[Signed[Publication]]:
+        """Return what researchers have published, by the digests of their copies."""
+        body = self._get(_path(study, "publications"))
+        publications = read_list(body, "publications", as_message(Publication.loads))
+        for signed in publications:
+            expect_study(signed.body.study, study, "publication")
+        return publications
 
     def audit(self, study: bytes) -> tuple[list[AuditEntry], Signed[AuditHead]]:
         """Return a study's log and its head; ``audit_log.verify_log`` checks both."""

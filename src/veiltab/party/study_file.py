@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import MAX_CATEGORIES, Attribute
 from veiltab.errors import InputError, MalformedError, StudyFileError
 from veiltab.files.toml import Document, TomlTable, read_bytes
@@ -198,7 +199,7 @@ def _read_curator_epsilon(value: object, path: str) -> float:
 def _linkage(study: TomlTable) -> Linkage:
     study.get("linkage", lambda value, _: value)
     table = study.table("linkage", LINKAGE_KEYS)
-    mode = table.get_or("mode", LINKAGE_MODE.read, "aligned")
+    mode: LinkageMode = table.get_or("mode", LINKAGE_MODE.read, "aligned")
     if table.get("by", _BY.read) == "ids":
         return Linkage.by_ids(
             table.get_or("columns", integer(1, MAX_INTEGER).read, 1),

@@ -100,6 +100,12 @@ class Grants(BaseModel):
     grants: list[dict[str, Any]]
 
 
+class Publications(BaseModel):
+    """Signed publications: by each researcher one at most."""
+
+    publications: list[dict[str, Any]]
+
+
 class AuditLog(BaseModel):
     """A study's audit log: entries in order, and the signed head."""
 

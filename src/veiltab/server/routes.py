@@ -18,6 +18,7 @@ from veiltab.server.models import (
     Chunks,
     Grants,
     Nothing,
+    Publications,
     Registered,
     Secrets,
     Server,
@@ -275,6 +276,23 @@ def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gat
     def grants(study: StudyId, sender: small) -> Grants:
         messages: Any = views.grants(context, sender, bytes.fromhex(study))
         return Grants(grants=messages)
+
+
+    @router.post(
+        "/v1/studies/{study}/publications",
+        summary="Say which copy of your counts others may read; once",
+        status_code=201,
+        responses=repeated(Nothing),
+        openapi_extra=body("a publication (spec 13)"),
+    )
+    def publish(response: Response, study: StudyId, sender: small) -> Nothing:
+        _created(response, new=steps.publish(context, sender, bytes.fromhex(study)))
+        return Nothing()
+
+    @router.get("/v1/studies/{study}/publications", summary="What researchers have published")
+    def publications(study: StudyId, sender: small) -> Publications:
+        messages: Any = views.publications(context, sender, bytes.fromhex(study))
+        return Publications(publications=messages)
 
 
 def _created(response: Response, *, new: bool) -> None:

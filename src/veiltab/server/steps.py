@@ -16,11 +16,11 @@ from veiltab.server.limits import too_large
 from veiltab.server.stored_study import StoredStudy
 from veiltab.wire.bundles import check_bundle
 from veiltab.wire.contract import Contract
-from veiltab.wire.messages import Alignment, Grant, Secret, SignedGrant, Upload
+from veiltab.wire.messages import Alignment, Grant, Publication, Secret, SignedGrant, Upload
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import AuditEvent, State
 
-Sent = TypeVar("Sent", Alignment, Secret, Upload, Grant)
+Sent = TypeVar("Sent", Alignment, Secret, Upload, Grant, Publication)
 
 
 def propose(context: ServiceContext, sender: Sender) -> tuple[bytes, bool]:
@@ -181,6 +181,27 @@ def grant(context: ServiceContext, sender: Sender, study: bytes) -> bool:
             records.add_member(study, body.researcher, RESEARCHER)
             stored.log(AuditEvent.GRANTED, sender.party, digest)
         return new
+
+
+def publish(context: ServiceContext, sender: Sender, study: bytes) -> bool:
+    """Take a researcher's word which copy of its counts is the published one: once, for good."""
+    signed = Publication.loads(sender.body)
+    body, digest = signed.body, signed.digest
+    _check_sender(signed, sender, body.researcher, body.study, study)
+    with context.database.transaction() as records:
+        stored = StoredStudy.of(context, records, study, sender.party)
+        earlier = records.message(study, body.kind, sender.party)
+        if earlier is not None and earlier.digest != digest:
+            raise StateError(
+                "you have published another copy of this study before",
+                hint="use that copy: what several copies tell would add up",
+            )
+        if earlier is not None:
+            return False
+        stored.resume().accept_publication(signed, context.now)
+        stored.keep(body.kind, sender.party, digest, sender.body)
+        stored.log(AuditEvent.PUBLISHED, sender.party, digest)
+    return True
 
 
 def _check_proposal(context: ServiceContext, sender: Sender, signed: Signed[Contract]) -> None:
