@@ -129,7 +129,11 @@ Call = Callable[[RemoteServer], Any]
 GETS: dict[str, tuple[Call, bytes | dict[str, Any], str]] = {
     "status": (lambda s: s.status(STUDY), STATUS, BASE),
     "contract": (lambda s: s.contract(STUDY), CONTRACT.dumps(), f"{BASE}/contract"),
-    "secret": (lambda s: s.secret(STUDY), SECRET.dumps(), f"{BASE}/secret"),
+    "secrets": (
+        lambda s: s.secrets(STUDY),
+        {"secrets": [SECRET.to_json()]},
+        f"{BASE}/secrets",
+    ),
     "alignments": (
         lambda s: s.alignments(STUDY),
         {"alignments": [ALIGNMENT.to_json()]},
@@ -137,16 +141,22 @@ GETS: dict[str, tuple[Call, bytes | dict[str, Any], str]] = {
     ),
     "release": (lambda s: s.release(STUDY), RELEASE.dumps(), f"{BASE}/release"),
     "grants": (lambda s: s.grants(STUDY), {"grants": [GRANT.to_json()]}, f"{BASE}/grants"),
+    "publications": (
+        lambda s: s.publications(STUDY),
+        {"publications": [PUBLICATION.to_json()]},
+        f"{BASE}/publications",
+    ),
     "audit": (lambda s: s.audit(STUDY), AUDIT, f"{BASE}/audit"),
     "studies": (lambda s: s.studies(), {"studies": [SUMMARY]}, "/v1/studies"),
     "chunks": (lambda s: s.sent_chunks(STUDY), {"chunks": [DIGEST.hex()]}, f"{BASE}/chunks"),
 }
 EXPECTED: dict[str, Any] = {
     "contract": CONTRACT,
-    "secret": SECRET,
+    "secrets": [SECRET],
     "alignments": [ALIGNMENT],
     "release": RELEASE,
     "grants": [GRANT],
+    "publications": [PUBLICATION],
     "audit": ([ENTRY], HEAD),
     "chunks": {DIGEST},
 }
@@ -162,4 +172,9 @@ POSTS: dict[str, tuple[Call, bytes, str]] = {
         f"{BASE}/alignments",
     ),
     "grant": (lambda s: s.send_grant(STUDY, GRANT), GRANT.dumps(), f"{BASE}/grants"),
+    "publication": (
+        lambda s: s.publish(STUDY, PUBLICATION),
+        PUBLICATION.dumps(),
+        f"{BASE}/publications",
+    ),
 }

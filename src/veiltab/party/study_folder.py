@@ -197,18 +197,23 @@ class StudyFolder:
         file = _ContributionFile(secret=contribution, study=self.study_id)
         self._save_secret("contribution", file, self.contribution())
 
+    def pinned_table(self) -> bytes | None:
+        """Return the keyed digest of the one table that may be pushed to this study."""
+        path = self._file("table")
+        pinned = parse_file(path, lambda data: _TableFile.from_json(load(data)))
+        if pinned is not None and pinned.study != self.study_id:
+            raise damaged(path)
+        return None if pinned is None else pinned.digest
+
     def pin_table(self, digest: bytes) -> None:
         """Keep the keyed digest of the table, before anything of it leaves; refuse another one.
 
         With the same decoys, the difference between two tables would show who has changed.
         """
-        path = self._file("table")
-        pinned = parse_file(path, lambda data: _TableFile.from_json(load(data)))
+        pinned = self.pinned_table()
         if pinned is None:
             self._write("table", _TableFile(digest=digest, study=self.study_id).canonical())
-        elif pinned.study != self.study_id:
-            raise damaged(path)
-        elif pinned.digest != digest:
+        elif pinned != digest:
             raise StateError(
                 "this is not the table that was pushed to this study before",
                 hint="push the same table again, or propose a new study: a table that has changed"

@@ -195,7 +195,7 @@ def _add_curator_routes(
 
     @router.post(
         "/v1/studies/{study}/alignments",
-        summary="Say how many respondents you hold, with a keyed digest",
+        summary="Send keyed digests of your respondents and decoys",
         status_code=201,
         responses=repeated(Nothing),
         openapi_extra=body("an alignment (spec 5.1)"),
@@ -276,7 +276,6 @@ def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gat
     def grants(study: StudyId, sender: small) -> Grants:
         messages: Any = views.grants(context, sender, bytes.fromhex(study))
         return Grants(grants=messages)
-
 
     @router.post(
         "/v1/studies/{study}/publications",
