@@ -318,7 +318,7 @@ def test_missing_keys_are_named(folder: Path, key: str) -> None:
     [
         (('"income"', '"age"'), "lists the attribute 'age' 2 times"),
         (('"partner.json"', '"me"'), "curators[1]: is the same party as curators[0]"),
-        (("expected_population = 10000", "population = 5\nsample_size = 6"), "sample size"),
+        ((EXPECTED, "population = 5\nsample_size = 6"), "sample size"),
         (
             ("expected_population = 10000", ""),
             "expected_population: is missing: decoys are planned",

@@ -16,6 +16,7 @@ from veiltab.crypto.signing import verify
 from veiltab.party.remote import Reach, RemoteServer, Retry
 from veiltab.protocol.audit_log import next_entry
 from veiltab.wire.audit import AuditHead, entry_hash
+from veiltab.wire.messages import Publication
 from veiltab.wire.requests import (
     SignedParts,
     content_digest,
@@ -85,6 +86,16 @@ ALIGNMENT = of_study(messages.alignment)
 UPLOAD = of_study(messages.upload, "scope")
 RELEASE = of_study(messages.release)
 GRANT = of_study(messages.grant)
+PUBLICATION = signed(
+    Publication(
+        attributes=("smoker", "income"),
+        counts=filler("published counts"),
+        epsilon=0.5,
+        release=filler("release"),
+        researcher=messages.RESEARCHER.party_id,
+        study=STUDY,
+    )
+)
 ENTRY = next_entry(
     None, STUDY, at=1, actor=filler("actor"), event="proposed", message=None, state="proposed"
 )
