@@ -50,6 +50,7 @@ def completed(draft: Draft, folder: Path) -> StudyDraft:
     (folder / "partner.json").write_text(json.dumps(PARTNER.to_json()))
     text = draft.study.replace(PARTNER_FILE, "partner.json")
     text = text.replace('# {name = "income",', '{name = "partner\'s income",')
+    text = text.replace("# expected_population", "expected_population")
     (folder / "study.toml").write_bytes(text.encode())
     return read_study_file(folder / "study.toml", ME)
 

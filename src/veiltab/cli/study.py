@@ -21,7 +21,7 @@ from veiltab.cli.output import (
 )
 from veiltab.cli.terms import (
     plan_facts,
-    print_promises,
+    print_coalitions,
     print_status,
     print_terms,
     show_status,
@@ -133,7 +133,7 @@ def _propose(party: PartyOptions, file: Path, dataset: str | None, *, as_json: b
     screen.print()
     print_facts(screen, plan_facts(contract, plan))
     screen.print()
-    print_promises(screen, contract)
+    print_coalitions(screen, contract)
 
 
 def _draft(

@@ -41,7 +41,7 @@ def signers(signed: "Signed[Contract]") -> set[bytes]:
 
 def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
     """Return the terms, the signatures, and what the study costs, as JSON values."""
-    from veiltab.party.promises import promises
+    from veiltab.party.coalitions import coalitions
 
     contract, keys = signed.body, signers(signed)
     plan = _plan(contract)
@@ -72,7 +72,7 @@ def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
         if contract.researchers is None
         else [_party(researcher) for researcher in contract.researchers],
         "plan": plan.as_dict() if plan is not None else None,
-        "promises": [asdict(promise) for promise in promises(contract)],
+        "coalitions": [asdict(coalition) for coalition in coalitions(contract)],
         "budgets": budgets(contract, home),
     }
 
@@ -115,7 +115,7 @@ def print_terms(screen: "Console", signed: "Signed[Contract]", home: "Home") -> 
     contract = signed.body
     print_facts(screen, _facts(contract, home))
     screen.print()
-    print_promises(screen, contract)
+    print_coalitions(screen, contract)
     screen.print()
     _print_parties(screen, contract, signers(signed))
     screen.print()
@@ -127,11 +127,11 @@ def print_terms(screen: "Console", signed: "Signed[Contract]", home: "Home") -> 
     print_rows(screen, ("attribute", "held by", "categories"), rows)
 
 
-def print_promises(screen: "Console", contract: "Contract") -> None:
+def print_coalitions(screen: "Console", contract: "Contract") -> None:
     """Print what each party, and each group of parties, could learn about a respondent."""
-    from veiltab.party.promises import promises
+    from veiltab.party.coalitions import coalitions
 
-    rows = [(promise.numbers, promise.words) for promise in promises(contract)]
+    rows = [(coalition.numbers, coalition.words) for coalition in coalitions(contract)]
     print_rows(screen, ("could learn", "who, and what it means"), rows, whole="could learn")
 
 
@@ -165,7 +165,7 @@ def plan_facts(contract: "Contract", plan: "Plan | None") -> dict[str, str]:
     probability = f"{100 * (plan.coin_probability or 0):.3g}%"
     facts = {
         "mechanism": f"decoys: each respondent takes part with a chance of {probability}, and the"
-        " curators invent records\nthat nobody else can tell from real ones",
+        " curators invent records that nobody else can tell from real ones",
         "expected": _expected(plan),
         "noise": _noise(plan),
         "error": _error(plan),

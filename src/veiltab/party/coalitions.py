@@ -18,13 +18,16 @@ Who = Literal[
     "membership",
 ]
 
-HARDLY = "replacing one respondent's record changes the chance of anything they see at most by e^ε"
+HARDLY = (
+    "replacing one respondent's record changes the chance of what they see by a factor of e^ε at"
+    " most{delta}, for anybody who cannot break the ciphers"
+)
 IDS = ", but of people whose ids the curator guesses, whether the others hold them"
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
-    """What somebody could learn: ε is 0 where it is nothing, and None where nothing bounds it."""
+class Coalition:
+    """What somebody could learn of values: ε is 0 if nothing, and None where nothing bounds it."""
 
     who: Who
     epsilon: float | None
@@ -37,17 +40,17 @@ class Promise:
         if self.epsilon is None:
             return "no bound"
         delta = f", δ = {self.delta:g}" if self.delta else ""
-        return f"ε = {self.epsilon:.4g}{delta}" if self.epsilon else "nothing"
+        return f"ε = {self.epsilon:.4g}{delta}" if self.epsilon else "no values"
 
 
-def promises(contract: Contract) -> list[Promise]:
+def coalitions(contract: Contract) -> list[Coalition]:
     """Return what each coalition would learn from a study with this contract."""
     epsilon, delta = contract.epsilon, contract.delta
-    helped = _with_curator(contract)
+    hardly = HARDLY.format(delta=", plus δ" if delta else "")
     found = [
-        Promise("researcher", epsilon, delta, f"a researcher alone: {HARDLY}"),
+        Coalition("researcher", epsilon, delta, f"a researcher alone: {hardly}"),
         _with_server(contract),
-        helped,
+        _with_curator(contract),
         _server_and_curator(contract),
         _readers(contract),
     ]
@@ -55,15 +58,15 @@ def promises(contract: Contract) -> list[Promise]:
     return found if membership is None else [*found, membership]
 
 
-def _with_server(contract: Contract) -> Promise:
+def _with_server(contract: Contract) -> Coalition:
     if contract.decoys is None:
-        return Promise(
+        return Coalition(
             "researcher and server",
             None,
             0.0,
             "the server together with a researcher reads the sampled records without any noise",
         )
-    return Promise(
+    return Coalition(
         "researcher and server",
         contract.epsilon,
         contract.delta,
@@ -73,11 +76,11 @@ def _with_server(contract: Contract) -> Promise:
     )
 
 
-def _with_curator(contract: Contract) -> Promise:
+def _with_curator(contract: Contract) -> Coalition:
     plan = plan_of(contract)
     who: Who = "researcher and curator"
     if plan is None:
-        return Promise(
+        return Coalition(
             who,
             None,
             0.0,
@@ -86,7 +89,7 @@ def _with_curator(contract: Contract) -> Promise:
             " there are",
         )
     if plan.epsilon_with_curator is None:
-        return Promise(
+        return Coalition(
             who,
             None,
             0.0,
@@ -94,7 +97,7 @@ def _with_curator(contract: Contract) -> Promise:
             " takes part: the server adds no noise",
         )
     knows = "who was sampled" if contract.decoys is None else "who takes part and all decoys"
-    return Promise(
+    return Coalition(
         who,
         plan.epsilon_with_curator,
         0.0,
@@ -103,8 +106,8 @@ def _with_curator(contract: Contract) -> Promise:
     )
 
 
-def _server_and_curator(contract: Contract) -> Promise:
-    return Promise(
+def _server_and_curator(contract: Contract) -> Coalition:
+    return Coalition(
         "server and curator",
         0.0,
         0.0,
@@ -113,10 +116,10 @@ def _server_and_curator(contract: Contract) -> Promise:
     )
 
 
-def _readers(contract: Contract) -> Promise:
+def _readers(contract: Contract) -> Coalition:
     """Everybody who only reads what a researcher publishes, also curators who know all decoys."""
     terms = contract.decoys
-    return Promise(
+    return Coalition(
         "readers of published copies",
         contract.epsilon if terms is None else terms.epsilon_public,
         0.0,
@@ -125,12 +128,12 @@ def _readers(contract: Contract) -> Promise:
     )
 
 
-def _membership(contract: Contract) -> Promise | None:
+def _membership(contract: Contract) -> Coalition | None:
     """Whether a person is in the tables at all, where the curators need not hold the same."""
     if contract.decoys is None or not contract.matched:
         return None
     epsilon = contract.decoy_plan.epsilon_membership
-    return Promise(
+    return Coalition(
         "membership",
         epsilon,
         contract.delta,
