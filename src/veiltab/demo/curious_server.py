@@ -8,7 +8,6 @@ notice that, so a promise that is worth anything must hold against it.
 
 import os
 import shutil
-from pathlib import Path
 
 from veiltab.demo.ends_with_parent import run
 from veiltab.server import worker

@@ -25,7 +25,7 @@ DELETION_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class ServerFiles:
-    """The sizes of a study's chunks in a server's folder, and how many ids of respondents it has."""
+    """The sizes of a study's chunks on the server, and how many ids of respondents it has."""
 
     received: tuple[int, ...]
     released: tuple[int, ...]

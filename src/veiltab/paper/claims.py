@@ -39,6 +39,7 @@ SHUFFLE_GAIN, DECOYS_GAIN, GUARDED_GAIN = 20.0, 8.0, 3.0
 """How many times less error shuffling, decoys, and decoys with the paper's own noise must leave at
 the paper's settings."""
 
+EPSILON_FIGURE, CELLS_FIGURE = 6, 8
 LARGE_GAIN = 35.0
 """How many times less error decoys must leave with the paper's largest table."""
 
@@ -78,13 +79,7 @@ def check_comparisons(
     comparisons: Sequence[Comparison], simulated: Sequence[Result]
 ) -> list[Claim]:
     """Check what figures 6 to 9 say of the other ways, which the paper does not have."""
-    settings = [
-        compared
-        for compared in comparisons
-        if (compared.population_size, compared.domain_size) == (ADULT_POPULATION, CELLS)
-        and compared.epsilon in EPSILONS
-        and DECOYS in compared.plans
-    ]
+    settings = [c for c in comparisons if c.figure == EPSILON_FIGURE and c.epsilon in EPSILONS]
     return [
         _gain_of(
             SHUFFLED,
@@ -115,7 +110,7 @@ def check_comparisons(
 def _gain_of(way: str, least: float, text: str, settings: Sequence[Comparison]) -> Claim:
     gains = [compared.gain(way) for compared in settings]
     return Claim(
-        6,
+        EPSILON_FIGURE,
         f"beyond the paper: {text}",
         f"{min(gains):.1f} to {max(gains):.1f} times less at the paper's settings",
         holds=min(gains) >= least,
@@ -125,7 +120,7 @@ def _gain_of(way: str, least: float, text: str, settings: Sequence[Comparison]) 
 def _decoys_equal_a_trusted_party(settings: Sequence[Comparison]) -> Claim:
     ratios = [compared.errors[DECOYS] / compared.errors[TRUSTED] for compared in settings]
     return Claim(
-        6,
+        EPSILON_FIGURE,
         "beyond the paper: with that δ, decoys leave no more error than a trusted party's Laplace"
         " noise",
         f"{min(ratios):.2f} to {max(ratios):.2f} times its error at the paper's settings",
@@ -134,10 +129,10 @@ def _decoys_equal_a_trusted_party(settings: Sequence[Comparison]) -> Claim:
 
 
 def _gain_grows_with_cells(comparisons: Sequence[Comparison]) -> Claim:
-    figure, cells = 8, max(CARDINALITIES)
-    gains = {c.domain_size: c.gain(PURE_DECOYS) for c in comparisons if c.figure == figure}
+    cells = max(CARDINALITIES)
+    gains = {c.domain_size: c.gain(PURE_DECOYS) for c in comparisons if c.figure == CELLS_FIGURE}
     return Claim(
-        figure,
+        CELLS_FIGURE,
         f"beyond the paper: with δ = 0 and {cells} cells, decoys leave at least"
         f" {LARGE_GAIN:.0f} times less error",
         f"{gains[cells]:.1f} times less, and {gains[CELLS]:.1f} times with {CELLS} cells",
@@ -179,7 +174,7 @@ def _formulas_are_exact(simulated: Sequence[Result]) -> Claim:
 def _optimum_is_predicted(results: Sequence[Result]) -> Claim:
     excess = []
     for epsilon in EPSILONS:
-        errors = {r.sample_size: r.mean_l2 for r in _only(results, "adult", epsilon)}
+        errors = {r.sampled: r.mean_l2 for r in _only(results, "adult", epsilon)}
         excess.append(errors[PAPER_SIZES[epsilon]] / min(errors.values()) - 1)
     return Claim(
         1,
@@ -191,7 +186,7 @@ def _optimum_is_predicted(results: Sequence[Result]) -> Claim:
 
 def _bound_is_loose_by_root(results: Sequence[Result]) -> Claim:
     root = math.sqrt(CELLS)
-    factors = [r.error_bound / r.mean_l2 for r in results if r.distribution == "adult"]
+    factors = [r.bound / r.mean_l2 for r in results if r.distribution == "adult"]
     return Claim(
         1,
         f"the bound of Theorem 2 is loose by a factor of about √N = {root:.1f}",
@@ -212,7 +207,7 @@ def _matches_adult(figure: int, name: str, results: Sequence[Result]) -> Claim:
 
 def _peaky_differs_at_small_samples(results: Sequence[Result]) -> Claim:
     ratios = _ratios_to_adult(results, "peaky")
-    sizes = [r.sample_size for r in results]
+    sizes = [r.sampled for r in results]
     small = max(ratios[CELLS, e, min(sizes)] for e in EPSILONS)
     large = max(abs(ratios[CELLS, e, max(sizes)] - 1) for e in EPSILONS)
     return Claim(
@@ -297,7 +292,7 @@ def _ratios_to_adult(results: Sequence[Result], name: str) -> dict[tuple[int, fl
 
 
 def _place(result: Result) -> tuple[int, float, int]:
-    return result.cells, result.epsilon, result.sample_size
+    return result.cells, result.epsilon, result.sampled
 
 
 def _only(results: Iterable[Result], name: str, epsilon: float) -> list[Result]:

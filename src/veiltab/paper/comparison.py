@@ -243,12 +243,12 @@ def comparison_chart(
     """Show the error of every way: exact ones as curves, simulated ones as points."""
     shown = [compared for compared in comparisons if compared.figure == figure.number]
     points = [(p, r) for p, r in simulated if p.comparison.figure == figure.number]
+    runs = f"{points[0][1].runs:,} simulated releases of uniform data each"
     return ErrorChart(
         title=f"Figure {figure.number}. {figure.title}",
         subtitle=[
             f"{figure.fixed}; decoys without noise by the server, unless γ is named",
-            "Lines: exact RMSE for the hardest data; points:"
-            f" {points[0][1].runs:,} simulated releases of uniform data each",
+            f"Lines: exact RMSE for the hardest data; points: {runs}",
         ],
         x_title=figure.x_title,
         y_title="RMSE (ℓ₂) of the estimated distribution",

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from veiltab.core import utility
 from veiltab.core.channel import MAX_ESTIMATED_CELLS
-from veiltab.core.parameters import check_domain_size, check_population_size, check_runs
 from veiltab.core.designs import release_design
+from veiltab.core.parameters import check_domain_size, check_population_size, check_runs
 from veiltab.core.plan import PURE, MechanismName, Plan, plan
 from veiltab.core.resampling import MAX_COUNTED_POPULATION, apportion
 from veiltab.core.schema import MAX_CATEGORIES, Attribute, CountTable, Schema
@@ -196,6 +196,18 @@ class Result:
     error_bound: float | None
     tightened_bound: float | None
 
+    @property
+    def sampled(self) -> int:
+        """The sample size of a release by rank, which all figures of the paper show."""
+        assert self.sample_size is not None  # noqa: S101 - there are no decoys in the paper
+        return self.sample_size
+
+    @property
+    def bound(self) -> float:
+        """The bound of Theorem 2, which only a release by rank has."""
+        assert self.error_bound is not None  # noqa: S101 - as above
+        return self.error_bound
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
@@ -244,7 +256,7 @@ def run_experiment(setting: Setting, runs: int, seed: int, engine: str = "counts
         delta=chosen.delta,
         sample_size=chosen.sample_size,
         coin_probability=chosen.coin_probability,
-        expected_rows=chosen.expected_rows,
+        expected_rows=chosen.expected_rows or 0.0,
         gamma=chosen.gamma,
         runs=runs,
         mean_l2=float(np.sqrt(errors).mean()),

@@ -104,7 +104,7 @@ def sample_size_chart(figure: Figure, results: Sequence[Result]) -> ErrorChart:
         x_title="sample size m",
         group_title="Privacy",
         curves=_sample_size_curves(figure),
-        points=[_mark(r, r.sample_size, r.mean_l2, NAMES[r.distribution]) for r in shown],
+        points=[_mark(r, r.sampled, r.mean_l2, NAMES[r.distribution]) for r in shown],
         verticals=[
             Vertical(size, _group(epsilon), f"m* = {size:,}")
             for epsilon, size in PAPER_SIZES.items()
@@ -115,8 +115,8 @@ def sample_size_chart(figure: Figure, results: Sequence[Result]) -> ErrorChart:
 def cardinality_chart(results: Sequence[Result]) -> ErrorChart:
     """Show the error at the paper's m* against the number of cells."""
     adult = [result for result in results if result.distribution == "adult"]
-    curves = [_mark(r, r.cells, r.error_bound, BOUND) for r in adult]
-    curves += [_mark(r, r.cells, r.error_bound / r.cells**0.5, DASHED) for r in adult]
+    curves = [_mark(r, r.cells, r.bound, BOUND) for r in adult]
+    curves += [_mark(r, r.cells, r.bound / r.cells**0.5, DASHED) for r in adult]
     for name in ("adult", "peaky"):  # the other two lie on the first
         chosen = [result for result in results if result.distribution == name]
         curves += [_mark(r, r.cells, r.exact_rmse, f"{EXACT}, {NAMES[name]}") for r in chosen]

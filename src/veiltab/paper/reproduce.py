@@ -104,7 +104,11 @@ def _run(runs: int, seed: int, track: Track) -> Experiments:
     by_size, by_cells = figures.sample_size_settings(), figures.cardinality_settings()
     settings = track([*by_size, *by_cells], "Running the paper's experiments")
     results = [run_experiment(setting, runs, seed) for setting in settings]
-    places = [(f, sizes) for f in (*comparison.FIGURES, comparison.GAIN_FIGURE) for sizes in f.sizes]
+    places = [
+        (figure, sizes)
+        for figure in (*comparison.FIGURES, comparison.GAIN_FIGURE)
+        for sizes in figure.sizes
+    ]
     compared = [compare(figure, sizes) for figure, sizes in track(places, "Planning other ways")]
     points = track(comparison.simulated_points(compared), "Simulating other ways")
     simulated = [(point, run_experiment(point.setting, runs, seed)) for point in points]
