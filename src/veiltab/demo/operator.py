@@ -18,6 +18,9 @@ from veiltab.protocol.stores import unpack_all
 from veiltab.wire.bundles import unbundle
 from veiltab.wire.messages import Upload
 
+DATA = "data"
+"""The folder in which the server works."""
+
 PERSON = re.compile(rb"person-[0-9]{5}")
 DELETION_SECONDS = 20.0
 """How long after the release the server may take to delete what it received."""
@@ -64,20 +67,20 @@ def read_copy(server: Path, study: str) -> Uploads:
     return Uploads(tuple(messages), dict(_chunks(copy / CHUNKS)))
 
 
-def server_files(data: Path, study: str) -> ServerFiles:
-    """Read a study's chunks, and search all files of the server for ids."""
-    place = data / "studies" / study
+def server_files(server: Path, study: str) -> ServerFiles:
+    """Read a study's chunks, and search all files of the server and its operator for ids."""
+    place = server / DATA / "studies" / study
     return ServerFiles(
         tuple(len(chunk) for _, chunk in _chunks(place / "received")),
         tuple(len(chunk) for _, chunk in _chunks(place / "released")),
-        sum(len(PERSON.findall(content)) for content in _contents(data)),
+        sum(len(PERSON.findall(content)) for content in _contents(server)),
     )
 
 
-def wait_until_deleted(data: Path, study: str) -> None:
+def wait_until_deleted(server: Path, study: str) -> None:
     """Wait until the server has deleted what it received, as it does right after the release."""
     end = time.monotonic() + DELETION_SECONDS
-    while (data / "studies" / study / "received").exists():
+    while (server / DATA / "studies" / study / "received").exists():
         if time.monotonic() > end:
             raise VeiltabError(
                 "the server still has the unperturbed ciphertext of a released study",
