@@ -65,6 +65,7 @@ DELTAS_OF_ALL = (0.0, 1e-6)
 @click.option(
     "--epsilon-with-curator",
     type=float,
+    metavar="X|inf",
     help="With decoys: ε against a researcher whom a curator helps; inf: no noise by the server."
     "  By default that noise adds a tenth to the error.",
 )
@@ -227,7 +228,9 @@ COLUMNS = ("cells", "ε", "δ", "rows", "γ", "mean error", "RMSE", "exact", "bo
 
 
 def _digits(number: float | None) -> str:
-    return "–" if number is None else f"{number:.4g}"
+    if number is None:
+        return "–"
+    return f"{number:,.0f}" if number >= 10**4 else f"{number:.4g}"
 
 
 def _print_results(results: "list[Result]", seed: int) -> None:

@@ -5,13 +5,23 @@ from importlib.resources import files
 from typing import Any
 
 from veiltab.demo.charts import INTERVAL, Charts, error_key, figure, study_key
-from veiltab.demo.results import Cell, DemoResults, Reading, StudyResult, exponent
-from veiltab.report.html import Html, element, table
+from veiltab.demo.results import (
+    MECHANISMS,
+    Cell,
+    DemoResults,
+    Reading,
+    StudyResult,
+    exponent,
+)
+from veiltab.report.html import Html, element, html, table
 
 TITLE = "A joint table that nobody could read"
 NUMBERS = {2: "two", 3: "three"}
 SMALL = 0.001
 """Errors below it are shown with one digit more."""
+
+EVERYBODY = 99.99
+"""A chance in per cent that leaves nobody out."""
 
 RARE = 6
 """How many of the rarest cells are shown of what server and researcher could read."""
@@ -130,7 +140,7 @@ def _estimates(results: DemoResults, charts: Charts) -> Iterator[Html]:
         " errors to each side. The numbers are in the table below."
     )
     yield figure(charts.estimates, caption, study_key(studies))
-    names = ["cell", "truth", *(each.label for each in studies)]
+    names = ["cell", "truth", *map(_heading, studies)]
     yield table(
         "The same in numbers: share ± standard error, in per cent",
         names,
@@ -150,7 +160,7 @@ def _promise(results: DemoResults) -> Iterator[Html]:
     )
     yield table(
         "What each coalition may learn about a person, as ε",
-        ["", *(each.label for each in studies)],
+        ["", *map(_heading, studies)],
         [
             (name, *(_epsilon(each.promise_to(who)) for each in studies))
             for who, name in WHO.items()
@@ -166,7 +176,7 @@ def _promise(results: DemoResults) -> Iterator[Html]:
     )
     yield table(
         "What is done to the records",
-        ["", *(each.label for each in studies)],
+        ["", *map(_heading, studies)],
         [(name, *values) for name, values in _facts(studies)],
         numbers=len(studies),
     )
@@ -183,7 +193,7 @@ def _facts(studies: Sequence[StudyResult]) -> Iterator[tuple[str, list[str]]]:
         "rows that the server leaves as they are",
         [f"{100 * plan['keep_probability']:.1f} %" for plan in plans],
     )
-    yield "γ of the server's noise", [f"{plan['gamma']:.4g}" for plan in plans]
+    yield "γ of the server's noise", [f"{plan['gamma']:,.0f}" for plan in plans]
     yield "error predicted", [f"{each.predicted_rmse:.5f}" for each in studies]
     yield "error found", [f"{each.l2_error:.5f}" for each in studies]
     yield (
@@ -195,7 +205,8 @@ def _facts(studies: Sequence[StudyResult]) -> Iterator[tuple[str, list[str]]]:
 def _part(plan: Mapping[str, Any]) -> str:
     if plan["sample_size"] is not None:
         return f"{plan['sample_size']:,} people"
-    return f"each with {100 * plan['coin_probability']:.3g} %"
+    chance = 100 * plan["coin_probability"]
+    return "everybody" if chance > EVERYBODY else f"{chance:.1f} %, by coin"
 
 
 def _epsilon(epsilon: float | None) -> str:
@@ -224,29 +235,37 @@ def _together(results: DemoResults) -> Iterator[Html]:
     ]
     totals = [f"{sum(reading.rows):,}" for reading in readings]
     rows.append(("all cells", f"{sum(first.people):,}", *totals))
-    labels = [each.label for each in results.studies]
     yield table(
         "Rows that were opened in the rarest cells, and in all",
-        ["cell", "people in it", *labels],
+        ["cell", "people in it", *map(_heading, results.studies)],
         rows,
         numbers=1 + len(readings),
     )
-    for label, reading in zip(labels, readings, strict=True):
-        yield element("p", element("strong", label), ": ", _verdict(reading))
+    for study, reading in zip(results.studies, readings, strict=True):
+        yield element("p", element("strong", study.label), ": ", _verdict(study, reading))
 
 
-def _verdict(reading: Reading) -> str:
+def _verdict(study: StudyResult, reading: Reading) -> str:
     if reading.epsilon is None:
         return (
             "every row is the record of a person, exactly as it is in the offices' tables. Of"
             " somebody who is alone in a cell, a single row tells everything. No ε holds any more."
         )
     mean, deviation = reading.decoys
+    invented = f"in every cell about {mean:.1f} ± {deviation:.1f} rows are invented"
+    if study.delta:
+        return f"{invented}. ε = {reading.epsilon:g} and δ = {study.delta_text} still hold."
     return (
-        f"in every cell about {mean:.1f} ± {deviation:.1f} rows are invented. Nobody but the"
-        " curators knows how many, and which; a row may be nobody's, also in a cell of which"
-        f" somebody is known to be the only one. ε = {reading.epsilon:g} still holds."
+        f"{invented}. Nobody but the curators knows how many, and which: a row may be nobody's, also"
+        f" in a cell of which somebody is known to be the only one. ε = {reading.epsilon:g} still"
+        " holds."
     )
+
+
+def _heading(study: StudyResult) -> Html:
+    """Return a study's mechanism and δ as a column's heading, on two lines."""
+    delta = element("span", f"δ = {study.delta_text}", class_="whole")
+    return Html(f"{html(MECHANISMS[study.mechanism])},<br>{delta}")
 
 
 def _published(results: DemoResults) -> Iterator[Html]:
