@@ -10,12 +10,11 @@ from typing import get_args
 import numpy as np
 import polars as pl
 
+from veiltab.core.designs import release_design
 from veiltab.core.mechanism import LinkageMode
 from veiltab.core.parameters import check_delta, check_epsilon, check_seed
-from veiltab.core.plan import plan
-from veiltab.core.resampling import draw_releases
+from veiltab.core.plan import MechanismName, plan
 from veiltab.core.schema import Attribute, CountTable, Schema
-from veiltab.core.uncertainty import ReleaseDesign
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.data.encoding import encode_table
 from veiltab.data.ids import id_messages
@@ -31,6 +30,7 @@ from veiltab.data.recode import Bins, Recode, Rule
 from veiltab.data.tables import BATCH_ROWS, Table, open_table
 from veiltab.errors import ParameterError, SchemaError
 from veiltab.estimates import Estimate, Provenance
+from veiltab.estimates.publishing import seeded_publisher
 from veiltab.protocol.in_process import Holding, Rehearsal, Terms
 from veiltab.protocol.researcher import count_records
 from veiltab.wire.contract import (
@@ -102,11 +102,17 @@ def simulate(
     *,
     epsilon: float,
     delta: float = 0.0,
+    mechanism: MechanismName = "auto",
+    linkage: LinkageMode = "aligned",
+    epsilon_with_curator: float | None = None,
+    epsilon_public: float | None = None,
     sample_size: int | None = None,
     seed: int | None = None,
 ) -> Estimate:
-    """Draw one release of a table of counts from its exact law, and estimate the table from it.
+    """Draw one release of a table of counts from its law, and estimate the table from it.
 
+    The options are those of :func:`veiltab.plan`; with ``linkage="matched"`` the respondents of
+    the table are those whom all curators hold, and the estimate does not know how many they are.
     This takes no longer for a million respondents than for ten.
     """
     if not isinstance(table, CountTable):
@@ -122,11 +128,19 @@ def simulate(
         epsilon=epsilon,
         delta=delta,
         sample_size=sample_size,
-        mechanism="shuffle" if delta else "paper",
+        mechanism=mechanism,
+        linkage=linkage,
+        epsilon_with_curator=epsilon_with_curator,
+        epsilon_public=epsilon_public,
     )
-    design = ReleaseDesign(chosen.ranked.channel, table.population_size, chosen.ranked.sample_size)
-    counts = draw_releases(table.counts, design, 1, np.random.default_rng(seed))[0]
-    return Estimate(table.schema, counts, chosen, provenance=Provenance(title="Simulation"))
+    counts = release_design(chosen).draw(table.counts, 1, np.random.default_rng(seed))[0]
+    return Estimate(
+        table.schema,
+        counts,
+        chosen,
+        provenance=Provenance(title="Simulation", linkage=linkage),
+        publisher=seeded_publisher(seed),
+    )
 
 
 def _is_list(tables: object) -> bool:

@@ -35,7 +35,7 @@ import numpy as np
 
 from veiltab.core.channel import DRAW_RANGE, number_like
 from veiltab.core.mechanism import Coin, Geometric, Law, Mechanism
-from veiltab.core.publication import Publication, noise_variance
+from veiltab.core.publication import PublicationNoise, noise_variance
 from veiltab.core.resampling import (
     add_publication_noise,
     apportion,
@@ -84,7 +84,7 @@ class CoinDesign(ReleaseDesign):
     population_size: Any
     known: bool = True
     population: Population = "finite"
-    publication: Publication | None = None
+    publication: PublicationNoise | None = None
 
     def __post_init__(self) -> None:
         """Refuse an unknown population, and a table that is no marginal."""
@@ -95,6 +95,11 @@ class CoinDesign(ReleaseDesign):
                 f"a table of {self.domain_size:,} cells has no marginal of {self.cells:,} cells",
                 hint="a marginal's number of cells divides the joint table's",
             )
+
+    @property
+    def coin(self) -> Fraction:
+        """The probability β with which a respondent takes part."""
+        return self._exact.coin
 
     @cached_property
     def _exact(self) -> "_Numbers":
@@ -184,6 +189,11 @@ class CoinDesign(ReleaseDesign):
         """Decoys of single cells are few, and skew."""
         return False
 
+    @property
+    def many(self) -> bool:
+        """Whether there are several estimates of the number of people."""
+        return bool(np.ndim(self.population_size))
+
     def shape(self, weights: "Numbers", shares: "Numbers", fractions: "Numbers") -> Shape:
         """Compute the cumulants of the linear statistic, from those of all its rows."""
         return Shape.of_cumulants(self.cumulants(weights, shares, fractions))
@@ -257,6 +267,14 @@ class CoinDesign(ReleaseDesign):
         constant = fractions * numbers.noise + moved * took * fractions**2 + spread * even
         slope = (1 - numbers.coin + moved * (1 - 2 * fractions)) / numbers.coin
         return constant / numbers.coin**2, slope
+
+    def people_errors(self, people: "Array", fractions: Any) -> "tuple[Array, Array, Array]":  # noqa: ANN401 - as above
+        """Return standard, sampling and privacy error of estimates of so many people."""
+        constant, slope = self.people_variance(fractions)
+        coin = float(self._exact.coin)
+        total, sampling = constant + slope * people, (1 - coin) / coin * people
+        privacy = np.maximum(total - sampling, 0)
+        return np.sqrt(np.maximum(total, 0)), np.sqrt(sampling), np.sqrt(privacy)
 
     def people_shape(self, people: "Array", fractions: Any) -> Shape:  # noqa: ANN401 - as above
         """Return the shape of the estimate of so many people in a set of cells."""
@@ -346,7 +364,7 @@ def _law_cumulants(law: Law) -> Series:
     return float(law.mean), second, third, fourth - 3 * second**2
 
 
-def _noise_cumulants(publication: Publication) -> Series:
+def _noise_cumulants(publication: PublicationNoise) -> Series:
     _, second, _, fourth = _law_cumulants(publication.law)
     return 0.0, 2 * second, 0.0, 2 * fourth
 

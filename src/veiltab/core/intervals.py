@@ -63,7 +63,7 @@ DRAWN_NUMBERS = 20_000_000
 ROUNDING = 1e-12
 """A standard error below this is a rounded zero."""
 
-MOST_SHAPES = 1 << 16
+MOST_SHAPES = 1 << 12
 SHAPE_STEPS = 128
 """For more estimates, the shape of their errors is computed at so many shares and interpolated."""
 
@@ -165,7 +165,7 @@ def _shapes(design: ReleaseDesign, fractions: Any, values: int) -> ShapeAt | Non
 
     if design.normal:
         return None
-    if values <= MOST_SHAPES or np.ndim(fractions):
+    if values <= MOST_SHAPES or np.ndim(fractions) or design.many:
         return shape_at
     # Finer towards both ends, where few people make the law change quickly.
     quarter = np.linspace(0, 1, SHAPE_STEPS, endpoint=False) ** 4 / 2
@@ -185,7 +185,10 @@ def feldman_cousins(
 
 
 def fieller(
-    numerator: "Array", denominator: "Array", covariance: "Array", critical: float
+    numerator: "Array",
+    denominator: "Array",
+    covariance: "Array",
+    critical: Any,  # noqa: ANN401 - a number, or one for each
 ) -> Interval:
     """Return the ratios ρ with (a − ρb)² ≤ z²·Var(a − ρb): Fieller's set.
 
@@ -205,9 +208,16 @@ def fieller(
 
 
 def proportion_interval(
-    part: "Array", whole: "Array", covariance: "Array", critical: float
+    part: "Array",
+    whole: "Array",
+    covariance: "Array",
+    critical: float,
+    shape: Shape | None = None,
 ) -> Interval:
-    """Return Fieller's interval for the share of a part in its whole, within 0..1."""
+    """Return Fieller's interval for the share of a part in its whole, within 0..1.
+
+    ``shape`` is that of the part less its share of the whole, None for the normal law.
+    """
     bounded = fieller(part, whole, covariance, critical).bounded
     safe = np.where(bounded, whole, 1.0)
     variance = (
@@ -215,12 +225,13 @@ def proportion_interval(
         -2 * covariance[..., 0, 1] / safe**2,
         covariance[..., 1, 1] / safe**2,
     )
-    interval = feldman_cousins(part / safe, variance, critical)
+    shape_at = None if shape is None else lambda _: shape
+    interval = feldman_cousins(part / safe, variance, critical, shape_at)
     low, high = np.where(bounded, interval.low, -np.inf), np.where(bounded, interval.high, np.inf)
     return Interval(low, high, bounded)
 
 
-def product_ratio(factors: "Array", covariance: "Array", critical: float) -> Interval:
+def product_ratio(factors: "Array", covariance: "Array", critical: Any) -> Interval:  # noqa: ANN401 - as above
     """Return an interval for x₀x₃/(x₁x₂), such as an odds ratio: Fieller's, on the two products.
 
     The products' covariance is taken to first order (delta method); nothing is divided by an

@@ -195,6 +195,11 @@ class ReleaseDesign(ABC):
     def normal(self) -> bool:
         """Whether errors are taken as normal."""
 
+    @property
+    def many(self) -> bool:
+        """Whether it stands for many releases, each about another number of people."""
+        return False
+
     @abstractmethod
     def marginal(self, cells: int) -> Self:
         """Return the design of the same release for some attributes, with this many cells."""
