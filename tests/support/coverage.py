@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core import estimators
+from veiltab.core.designs import release_design
 from veiltab.core.intervals import Interval, share_band, share_interval, sup_t
 from veiltab.core.schema import CountTable
-from veiltab.core.designs import release_design
 from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents, critical_value
 from veiltab.data.counts import adult_table
 from veiltab.inference.conditions import Mask, read_condition
