@@ -1,5 +1,6 @@
 """The charts of a demonstration: errors, estimates beside the truth, what the server received."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import Any
 import altair as alt
 
 from veiltab.demo.results import Column, StudyResult
-from veiltab.report.charts import COLORS, chart_svg, log_scale, ticks
+from veiltab.report.charts import COLORS, chart_svg
 from veiltab.report.html import Html, element
 
 TRUTH_COLOR = "#222222"
@@ -53,7 +54,7 @@ def error_chart(results: Sequence[StudyResult], size: Size) -> alt.LayerChart:
     found = {result.label: result.l2_error for result in results}
     predicted = {result.label: result.predicted_rmse for result in results}
     predicted[TRUSTED] = float(results[0].plan["trusted_party_rmse"])
-    names, errors = list(predicted), [*found.values(), *predicted.values()]
+    names, decades = list(predicted), _decades([*found.values(), *predicted.values()])
     color = alt.Color(
         "way:N",
         scale=alt.Scale(domain=names, range=[*STUDY_COLORS[: len(results)], PALE]),
@@ -65,8 +66,8 @@ def error_chart(results: Sequence[StudyResult], size: Size) -> alt.LayerChart:
     x = alt.X(
         "error:Q",
         title="distance from the truth (ℓ₂)",
-        scale=log_scale(errors),
-        axis=alt.Axis(values=ticks(errors), format="~g"),
+        scale=alt.Scale(type="log", nice=False, domain=[decades[0], decades[-1]]),
+        axis=alt.Axis(values=decades, format="~g"),
     )
     ticked, dotted = (
         alt.Chart(
@@ -80,6 +81,12 @@ def error_chart(results: Sequence[StudyResult], size: Size) -> alt.LayerChart:
     ]
     chart = alt.LayerChart(layer=layers)
     return chart.properties(width=size.width, height=alt.Step(size.step))
+
+
+def _decades(values: Sequence[float]) -> list[float]:
+    """Return the powers of ten from just below the values to just above them."""
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    return [float(f"1e{power}") for power in range(low, high + 1)]
 
 
 def estimate_chart(results: Sequence[StudyResult], size: Size) -> alt.FacetChart:

@@ -51,6 +51,11 @@ class StudyResult:
         return f"{MECHANISMS[self.mechanism]}, δ = {self.delta_text}"
 
     @property
+    def short(self) -> str:
+        """The same for a narrow column of the terminal."""
+        return f"{self.mechanism}, δ = {self.delta_text}"
+
+    @property
     def delta_text(self) -> str:
         """The promised δ as people write it."""
         return exponent(self.delta)

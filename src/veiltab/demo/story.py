@@ -202,8 +202,8 @@ class Story:
         ]
         totals = tuple(f"{sum(reading.rows):,}" for reading in readings)
         rows.append(("all cells", f"{sum(first.people):,}", *totals))
-        names = (", ".join(first.names), "people", *(reading.title for reading in readings))
-        print_rows(self._screen, names, rows, numbers=1 + len(readings))
+        names = ("paper", "decoys", "decoys, δ")[: len(readings)]
+        print_rows(self._screen, ("cell", "people", *names), rows, numbers=1 + len(readings))
         for reading in readings:
             self._say(f"{reading.title}: {_verdict(reading)}")
 
@@ -269,7 +269,7 @@ def _joint_table(
             rows.append((", ".join(group), *("" for _ in range(1 + len(results)))))
         name = ", ".join(first.categories[split:])
         rows.append((f"  {name}", _percent(first.truth), *(_estimate(each) for each in cells)))
-    names = [", ".join(results[0].names), "truth", *(each.label for each in results)]
+    names = [", ".join(results[0].names), "truth", *(each.short for each in results)]
     return names, rows
 
 

@@ -114,7 +114,7 @@ def simulate_records(table: CountTable, plan: Plan, runs: int, seed: int, label:
         epsilon=plan.epsilon,
         delta=0.0 if plan.accounting == PURE else plan.delta,
         sample_size=plan.sample_size,
-        mechanism=_decoy_terms(plan),
+        mechanism=None if plan.mechanism.decoys is None else DecoyTerms.from_plan(plan),
     )
     released = np.empty((runs, table.counts.size), dtype=np.int64)
     for run in range(runs):
@@ -122,18 +122,6 @@ def simulate_records(table: CountTable, plan: Plan, runs: int, seed: int, label:
         access = rehearsal.access(outcome)
         released[run] = count_records(access, outcome.released).counts
     return released
-
-
-def _decoy_terms(plan: Plan) -> DecoyTerms | None:
-    """Return the numbers of a plan with decoys as a contract states them."""
-    if plan.coin_threshold is None or plan.mechanism.decoys is None:
-        return None
-    return DecoyTerms(
-        coin_threshold=plan.coin_threshold,
-        decoys=plan.mechanism.decoys,
-        epsilon_public=plan.epsilon_public,
-        keep_threshold=plan.keep_threshold,
-    )
 
 
 def _holdings(table: CountTable) -> list[Holding]:

@@ -252,12 +252,12 @@ class ErrorChart:
     def _x(self) -> alt.X:
         values = [mark.x for mark in (*self.curves, *self.points)]
         axis = alt.Axis(values=list(self.x_ticks or ticks(values)), format=self.x_format)
-        return alt.X("x:Q", title=self.x_title, axis=axis, scale=log_scale(values))
+        return alt.X("x:Q", title=self.x_title, axis=axis, scale=_log_scale(values))
 
     def _y(self) -> alt.Y:
         values = [mark.y for mark in (*self.curves, *self.points)]
         axis = alt.Axis(values=ticks(values), format="~g")
-        return alt.Y("y:Q", title=self.y_title, axis=axis, scale=log_scale(values))
+        return alt.Y("y:Q", title=self.y_title, axis=axis, scale=_log_scale(values))
 
 
 def ticks(values: Sequence[float]) -> list[float]:
@@ -269,8 +269,7 @@ def ticks(values: Sequence[float]) -> list[float]:
     return [tick for tick in steps if low / MARGIN <= tick <= high * MARGIN]
 
 
-def log_scale(values: Sequence[float]) -> alt.Scale:
-    """Return a logarithmic scale that reaches a little beyond the values."""
+def _log_scale(values: Sequence[float]) -> alt.Scale:
     return alt.Scale(type="log", nice=False, domain=[min(values) / MARGIN, max(values) * MARGIN])
 
 
