@@ -114,8 +114,8 @@ def test_the_page_has_every_number(delta: float) -> None:
         assert f'<td class="number">{study.predicted_rmse:.5f}</td>' in text
         assert f'<td class="number">{study.l2_error:.5f}</td>' in text
     for reading in results.readings:
-        for cell in reading.rarest[:6]:
-            assert f'<td class="number">{reading.rows[cell]:,}</td>' in text
+        for number in reading.rarest[:6]:
+            assert f'<td class="number">{reading.rows[number]:,}</td>' in text
     assert '<td class="number">no bound</td>' in text
     assert results.published.digest in text
     assert "None" not in text
