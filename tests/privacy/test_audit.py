@@ -1,0 +1,225 @@
+"""The privacy audit: what real releases with decoys prove about the promise, from below.
+
+A run of a study plays thousands of games at once.  Every respondent lives in a house of their own,
+of which there are two kinds of rows, and the respondent's record is of the one or of the other.
+Coins and decoys are independent, so the games are.  The event is fixed in advance by the law: for
+the geometric law it is a row of the first kind, and none of the second.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from unittest import mock
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.support.audits import Audit
+from tests.support.chunks import read_column, read_tokens
+from tests.support.laws import assert_fits
+from tests.support.simulator import Simulator, attribute, messages_of, sanitized
+from veiltab.core import group
+from veiltab.core.channel import DRAW_RANGE
+from veiltab.core.decoys import exact_delta, largest_coin
+from veiltab.core.entropy import Entropy
+from veiltab.core.mechanism import Coin, Geometric, Law, LinkageMode, WeightTable, draw_numbers
+from veiltab.crypto.entropy import CipherEntropy
+from veiltab.protocol.curator import decoys as invented
+from veiltab.protocol.in_process import Holding, Outcome, Terms
+from veiltab.wire.mechanism import DecoyTerms
+from veiltab.wire.messages import Upload
+
+EPSILON = 1.0
+STREETS, NUMBERS = 64, 128
+HOUSES = np.arange(STREETS * NUMBERS)
+RUNS = 40
+"""With 164,000 games for either record, a right audit proves about 95% of ε."""
+
+LAW = Geometric(2 * DRAW_RANGE // 5)
+"""With q = 0.4 the event is about as likely as it can be, so that few games are enough."""
+
+PURE = DecoyTerms(
+    coin_threshold=largest_coin(LAW, EPSILON),
+    decoys=LAW,
+    epsilon_public=EPSILON,
+    keep_threshold=None,
+)
+
+
+def two_sided(center: int, ratio: float) -> WeightTable:
+    """Return weights that fall off by a ratio on both sides of a centre."""
+    steps = np.abs(np.arange(2 * center + 1) - center)
+    weights = [int(weight * 2**60) for weight in ratio**steps / (ratio**steps).sum()]
+    scaled = [16 * weight for weight in weights]
+    scaled[center] += DRAW_RANGE - sum(scaled)
+    return WeightTable(tuple(scaled))
+
+
+TABLE = DecoyTerms(
+    coin_threshold=DRAW_RANGE,
+    decoys=two_sided(4, 0.6),
+    epsilon_public=EPSILON,
+    keep_threshold=None,
+)
+DELTA = 0.08
+"""A little more than the table of weights spends."""
+
+Counts = NDArray[np.int64]
+"""For each house, how many rows of the first kind there are, and how many of the second."""
+
+Event = Callable[[Counts], NDArray[np.bool_]]
+
+
+def houses() -> Holding:
+    """Return the table of a curator who knows where everybody lives."""
+    held = (attribute("street", STREETS), attribute("number", NUMBERS))
+    columns = [column.astype(np.uint8) for column in np.divmod(HOUSES, NUMBERS)]
+    return Holding(held, columns, messages_of(HOUSES))
+
+
+def parties(linkage: LinkageMode, seed: str) -> Simulator:
+    """Return parties whose respondents of even houses have the first record, others the second.
+
+    Where the curators hold the same respondents, the second one knows a record of 0 or 1.  Where
+    the server matches, it holds nobody of the even houses.
+    """
+    if linkage == "aligned":
+        held, ids, codes = attribute("side", 2), HOUSES, HOUSES % 2
+    else:
+        held, ids, codes = attribute("member", 1), HOUSES[1::2], HOUSES[1::2] * 0
+    second = Holding((held,), [codes.astype(np.uint8)], messages_of(ids))
+    return Simulator(holdings=[houses(), second], entropy=CipherEntropy.from_seed(1, seed))
+
+
+def researchers_view(simulator: Simulator, outcome: Outcome) -> Counts:
+    """Count the release that the researcher decrypts, by the record of the second curator."""
+    street, number, side = sanitized(simulator.access(outcome), outcome.released).values()
+    cells = (street.astype(np.int64) * NUMBERS + number) * 2 + side
+    return np.bincount(cells, minlength=2 * HOUSES.size).reshape(-1, 2)
+
+
+def joint_view(simulator: Simulator, outcome: Outcome) -> Counts:
+    """Open the first upload with all pads, and count its rows by whether the second has them too.
+
+    That is what server and researcher together can do.
+    """
+    access = simulator.access(outcome)
+    first, second = (prepared.message.body for prepared in outcome.prepared)
+    assert isinstance(first, Upload)
+    assert isinstance(second, Upload)
+    opened = []
+    for held, column in zip(houses().attributes, first.columns, strict=True):
+        encrypted = read_column(column.chunks, held, first.rows, simulator.sent[0])
+        pads = access.pads[held.name].rows(slice(0, first.rows))
+        opened.append(group.subtract(encrypted, pads, held.size).astype(np.int64))
+    tokens = [
+        read_tokens(upload.tokens or (), upload.rows, sent).view("V16").reshape(-1)
+        for upload, sent in zip((first, second), simulator.sent, strict=True)
+    ]
+    cells = (opened[0] * NUMBERS + opened[1]) * 2 + np.isin(tokens[0], tokens[1])
+    return np.bincount(cells, minlength=2 * HOUSES.size).reshape(-1, 2)
+
+
+@cache
+def counts(linkage: LinkageMode, terms: DecoyTerms) -> Counts:
+    """Run studies under new secrets, and return the counts of all houses of all of them."""
+    simulator = parties(linkage, f"audit {linkage}")
+    delta = 0.0 if terms is PURE else DELTA
+    agreed = Terms(epsilon=EPSILON, delta=delta, linkage=linkage, mechanism=terms)
+    view = researchers_view if linkage == "aligned" else joint_view
+    return np.concatenate([view(simulator, simulator.run(agreed)) for _ in range(RUNS)])
+
+
+def audit(seen: Counts, event: Event) -> Audit:
+    """Count how often the event happens with either record."""
+    happened = event(seen)
+    likely, unlikely = happened[::2], happened[1::2]
+    return Audit(int(likely.sum()), likely.size, int(unlikely.sum()), unlikely.size)
+
+
+def first_alone(seen: Counts) -> NDArray[np.bool_]:
+    """Tell in which houses there is a row of the first kind, and none of the second."""
+    alone: NDArray[np.bool_] = (seen[:, 0] > 0) & (seen[:, 1] == 0)
+    return alone
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("linkage", ["aligned", "matched"])
+def test_real_releases_prove_nearly_the_promise_and_no_more(linkage: LinkageMode) -> None:
+    """The researcher's view of a changed record, and the joint view of changed holders.
+
+    The bound proves too much with a chance of 1e-6.
+    """
+    proved = audit(counts(linkage, PURE), first_alone).epsilon()
+    assert 0.9 * EPSILON <= proved <= EPSILON
+
+
+def no_decoys(law: Law, count: int, entropy: Entropy) -> NDArray[np.int64]:
+    """Invent nobody."""
+    return draw_numbers(law, count, entropy) * 0
+
+
+def none_for_the_absent(law: Law, count: int, entropy: Entropy) -> NDArray[np.int64]:
+    """Invent only records that both curators hold: even patterns; the odd ones lack the second."""
+    numbers = draw_numbers(law, count, entropy)
+    numbers[1::2] = 0
+    numbers[2 * HOUSES.size :] = 0  # those whom the first curator does not hold
+    return numbers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("linkage", "broken"), [("aligned", no_decoys), ("matched", none_for_the_absent)]
+)
+def test_the_audit_finds_decoys_that_were_left_out(
+    linkage: LinkageMode, broken: Callable[[Law, int, Entropy], NDArray[np.int64]]
+) -> None:
+    """A single run is enough, if all curators leave them out alike."""
+    simulator = parties(linkage, f"left out {linkage}")
+    view = researchers_view if linkage == "aligned" else joint_view
+    with mock.patch.object(invented, "draw_numbers", broken):
+        outcome = simulator.run(Terms(epsilon=EPSILON, linkage=linkage, mechanism=PURE))
+    assert audit(view(simulator, outcome), first_alone).epsilon() > 4 * EPSILON
+
+
+def chances(terms: DecoyTerms, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the laws of D and of B + D, for the numbers below ``size``."""
+    plain = np.array([float(terms.decoys.probability(number)) for number in range(size)])
+    coin = terms.coin_threshold / DRAW_RANGE
+    return plain, (1 - coin) * plain + coin * np.concatenate([[0.0], plain[:-1]])
+
+
+@pytest.mark.slow
+def test_real_releases_of_a_table_of_weights_prove_nearly_its_delta() -> None:
+    """With everybody taking part; the event is wherever P(i)D(j) > e^ε·D(i)P(j)."""
+    assert isinstance(TABLE.decoys, WeightTable)
+    delta = float(exact_delta(Coin(TABLE.coin_threshold), TABLE.decoys, EPSILON))
+    plain, shifted = chances(TABLE, len(TABLE.decoys.weights) + 1)
+    likelier = np.outer(shifted, plain) > np.exp(EPSILON) * np.outer(plain, shifted)
+    seen = counts("aligned", TABLE)
+    proved = audit(seen, lambda pairs: likelier[pairs[:, 0], pairs[:, 1]]).delta(EPSILON)
+    assert 0.8 * delta <= proved <= delta <= DELTA
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("linkage", "terms", "last"),
+    [("aligned", PURE, 5), ("matched", PURE, 5), ("aligned", TABLE, 9)],
+)
+def test_coins_and_decoys_have_their_law_in_real_releases(
+    linkage: LinkageMode, terms: DecoyTerms, last: int
+) -> None:
+    """Of a respondent's own kind there are B + D rows, of the other D, and they are independent.
+
+    Chi-square over all pairs of numbers, with 1e-9 false alarms; larger numbers count as the last.
+    """
+    own, other = (np.append(law[:last], law[last:].sum()) for law in chances(terms, 200)[::-1])
+    expected = np.outer(own, other).reshape(-1)
+    possible = expected > 0
+    seen = np.minimum(counts(linkage, terms), last)
+    for record in (0, 1):
+        pairs = seen[record::2]
+        numbers = pairs[:, record] * (last + 1) + pairs[:, 1 - record]
+        table = np.bincount(numbers, minlength=expected.size)
+        assert not table[~possible].any()
+        assert_fits(table[possible], expected[possible])
