@@ -10,12 +10,11 @@ from typing import get_args
 import numpy as np
 import polars as pl
 
+from veiltab.core.designs import release_design
 from veiltab.core.mechanism import LinkageMode
 from veiltab.core.parameters import check_delta, check_epsilon, check_seed
 from veiltab.core.plan import plan
-from veiltab.core.resampling import draw_releases
 from veiltab.core.schema import Attribute, CountTable, Schema
-from veiltab.core.uncertainty import ReleaseDesign
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.data.encoding import encode_table
 from veiltab.data.ids import id_messages
@@ -122,9 +121,9 @@ def simulate(
         epsilon=epsilon,
         delta=delta,
         sample_size=sample_size,
+        mechanism="shuffle" if delta else "paper",
     )
-    design = ReleaseDesign(chosen.ranked.channel, table.population_size, chosen.ranked.sample_size)
-    counts = draw_releases(table.counts, design, 1, np.random.default_rng(seed))[0]
+    counts = release_design(chosen).draw(table.counts, 1, np.random.default_rng(seed))[0]
     return Estimate(table.schema, counts, chosen, provenance=Provenance(title="Simulation"))
 
 

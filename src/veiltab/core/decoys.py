@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.mechanism import Coin, Geometric, WeightTable
-from veiltab.core.privacy import expm1_below, log_above
+from veiltab.core.privacy import expm1_below
 
 _KEY_BITS = 140
 """Two different ratios a/w differ by 2⁻¹²⁸ at least, so their first 140 bits keep the order."""
@@ -109,10 +109,3 @@ def _least_ratio(pairs: list[tuple[Fraction, Fraction]], delta: Fraction) -> Fra
             return None
         least = max(least, (sum_of_p - delta) / sum_of_d)
     return least
-
-
-def epsilon_above(ratio: Fraction | None) -> float | None:
-    """Return the smallest float that is not below ln(ratio); None stands for infinity."""
-    if ratio is None:
-        return None
-    return log_above(ratio) if ratio > 1 else 0.0

@@ -11,6 +11,12 @@ MAX_POPULATION_SIZE = 2**53
 MAX_DOMAIN_SIZE = 2**48
 """A cell then fits easily into an int64, and 64-bit noise still has 16 bits per cell."""
 
+MAX_DECOYS = 10**6
+"""The most decoys that a plan expects, unless more respondents take part or it is asked for."""
+
+MOST_DECOYS = 10**9
+"""The most decoys that any plan may expect, whoever asks: nobody could upload more."""
+
 MAX_PATTERNS = 10**7
 """The most patterns of cells and absence that get decoys of their own."""
 
@@ -98,6 +104,31 @@ def check_patterns(patterns: int) -> None:
             hint=f"use fewer cells or fewer curators: at most {MAX_PATTERNS:,} patterns, or the"
             " paper's way",
         )
+
+
+def check_expected_decoys(expected: float) -> None:
+    """Refuse a law with more decoys than anybody could upload."""
+    if expected > MOST_DECOYS:
+        raise InfeasiblePlanError(
+            f"the law of decoys asks for about {expected:.3g} of them",
+            hint=f"use fewer cells or a law with fewer decoys: at most {MOST_DECOYS:,}",
+        )
+
+
+def check_max_decoys(max_decoys: float) -> None:
+    """Refuse a limit on decoys that is no limit, or that nobody could upload."""
+    if not _is_number(max_decoys) or not 0 < max_decoys <= MOST_DECOYS:
+        raise ParameterError(
+            f"the most decoys must be a number above 0 and at most {MOST_DECOYS:,},"
+            f" not {max_decoys!r}",
+            hint=f"leave it out to allow {MAX_DECOYS:,}, or as many as respondents take part",
+        )
+
+
+def check_epsilon_with_curator(epsilon: float) -> None:
+    """Refuse what is neither an ε nor infinite."""
+    if epsilon != math.inf:
+        check_epsilon(epsilon)
 
 
 def check_target_rmse(target_rmse: float) -> None:

@@ -52,6 +52,22 @@ def largest_keep_threshold(
     return threshold
 
 
+def curator_keep_threshold(domain_size: int, epsilon_with_curator: float) -> int:
+    """Return the largest threshold t = 2⁶⁴ − N·M with ln γ at most this ε.
+
+    That is all that is left against a researcher whom a curator helps; γ − 1 = t/M.
+    """
+    odds = expm1_below(epsilon_with_curator)
+    threshold = DRAW_RANGE - domain_size * math.ceil(DRAW_RANGE / (domain_size + odds))
+    if threshold < 1 or odds < LEAST_ODDS:
+        raise InfeasiblePlanError(
+            f"epsilon {epsilon_with_curator:g} against a curator who helps the researcher is too"
+            f" small for {domain_size} cells: nothing but noise would be released",
+            hint="use fewer cells, or promise less against such a curator",
+        )
+    return threshold
+
+
 def promise_holds(
     population_size: int, sample_size: int, channel: GammaDiagonal, epsilon: float
 ) -> bool:
