@@ -8,7 +8,9 @@ the geometric law it is a row of the first kind, and none of the second.
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
+from itertools import product
 from unittest import mock
 
 import numpy as np
@@ -24,6 +26,7 @@ from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.decoys import exact_delta, largest_coin
 from veiltab.core.entropy import Entropy
 from veiltab.core.mechanism import Coin, Geometric, Law, LinkageMode, WeightTable, draw_numbers
+from veiltab.core.privacy import expm1_below
 from veiltab.core.publication import Publication
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import MismatchError
@@ -260,6 +263,37 @@ def taking_part(simulator: Simulator) -> NDArray[np.bool_]:
     """Tell who takes part, as a curator can: by the first bits of the tokens."""
     below: NDArray[np.bool_] = simulator.tokens[0].view(">u8")[:, 0] < PURE.coin_threshold
     return below
+
+
+@pytest.mark.parametrize("public", [0.1, 1.0, 3.0])
+def test_published_copies_meet_their_promise_with_equality(public: float) -> None:
+    """Exactly: a record that moves between two cells changes no copy's chance by more than e^ε.
+
+    Up to one unit of the threshold, it is not less either.  The noise is the difference of two
+    geometric numbers, and has the law that this is counted with (chi-square, 1e-9 false alarms).
+    """
+    copy = Publication.for_epsilon(public, 100_000)
+    ratio, promise = copy.law.ratio, 1 + expm1_below(public)
+    copies = list(product(range(-3, 5), repeat=2))
+    chances = [
+        [
+            noise(ratio, first - record) * noise(ratio, second - 1 + record)
+            for first, second in copies
+        ]
+        for record in (0, 1)
+    ]
+    assert max(map(Fraction.__truediv__, *chances)) == ratio**-2 <= promise
+    assert (ratio - Fraction(1, DRAW_RANGE)) ** -2 > promise
+    drawn = copy.add_noise(np.full(copy.cells, 7), CipherEntropy.from_seed(1, "noise")) - 7
+    law = np.array([float(noise(ratio, number)) for number in range(-3, 4)])
+    table = np.bincount(np.clip(drawn, -4, 4) + 4, minlength=9)
+    outer = (1 - law.sum()) / 2
+    assert_fits(table, np.array([outer, *law, outer]))
+
+
+def noise(ratio: Fraction, number: int) -> Fraction:
+    """Return the chance of two-sided geometric noise."""
+    return (1 - ratio) / (1 + ratio) * ratio ** abs(number)
 
 
 @pytest.mark.slow
