@@ -46,7 +46,9 @@ LAWS = st.one_of(
 @st.composite
 def studies(draw: st.DrawFn) -> tuple[list[dict[str, int]], str, DecoyTerms]:
     """Draw the attributes of each curator, the linkage, and a mechanism."""
-    sizes = draw(st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=2), min_size=1, max_size=4))
+    sizes = draw(
+        st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=2), min_size=1, max_size=4)
+    )
     shares = [{f"{k}.{i}": size for i, size in enumerate(own)} for k, own in enumerate(sizes)]
     shares[0]["more"] = 2  # one cell is no table
     law: Law = draw(LAWS)

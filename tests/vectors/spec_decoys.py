@@ -119,6 +119,4 @@ def decoy_digest(
     """Return what curators compare before they upload."""
     parts = [canonical(mechanism).encode(), len(invented).to_bytes(8, "big")]
     parts += [pattern.to_bytes(8, "big") + token for pattern, token in invented]
-    return hmac.digest(
-        kdf(secret, study, b"veiltab/v1/decoy-digest"), b"".join(parts), "sha256"
-    )
+    return hmac.digest(kdf(secret, study, b"veiltab/v1/decoy-digest"), b"".join(parts), "sha256")
