@@ -109,7 +109,6 @@ def put_chunks(context: ServiceContext, sender: Sender, study: bytes) -> bool:
     if complete and all(map(store.has_whole, digests)):
         return False  # there is nothing to mend, and a second copy would only take space
     new = store.put_bundle(sender.digest, sender.pieces)
-    context.metrics.received.inc(sum(sizes))
     with context.database.reading() as records:
         after = StoredStudy.of_curator(context, records, study, sender.party).state
     if after in (State.RELEASED, State.ABORTED):  # the study has ended meanwhile
