@@ -27,7 +27,7 @@ from veiltab.core.decoys import exact_delta, largest_coin
 from veiltab.core.entropy import Entropy
 from veiltab.core.mechanism import Coin, Geometric, Law, LinkageMode, WeightTable, draw_numbers
 from veiltab.core.privacy import expm1_below
-from veiltab.core.publication import Publication
+from veiltab.core.publication import PublicationNoise
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import MismatchError
 from veiltab.protocol import verify
@@ -272,7 +272,7 @@ def test_published_copies_meet_their_promise_with_equality(public: float) -> Non
     Up to one unit of the threshold, it is not less either.  The noise is the difference of two
     geometric numbers, and has the law that this is counted with (chi-square, 1e-9 false alarms).
     """
-    copy = Publication.for_epsilon(public, 100_000)
+    copy = PublicationNoise.for_epsilon(public, 100_000)
     ratio, promise = copy.law.ratio, 1 + expm1_below(public)
     copies = list(product(range(-3, 5), repeat=2))
     chances = [
@@ -308,7 +308,7 @@ def test_published_copies_prove_nearly_their_promise_to_whoever_knows_the_decoys
     terms = Terms(
         epsilon=EPSILON, linkage="aligned", mechanism=replace(PURE, epsilon_public=public)
     )
-    publication = Publication.for_epsilon(public, 2 * HOUSES.size)
+    publication = PublicationNoise.for_epsilon(public, 2 * HOUSES.size)
     hits = np.zeros((2, 2, 2), dtype=np.int64)
     for _ in range(RUNS):
         outcome = simulator.run(terms)
