@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import pytest
 
+import veiltab as vt
 from tests.docs import test_decoys_theorems
 from tests.support.decoy_laws import moments, sorted_delta, two_sided
 from tests.support.documents import ROOT, Table, prose, tables
@@ -264,6 +265,23 @@ def test_the_program_has_the_same_delta() -> None:
     weights[47] += DRAW_RANGE - sum(weights)
     delta = decoys.exact_delta(Coin(DRAW_RANGE), WeightTable(tuple(weights)), 0.5)
     assert float(delta) == pytest.approx(law[0], rel=1e-3)
+
+
+def test_the_planner_finds_the_same() -> None:
+    """Without noise by the server, the program's plans have the errors of both tables."""
+    pure = shown("n", "q", "β", "factor", "2√N").rows
+    with_delta = shown("n", "s", "a trusted party", "pure").rows
+    for row, delta in [*((row, 0.0) for row in pure), *((row, 1e-6) for row in with_delta[:5])]:
+        plan = vt.plan(
+            population_size=number(row[0]),
+            domain_size=number(row[1]),
+            epsilon=float(row[2]),
+            delta=delta,
+            mechanism="decoys",
+            epsilon_with_curator=math.inf,
+        )
+        assert plan.rmse <= float(row[6]) * 1.001, row
+        assert as_shown(plan.expected_decoys, "1") == row[5].replace(",", ""), row
 
 
 def test_the_tests_that_the_page_names_exist() -> None:
