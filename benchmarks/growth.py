@@ -45,8 +45,8 @@ WORDS = {
     "estimate": "estimate",
 }
 SORTING: Mapping[LinkageMode, Sequence[str]] = {
-    "curators": ("prepare",),
-    "server": ("prepare", "release"),
+    "aligned": ("prepare",),
+    "matched": ("prepare", "release"),
 }
 
 ROW_BYTES: Mapping[LinkageMode, int] = {"aligned": 40, "matched": 140}
@@ -165,7 +165,7 @@ def _gone_through(runs: Sequence[Run]) -> tuple[list[Run], str]:
 
 
 def _name(run: Run, stage: str) -> str:
-    return f"{WORDS[stage]}, {run.linkage} sample{'s' * (run.linkage == 'server')}, {run.rows:,}"
+    return f"{WORDS[stage]}, {run.linkage}, {run.rows:,}"
 
 
 def run_studies(repeats: Mapping[int, int], linkage: LinkageMode) -> tuple[Run, ...]:

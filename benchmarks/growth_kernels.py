@@ -52,7 +52,7 @@ class _Columns:
         self.pads = [StreamPad(bytes([number]) * 32, k) for number, k in enumerate(sizes)]
         size, people = self.schema.domain_size, REFERENCE_RECORDS
         chosen = plan(population_size=people, domain_size=size, epsilon=EPSILON, sample_size=people)
-        self.channel = chosen.channel
+        self.channel = chosen.ranked.channel
 
     def encrypt(self, records: int) -> None:
         """Make the pads of an attribute and add them."""

@@ -104,7 +104,7 @@ class Study:
                 for who, schema in zip(self.curators, self.schemas, strict=True)
             ),
             server=public_identity(self.server),
-            linkage=Linkage.by_ids(),
+            linkage=Linkage.by_ids(mode=self.linkage),
             secret_commitment=commitment,
             researchers=None,
             epsilon=EPSILON,
@@ -220,7 +220,7 @@ def analyse(study: Study) -> Took:
         access = open_access(study.researcher, study.contract, message, study.grants(), now=0)
         found = count_records(access, study.released)
     truth = Batches(study.rows).cell_counts()
-    check_counts(found.counts, truth, keep=found.plan.keep_probability)
+    check_counts(found.counts, truth, keep=found.plan.ranked.keep_probability)
     took.counted = int(found.counts.sum())
     return took
 

@@ -90,8 +90,8 @@ def plain(paths: Sequence[Path]) -> pl.DataFrame:
 
 def _compare(rows: int, kind: str, *, whole: bool) -> Ratio:
     paths = write_tables(rows, kind)
-    best = plan(population_size=rows, domain_size=CELLS, epsilon=EPSILON).sample_size
-    size = rows if whole else best
+    best = plan(population_size=rows, domain_size=CELLS, epsilon=EPSILON, mechanism="paper")
+    size = rows if whole else best.ranked.sample_size
     works: dict[str, Callable[[], object]] = {
         "private": partial(private, paths, size),
         "plain": partial(plain, paths),

@@ -27,8 +27,8 @@ def figure_settings() -> list[Setting]:
 def plain_experiment(setting: Setting, runs: int, generator: np.random.Generator) -> float:
     """Simulate as one would write it down: sample records, replace some, count, estimate."""
     table: CountTable = setting.table
-    cells, m = setting.plan.domain_size, setting.plan.sample_size
-    keep = setting.plan.keep_probability
+    cells, m = setting.plan.domain_size, setting.plan.ranked.sample_size
+    keep = setting.plan.ranked.keep_probability
     population = np.repeat(np.arange(cells), table.counts)
     truth = table.distribution
     total = 0.0

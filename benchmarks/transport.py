@@ -107,7 +107,7 @@ class _Stage:
             epsilon=1.0,
             keep_threshold=2**63,
             population=LARGEST_SAMPLE,
-            sample_size=CHUNK_ROWS * len(digests),
+            rows=CHUNK_ROWS * len(digests),
             study=study,
             uploads=(ReleasedUpload(me, bytes(32), None),),
         )

@@ -123,7 +123,7 @@ def simulate(
         delta=delta,
         sample_size=sample_size,
     )
-    design = ReleaseDesign(chosen.channel, table.population_size, chosen.sample_size)
+    design = ReleaseDesign(chosen.ranked.channel, table.population_size, chosen.ranked.sample_size)
     counts = draw_releases(table.counts, design, 1, np.random.default_rng(seed))[0]
     return Estimate(table.schema, counts, chosen, provenance=Provenance(title="Simulation"))
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from veiltab.core import privacy
 from veiltab.core.channel import DRAW_RANGE
+from veiltab.core.mechanism import Mechanism, Rank
 from veiltab.core.plan import Plan, plan
 from veiltab.errors import InfeasiblePlanError, ParameterError
 
@@ -51,10 +53,10 @@ def test_the_promise_is_never_exceeded(
     except InfeasiblePlanError:
         return
     assert found.epsilon_achieved <= epsilon
-    assert (DRAW_RANGE - found.keep_threshold) % cells == 0
+    assert (DRAW_RANGE - found.ranked.keep_threshold) % cells == 0
     assert m is None or found.sample_size == m
-    assert 1 <= found.sample_size <= n
-    assert found.epsilon_if_order_known >= found.epsilon_achieved
+    assert 1 <= found.ranked.sample_size <= n
+    assert privacy.epsilon_if_order_known(found.ranked.channel) >= found.epsilon_achieved
     assert math.isfinite(found.rmse)
 
 
@@ -63,7 +65,8 @@ def test_the_promise_is_never_exceeded(
 def test_no_other_sample_size_is_better(n: int, cells: int, epsilon: float) -> None:
     """By trying them: the chosen whole m has the least worst-case error."""
     found = plan(population_size=n, domain_size=cells, epsilon=epsilon)
-    near = range(max(1, found.sample_size - 3), min(n, found.sample_size + 3) + 1)
+    best = found.ranked.sample_size
+    near = range(max(1, best - 3), min(n, best + 3) + 1)
     for m in {1, n, *near, *range(1, n, max(1, n // 50))}:
         other = plan(population_size=n, domain_size=cells, epsilon=epsilon, sample_size=m)
         assert found.rmse <= other.rmse * (1 + 1e-12)
@@ -127,12 +130,13 @@ def test_the_smallest_epsilon_has_every_number(n: int, epsilon: float) -> None:
 def test_a_plan_that_breaks_its_promise_cannot_be_built() -> None:
     """A threshold from elsewhere is checked exactly, not trusted."""
     good = adult_plan(0.5)
+    size, threshold = good.ranked.sample_size, good.ranked.keep_threshold
     with pytest.raises(InfeasiblePlanError, match="spends more"):
-        replace(good, keep_threshold=good.keep_threshold + 24)
+        replace(good, mechanism=Mechanism(Rank(size), None, threshold + 24))
     with pytest.raises(InfeasiblePlanError, match="spends more"):
-        replace(good, sample_size=good.sample_size + 1)
+        replace(good, mechanism=Mechanism(Rank(size + 1), None, threshold))
     with pytest.raises(ParameterError, match="same number of draws"):
-        replace(good, keep_threshold=good.keep_threshold - 1)
+        replace(good, mechanism=Mechanism(Rank(size), None, threshold - 1))
     with pytest.raises(ParameterError, match="unknown accounting"):
         replace(good, accounting="hopeful")
 

@@ -28,6 +28,11 @@ def adult_plan(epsilon: float, delta: float = 1e-6, sample_size: int | None = No
     )
 
 
+def with_threshold(good: Plan, threshold: int) -> Plan:
+    """Return the plan with another channel."""
+    return replace(good, mechanism=replace(good.mechanism, keep_threshold=threshold))
+
+
 def threshold_of(cells: int, gamma: float) -> int:
     """Return the largest threshold whose γ is not above this one."""
     return DRAW_RANGE - cells * math.ceil(DRAW_RANGE / (cells + Fraction(gamma) - 1))
@@ -47,7 +52,11 @@ def test_the_papers_study_with_one_in_a_million(epsilon: float, most: float, gai
     assert shuffled.sample_size == 45222
     assert shuffled.epsilon_achieved == epsilon
     assert 0.99e-6 < shuffled.delta_achieved <= 1e-6
-    assert shuffled.epsilon_if_order_known >= math.log(shuffled.gamma) > epsilon
+    assert (
+        privacy.epsilon_if_order_known(shuffled.ranked.channel)
+        >= math.log(shuffled.ranked.gamma)
+        > epsilon
+    )
 
 
 questions = st.tuples(
@@ -87,7 +96,7 @@ def test_delta_never_costs_accuracy(question: Question) -> None:
         assert found == replace(pure, delta=found.delta)
     else:
         assert found.delta_achieved > 0
-        assert (DRAW_RANGE - found.keep_threshold) % found.domain_size == 0
+        assert (DRAW_RANGE - found.ranked.keep_threshold) % found.domain_size == 0
 
 
 @given(question=questions)
@@ -97,9 +106,9 @@ def test_without_delta_the_plan_is_the_minimax_one(question: Question) -> None:
     found = without_delta(question)
     n, cells, epsilon, _, share = question
     best = utility.minimax_sample_size(n, cells, epsilon)
-    sizes = {math.floor(best), math.ceil(best)} if share is None else {found.sample_size}
+    sizes = {math.floor(best), math.ceil(best)} if share is None else {found.ranked.sample_size}
     candidates = [
-        Plan(
+        Plan.by_rank(
             population_size=n,
             domain_size=cells,
             epsilon=epsilon,
@@ -143,7 +152,7 @@ def test_no_sample_is_released_in_the_clear(sample_size: int) -> None:
         population_size=100_000, domain_size=24, epsilon=0.5, delta=1e-4, sample_size=1000
     )
     assert (enough.accounting, enough.sample_size) == ("shuffle", 1000)
-    assert enough.keep_probability < 0.99
+    assert enough.ranked.keep_probability < 0.99
 
 
 @pytest.mark.slow
@@ -154,7 +163,7 @@ def test_a_plan_that_breaks_its_promise_cannot_be_built(sample_size: int | None)
     assert good.accounting == "shuffle"
     assert sample_size is None or good.sample_size == sample_size
     with pytest.raises(InfeasiblePlanError, match="spends more"):
-        replace(good, keep_threshold=threshold_of(24, good.gamma * 1.001))
+        with_threshold(good, threshold_of(24, good.ranked.gamma * 1.001))
     with pytest.raises(InfeasiblePlanError, match="spends more"):
         replace(good, epsilon=good.epsilon * 0.998)
     with pytest.raises(InfeasiblePlanError, match="spends more"):
@@ -162,15 +171,15 @@ def test_a_plan_that_breaks_its_promise_cannot_be_built(sample_size: int | None)
     with pytest.raises(InfeasiblePlanError, match="spends more"):
         replace(good, accounting="pure")
     with pytest.raises(ParameterError, match="same number of draws"):
-        replace(good, keep_threshold=good.keep_threshold - 1)
-    assert replace(good, keep_threshold=threshold_of(24, good.gamma * 0.9)).delta_achieved < 1e-6
+        with_threshold(good, good.ranked.keep_threshold - 1)
+    assert with_threshold(good, threshold_of(24, good.ranked.gamma * 0.9)).delta_achieved < 1e-6
 
 
 @pytest.mark.parametrize("threshold", [2**63, DRAW_RANGE - 2, 2])
 def test_shuffling_needs_a_delta_and_a_channel(threshold: int) -> None:
     """Without δ nothing may be spent, and a γ that floats round to 1 promises nothing."""
     with pytest.raises(InfeasiblePlanError, match="spends more"):
-        Plan(
+        Plan.by_rank(
             population_size=100,
             domain_size=2,
             epsilon=0.5,
@@ -186,7 +195,7 @@ def test_the_threshold_comes_from_the_largest_gamma() -> None:
     found = adult_plan(0.5)
     most = largest_gamma(45222, 45222, 24, 0.5, 1e-6)
     assert most is not None
-    assert most * (1 - 1e-3) <= found.gamma <= most
+    assert most * (1 - 1e-3) <= found.ranked.gamma <= most
 
 
 @pytest.mark.slow

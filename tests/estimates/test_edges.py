@@ -29,7 +29,7 @@ def plans() -> dict[str, Plan]:
 
 def releases(chosen: Plan) -> Iterator[np.ndarray]:
     """Yield all records in one cell, in the last one, and spread out."""
-    size = chosen.sample_size
+    size = chosen.ranked.sample_size
     yield np.array([size, 0, 0, 0])
     yield np.array([0, 0, 0, size])
     yield np.bincount(np.arange(size) % 4, minlength=4)

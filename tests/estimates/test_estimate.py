@@ -75,12 +75,14 @@ def test_a_marginal_is_the_sum_of_the_joint_estimate() -> None:
     weights[1, :, 0, :] = 1  # some college, male
     truth = part.unbiased
     errors = (
-        VarianceComponents(truth, ReleaseDesign(part.channel, 45_222, ESTIMATE.plan.sample_size))
+        VarianceComponents(
+            truth, ReleaseDesign(part.channel, 45_222, ESTIMATE.plan.ranked.sample_size)
+        )
         .cells()
         .total
     )
     whole = VarianceComponents(
-        ESTIMATE.unbiased, ReleaseDesign(ESTIMATE.channel, 45_222, ESTIMATE.plan.sample_size)
+        ESTIMATE.unbiased, ReleaseDesign(ESTIMATE.channel, 45_222, ESTIMATE.plan.ranked.sample_size)
     )
     assert errors[1] == pytest.approx(whole.total(weights.ravel()), rel=1e-9)
     assert ESTIMATE.marginal("salary").schema.names == ("salary",)
@@ -221,7 +223,7 @@ def test_a_schema_that_is_no_part_of_what_was_released_is_refused() -> None:
 def test_warnings_say_where_approximations_fail() -> None:
     """Few records, few per cell, and cells that look empty; none of them where all is well."""
     poor = released_estimate(shaped_table((4, 6), np.arange(24.0), 900), 0.5)
-    assert poor.plan.sample_size < 100
+    assert poor.plan.ranked.sample_size < 100
     words = " ".join(poor.warnings)
     assert "only" in words
     assert "records were released" in words

@@ -30,11 +30,11 @@ def false_positive_rate(name: str, runs: int, population: Population) -> float:
     shape = len(rows), len(columns), len(groups)
     cells = int(np.prod(shape))
     chosen = plan(population_size=45_222, domain_size=2 * cells, epsilon=epsilon)
-    channel = chosen.channel.marginal(cells)
+    channel = chosen.ranked.channel.marginal(cells)
     truth = np.einsum("i,j,k->ijk", rows, columns, groups).ravel()
     generator = np.random.default_rng([7, *name.encode()])
-    design = ReleaseDesign(channel, 45_222, chosen.sample_size, population)
-    sampled = ReleaseDesign(channel, 45_222, chosen.sample_size)
+    design = ReleaseDesign(channel, 45_222, chosen.ranked.sample_size, population)
+    sampled = ReleaseDesign(channel, 45_222, chosen.ranked.sample_size)
     null = Null(channel, *shape)
     rejected = 0
     for _ in range(runs):

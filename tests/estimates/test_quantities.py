@@ -26,7 +26,8 @@ def uncertainty(estimate: Estimate = ESTIMATE) -> VarianceComponents:
     """Return the covariance with the unbiased estimate plugged in."""
     plan = estimate.plan
     return VarianceComponents(
-        estimate.unbiased, ReleaseDesign(estimate.channel, plan.population_size, plan.sample_size)
+        estimate.unbiased,
+        ReleaseDesign(estimate.channel, plan.ranked.population_size, plan.ranked.sample_size),
     )
 
 
@@ -202,7 +203,7 @@ def test_wider_levels_and_populations() -> None:
 def test_few_records_are_always_said() -> None:
     """Whatever is asked of a release of a handful of records."""
     poor = released_estimate(shaped_table((2, 2), np.ones(4), 150), 0.5)
-    assert poor.plan.sample_size < 100
+    assert poor.plan.ranked.sample_size < 100
     assert "records were released" in poor.probability("a = 'a0'").warnings[0]
 
 

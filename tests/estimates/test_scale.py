@@ -21,11 +21,11 @@ def estimate() -> Estimate:
     schema = Schema(Attribute(name, [f"{name}{i}" for i in range(100)]) for name in "abc")
     chosen = plan(population_size=10**8, domain_size=CELLS, epsilon=3.0)
     generator = np.random.default_rng(0)
-    kept = generator.binomial(chosen.sample_size, chosen.keep_probability)
+    kept = generator.binomial(chosen.ranked.sample_size, chosen.ranked.keep_probability)
     cells = np.concatenate(
         [
             (generator.beta(2, 5, kept) * CELLS).astype(np.int64),
-            generator.integers(0, CELLS, chosen.sample_size - kept),
+            generator.integers(0, CELLS, chosen.ranked.sample_size - kept),
         ]
     )
     return Estimate(schema, np.bincount(cells, minlength=CELLS), chosen)

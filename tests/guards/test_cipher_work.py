@@ -86,7 +86,7 @@ def test_noise(cells: int) -> None:
     people, rows = 45_222, 4 * SPAN
     chosen = plan(population_size=people, domain_size=cells, epsilon=1.0, sample_size=people)
     entropy = CountingEntropy(CipherEntropy(KEY))
-    source = NoiseSource(chosen.channel, rows, entropy)
+    source = NoiseSource(chosen.ranked.channel, rows, entropy)
     for _ in range(4):
         source.draw(np.empty(SPAN, dtype=source.dtype))
     assert 0 <= entropy.used - NOISE[cells] * rows <= (8 / 4096 + 2 / 128) * rows

@@ -56,8 +56,8 @@ def test_the_law_of_a_release(engine: str, counts: tuple[int, ...], sample_size:
 def _law_of_tables(table: CountTable, chosen: Plan) -> dict[tuple[int, ...], float]:
     """Return the probability of each released table, from that of each released sequence."""
     database = np.repeat(np.arange(table.counts.size), table.counts).tolist()
-    matrix = channel_matrix(chosen.domain_size, chosen.channel.gamma)
-    sequences = release_law(database, orderings(len(database), chosen.sample_size), matrix)
+    matrix = channel_matrix(chosen.domain_size, chosen.ranked.channel.gamma)
+    sequences = release_law(database, orderings(len(database), chosen.ranked.sample_size), matrix)
     law: dict[tuple[int, ...], float] = {}
     for released, chance in sequences.items():
         key = tuple(released.count(cell) for cell in range(chosen.domain_size))

@@ -85,7 +85,7 @@ def test_the_result_has_the_documented_names_and_values() -> None:
         *("distribution", "cells", "epsilon", "sample_size", "gamma", "runs", "mean_l2", "rmse"),
         *("rmse_standard_error", "exact_rmse", "error_bound", "tightened_bound"),
     ]
-    gamma = setting.plan.gamma
+    gamma = setting.plan.ranked.gamma
     assert (result.cells, result.epsilon, result.sample_size, result.runs) == (24, 0.5, 1472, 50)
     assert result.error_bound == utility.error_bound(1472, 24, gamma)
     assert result.tightened_bound == utility.tightened_bound(1472, 24, gamma)
@@ -135,9 +135,9 @@ def test_estimates_have_the_exact_covariance() -> None:
     truth, chosen = setting.table.distribution, setting.plan
     runs = 40_000
     released = simulate_counts(setting.table, chosen, runs, 4, "covariance")
-    estimates = chosen.channel.estimate(released)
+    estimates = chosen.ranked.channel.estimate(released)
     covariance = estimate_covariance(
-        truth, chosen.channel, chosen.population_size, chosen.sample_size
+        truth, chosen.ranked.channel, chosen.ranked.population_size, chosen.ranked.sample_size
     )
     # The relative standard error of a variance is about √(2/40000) = 0.7%: 5% is seven of them.
     np.testing.assert_allclose(estimates.var(axis=0), covariance.variances(), rtol=0.05)

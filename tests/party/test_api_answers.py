@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.support import messages
@@ -25,7 +24,6 @@ from tests.support.answers import (
     UPLOAD,
     Call,
     answering,
-    mocked,
     of_study,
 )
 from tests.support.messages import signed
@@ -33,7 +31,6 @@ from veiltab.errors import (
     DigestError,
     MalformedError,
     MismatchError,
-    NotFoundError,
 )
 from veiltab.wire.bundles import BUNDLE_BYTES, bundle
 
@@ -81,19 +78,6 @@ def test_messages_of_another_study_are_not_sent(call: Call) -> None:
     with pytest.raises(MismatchError):
         call(server)
     assert seen == []
-
-
-def test_there_may_be_no_secret_yet() -> None:
-    """Which is no error; but it is one where something must be."""
-    problem = {"code": "not_found", "detail": "there is no secret", "hint": "wait"}
-    server = mocked(
-        lambda _: httpx.Response(
-            404, json=problem, headers={"Content-Type": "application/problem+json"}
-        )
-    )
-    assert server.secret(STUDY) is None
-    with pytest.raises(NotFoundError, match="there is no secret"):
-        server.contract(STUDY)
 
 
 @pytest.mark.parametrize("name", [name for name in GETS if name != "chunk"])

@@ -75,7 +75,7 @@ def release_peak(rows: int, folder: Path) -> int:
     signed = staged.outcome.contract
     study = ServerStudy.resume(bench, signed, State.UPLOADED, uploads)
     found = peak(study.release)
-    assert study.release().body.sample_size == rows
+    assert study.release().body.rows == rows
     assert not (folder / "scratch").exists()
     return found
 

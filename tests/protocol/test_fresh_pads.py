@@ -103,7 +103,7 @@ def test_nothing_that_a_curator_can_do_repeats_a_pad(mode: PadMode) -> None:
     again = prepare_table(staged.outcome.contexts[0], vault, intake, MemorySpool())
     made.append(again)
     for _ in range(2):
-        contract = rehearsal.stored_contract(terms(mode, "server"), deposit)
+        contract = rehearsal.stored_contract(terms(mode, "matched"), deposit)
         outcome = rehearsal._open(contract)
         stored = deposit.stored[0]
         (request,) = outcome.study.draw_from(vault, [stored.upload], deposit.tables).values()

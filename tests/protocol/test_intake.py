@@ -22,9 +22,10 @@ from tests.support.simulator import (
 from veiltab.core import group
 from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import Codes, Schema
-from veiltab.crypto import linkage
 from veiltab.crypto.derivation import alignment_key
 from veiltab.crypto.entropy import CipherEntropy
+from veiltab.crypto.linkage import IdMessages, alignment_digest
+from veiltab.crypto.linkage import tokens as make_tokens
 from veiltab.errors import LinkageError, ParameterError, SchemaError, StateError
 from veiltab.protocol import sorting
 from veiltab.protocol.curator.table import Intake
@@ -65,7 +66,7 @@ def take_in(staged: LocalStudy, own: Holding, cuts: Sequence[int], partitions: i
     intake = Intake(staged.contract, staged.secret, SCHEMA, spool, partitions=partitions)
     bounds = [0, *sorted(cuts), len(own.ids)]
     for start, stop in itertools.pairwise(bounds):
-        part = linkage.IdMessages(own.ids.data, own.ids.offsets[start : stop + 1])
+        part = IdMessages(own.ids.data, own.ids.offsets[start : stop + 1])
         intake.add(part, [column[start:stop] for column in own.codes])
     intake.close()
     return intake
@@ -148,7 +149,7 @@ def test_the_rows_are_in_the_order_of_a_plain_sort(rows: int, linkage: LinkageMo
     else:
         key = np.empty(32, dtype=np.uint8)
         CipherEntropy.from_seed(1, "intake").fill(key)
-        keys = linkage.tokens(key.tobytes(), tokens.reshape(-1), np.arange(0, 16 * rows + 1, 16))
+        keys = make_tokens(key.tobytes(), tokens.reshape(-1), np.arange(0, 16 * rows + 1, 16))
         order = np.lexsort(keys.T[::-1])
         sent = read_tokens(body.tokens or (), body.rows, chunks)
         assert sent.tolist() == tokens[order].tolist()
@@ -162,7 +163,7 @@ def test_the_digest_is_that_of_all_tokens() -> None:
     tokens = sorted(row.tobytes() for row in tokens_of(staged.contract, staged.secret, own.ids))
     ordered = np.frombuffer(b"".join(tokens), dtype=np.uint8).reshape(-1, 16)
     key = alignment_key(staged.secret, staged.contract.study_id)
-    expected = linkage.alignment_digest(key, 40, [ordered])
+    expected = alignment_digest(key, 40, [ordered])
     assert take_in(staged, own, [3, 20], 16).alignment_digest == expected
 
 
@@ -274,7 +275,7 @@ def test_what_goes_wrong_while_preparing_leaves_no_scratch() -> None:
         def put(self, chunk: bytes) -> bytes:
             raise OSError(28, f"no room for {len(chunk)} bytes")
 
-    staged, spool = open_study(9, "server"), MemorySpool()
+    staged, spool = open_study(9, "matched"), MemorySpool()
     intake = take_in(staged, table(9), [], 1)
     context = replace(staged.outcome.contexts[0], outgoing=Full())
     with pytest.raises(OSError, match="no room"):

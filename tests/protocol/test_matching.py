@@ -152,7 +152,7 @@ def test_the_server_takes_the_respondents_that_all_hold(way: str) -> None:
     )
     access = rehearsal.access(outcome)
     release = outcome.study.release().body
-    assert (release.population, release.sample_size) == (30, 30)
+    assert (release.population, release.rows) == (30, 30)
     assert access.plan.population_size == 30
     columns = sanitized(access, outcome.released)
     records = sorted(zip(*(columns[f"a{i}"].tolist() for i in range(3)), strict=True))

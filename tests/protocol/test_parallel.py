@@ -95,4 +95,4 @@ def test_small_tables_start_no_threads(
     holdings = [holding({name: 3}, range(50)) for name in ("smoker", "income")]
     rehearsal = Rehearsal(holdings, CipherEntropy.from_seed(1, "small"))
     outcome = rehearsal.run(Terms(epsilon=1.0, sample_size=20, linkage=linkage))
-    assert outcome.study.release().body.sample_size == 20
+    assert outcome.study.release().body.rows == 20

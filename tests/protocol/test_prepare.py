@@ -145,11 +145,12 @@ def test_the_way_is_the_contracts() -> None:
     held = alignments(rehearsal, staged)
     intake = staged.intakes[0]
     context, signed = staged.outcome.contexts[0], staged.outcome.contract
-    with pytest.raises(MismatchError, match="the curators sample"):
+    with pytest.raises(MismatchError, match="the respondents are aligned"):
         prepare_table(context, signed, intake, MemorySpool())
-    server = replace(staged.contract, sampling=replace(staged.contract.sampling, by="server"))
-    stored = replace(server, stored=Stored(bytes(32), (bytes(32), bytes(32))))
-    for other, way in ((server, "the server samples$"), (stored, "from stored tables")):
+    linkage = replace(staged.contract.linkage, mode="matched")
+    matched = replace(staged.contract, linkage=linkage)
+    stored = replace(matched, stored=Stored(bytes(32), (bytes(32), bytes(32))))
+    for other, way in ((matched, "respondents are matched$"), (stored, "from stored tables")):
         with pytest.raises(MismatchError, match=way):
             prepare_sample(context, rehearsal.sign(other), intake, held)
     with pytest.raises(MismatchError, match="from stored tables"):

@@ -131,7 +131,7 @@ def test_a_curator_answers_only_on_the_vaults_terms() -> None:
     table = StoredTable(deposit.vault.body, Prepared(deposit.stored[0].upload, pads))
     for changes in (
         {"server": public_identity(rehearsal.researcher), "researchers": None},
-        {"linkage": Linkage.by_rows()},
+        {"linkage": Linkage.by_rows("matched")},
         {"secret_commitment": bytes(32)},
     ):
         other = Signed(replace(contract, **changes), ())

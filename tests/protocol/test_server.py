@@ -176,10 +176,10 @@ def test_the_form_of_an_upload() -> None:
     study.upload(first.message)
 
 
-def test_the_other_form_is_refused_where_the_server_samples() -> None:
+def test_the_other_form_is_refused_where_the_server_matches() -> None:
     """An upload without tokens could not be matched."""
-    rehearsal, staged, (first, _) = staged_uploads("server")
-    with pytest.raises(MismatchError, match="the server sample"):
+    rehearsal, staged, (first, _) = staged_uploads("matched")
+    with pytest.raises(MismatchError, match="the server matches"):
         staged.outcome.study.upload(resigned(rehearsal, first.message, population=40, tokens=None))
 
 
@@ -213,7 +213,7 @@ def test_the_population_is_the_contracts_where_it_names_one() -> None:
     """In both architectures: as uploaded, and as matched."""
     with pytest.raises(MismatchError, match="about 39 respondents, not 40"):
         staged_uploads(population=39)
-    _, staged, (first, second) = staged_uploads("server", population=39)
+    _, staged, (first, second) = staged_uploads("matched", population=39)
     staged.outcome.study.upload(first.message)
     staged.outcome.study.upload(second.message)
     with pytest.raises(MismatchError, match="about 39 respondents, not 40"):

@@ -40,7 +40,7 @@ def test_a_sample_tells_the_server_nothing(
 
     So it is for every order, hence also for any law of the order: the view is independent.
     """
-    tiny = Tiny(shares, population, sample_size, "curators")
+    tiny = Tiny(shares, population, sample_size, "aligned")
     for order in permutations(range(population)):
         views = [
             Counter(tuple(tiny.upload(database, order, pads)) for pads in tiny.pads(sample_size))
@@ -111,10 +111,10 @@ def test_a_large_upload_looks_random(
 @pytest.mark.parametrize(
     ("way", "shares", "population", "sample_size"),
     [
-        ("curators", ({"a": 2},), 2, 1),
-        ("curators", ({"a": 2},), 2, 2),
-        ("curators", ({"a": 2},), 3, 2),
-        ("curators", ({"a": 2}, {"b": 2}), 2, 1),
+        ("aligned", ({"a": 2},), 2, 1),
+        ("aligned", ({"a": 2},), 2, 2),
+        ("aligned", ({"a": 2},), 3, 2),
+        ("aligned", ({"a": 2}, {"b": 2}), 2, 1),
         ("fresh", ({"a": 2},), 2, 1),
         ("stored", ({"a": 2},), 2, 1),
     ],
@@ -135,7 +135,7 @@ def test_the_researchers_view_obeys_theorem_1_with_equality(
         for other in neighbours(database, tiny.schema.domain_size)
         for view in laws[database]
     )
-    gamma = tiny.plan.channel.gamma
+    gamma = tiny.plan.ranked.channel.gamma
     assert worst == privacy.likelihood_ratio(population, sample_size, gamma)
     assert gamma > 1 + Fraction(1, 2)
 

@@ -196,7 +196,7 @@ def test_the_chart_of_a_plan(size: int | None) -> None:
         assert mark.y == expected[mark.group, mark.series]
     assert [(p.x, p.y) for p in chart.points] == [(chosen.sample_size, chosen.rmse)]
     exact = {mark.x: mark.y for mark in chart.curves if mark.series == WORST}
-    assert exact[chosen.sample_size] == pytest.approx(chosen.rmse, rel=1e-9)
+    assert exact[chosen.ranked.sample_size] == pytest.approx(chosen.rmse, rel=1e-9)
     assert [(line.x, line.group) for line in chart.verticals] == [(1472, PAPER)]
     assert "m = " in chart.subtitle[1]
 

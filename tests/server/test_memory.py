@@ -82,7 +82,7 @@ def push_table(folder: Path, rows: int, linkage: LinkageMode, timeout: float) ->
 def check_estimate(found: Estimate, rows: int) -> None:
     """Compare with the table itself: nobody is left out, and the noise is as strong as planned."""
     assert found.plan.sample_size == rows
-    changed = rows * (1 - found.plan.keep_probability)
+    changed = rows * (1 - found.plan.ranked.keep_probability)
     assert np.abs(found.counts - cell_counts(rows)).max() <= 6 * changed**0.5
 
 

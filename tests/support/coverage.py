@@ -90,7 +90,7 @@ def estimator_gains(runs: int, seed: int) -> list[Gain]:
     """Return what each estimator's error is at the twelve settings, on the same releases."""
     gains = []
     for setting in paper_settings():
-        counts, channel = releases(setting, runs, seed), setting.plan.channel
+        counts, channel = releases(setting, runs, seed), setting.plan.ranked.channel
         errors = {
             name: _rmse(estimator(counts, channel), setting.table.distribution)
             for name, estimator in (
@@ -103,7 +103,7 @@ def estimator_gains(runs: int, seed: int) -> list[Gain]:
             Gain(
                 distribution=setting.distribution,
                 epsilon=setting.plan.epsilon,
-                sample_size=setting.plan.sample_size,
+                sample_size=setting.plan.ranked.sample_size,
                 **errors,
             )
         )
@@ -126,7 +126,7 @@ def interval_coverage(
                 Coverage(
                     distribution=setting.distribution,
                     epsilon=setting.plan.epsilon,
-                    sample_size=setting.plan.sample_size,
+                    sample_size=setting.plan.ranked.sample_size,
                     quantity=quantity,
                     coverage=float(covered[bounded].mean()) if bounded.any() else None,
                     estimable=float(bounded.mean()),
@@ -150,17 +150,19 @@ Measured = tuple[str, Interval, NDArray[np.float64]]
 def intervals(setting: Setting, counts: Release, level: float) -> Iterator[Measured]:
     """Yield each quantity's intervals of all releases at once, and the truth."""
     table, plan = setting.table, setting.plan
-    design = ReleaseDesign(plan.channel, plan.population_size, plan.sample_size)
+    design = ReleaseDesign(
+        plan.ranked.channel, plan.ranked.population_size, plan.ranked.sample_size
+    )
     critical = critical_value(level)
-    truth, cells = table.distribution, estimators.unbiased(counts, plan.channel)
+    truth, cells = table.distribution, estimators.unbiased(counts, plan.ranked.channel)
     yield "cells", share_interval(cells, 1, design, critical), truth
     names = table.schema.names
     parts = [table.schema.subset([name]) for name in names]
     for name, part in zip(names, parts, strict=True):
         shape = (counts.shape[0], *table.schema.sizes)
         others = tuple(axis for axis, other in enumerate(names, start=1) if other != name)
-        channel = plan.channel.marginal(part.domain_size)
-        smaller = ReleaseDesign(channel, plan.population_size, plan.sample_size)
+        channel = plan.ranked.channel.marginal(part.domain_size)
+        smaller = ReleaseDesign(channel, plan.ranked.population_size, plan.ranked.sample_size)
         shares = estimators.unbiased(counts.reshape(shape).sum(axis=others), channel)
         yield (
             f"marginal {name}",

@@ -47,7 +47,7 @@ Order = tuple[int, ...]
 PadValues = tuple[int, ...]
 View = tuple[bytes, ...]
 Law = dict[View, Fraction]
-Way = Literal["curators", "fresh", "stored"]
+Way = Literal["aligned", "fresh", "stored"]
 AnyPrepared = Prepared[Upload] | Prepared[Repad]
 
 UPLOAD_ID = b"an upload's id.."
@@ -110,7 +110,7 @@ class Tiny:
         self.population, self.sample_size = population, sample_size
         holdings = [holding(sizes, range(population)) for sizes in shares]
         self.rehearsal = Simulator(holdings=holdings, entropy=CipherEntropy.from_seed(1, "tiny"))
-        linkage: Literal["aligned", "matched"] = "aligned" if way == "curators" else "matched"
+        linkage: Literal["aligned", "matched"] = "aligned" if way == "aligned" else "matched"
         self._terms = Terms(epsilon=1.0, sample_size=sample_size, linkage=linkage, pads="one-time")
         contract, self._secret = self.rehearsal.propose(self._terms)
         self._signed = self.rehearsal._open(contract).contract
@@ -155,21 +155,21 @@ class Tiny:
         rows = self.population if self.way == "fresh" else self.sample_size
         every_pad = self.pads(rows)
         orders = list(permutations(range(self.population)))
-        draws = [None] if self.way == "curators" else orders
+        draws = [None] if self.way == "aligned" else orders
         even = Fraction(1, len(orders) * len(every_pad) * len(draws))
         for order, draw in product(orders, draws):
             deposit = self._deposit(database, order) if self.way == "stored" else None
             for pads, noise in product(every_pad, self._noises()):
                 chance = prod(self._chance(cell) for cell in noise) * even
                 script = random_keys(ranks(draw)) if draw is not None else b""
-                script += noise_script(self.plan.channel, noise)
+                script += noise_script(self.plan.ranked.channel, noise)
                 yield self._view(database, order, pads, script, deposit), chance
 
     def _noises(self) -> list[tuple[int, ...]]:
         return list(product(range(self.schema.domain_size), repeat=self.sample_size))
 
     def _chance(self, noise: int) -> Fraction:
-        return self.plan.channel.probability(released=noise, cell=0)
+        return self.plan.ranked.channel.probability(released=noise, cell=0)
 
     def _view(
         self,
@@ -196,7 +196,7 @@ class Tiny:
         else:
             uploads = (
                 self._prepare_samples(database, order, pads, received)
-                if self.way == "curators"
+                if self.way == "aligned"
                 else [self._prepare_table(database, order, pads[0], received)]
             )
             for _, upload in uploads:

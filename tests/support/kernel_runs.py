@@ -52,7 +52,7 @@ def noise(cells: int) -> Callable[[int], object]:
     people = 45_222
     channel = plan(
         population_size=people, domain_size=cells, epsilon=1.0, sample_size=people
-    ).channel
+    ).ranked.channel
 
     def run(rows: int) -> None:
         source = NoiseSource(channel, rows, CipherEntropy(bytes(32)))

@@ -142,7 +142,7 @@ def releases(draw: st.DrawFn) -> Release:
         epsilon=draw(EPSILONS),
         keep_threshold=2**64 - cells * draw(st.integers(1, (2**64 - 1) // cells)),
         population=draw(st.integers(rows, MAX_INTEGER)),
-        sample_size=rows,
+        rows=rows,
         study=draw(IDS),
         uploads=tuple(ReleasedUpload(curator, draw(IDS), positions) for curator in curators),
     )
@@ -181,7 +181,12 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
     "vault": vaults(),
     "secret": st.builds(Secret, sender=IDS, receiver=IDS, scope=IDS, sealed=st.binary()),
     "alignment": st.builds(
-        Alignment, curator=IDS, digest=IDS, population=st.integers(1, MAX_INTEGER), study=IDS
+        Alignment,
+        curator=IDS,
+        decoys=st.none() | IDS,
+        digest=IDS,
+        population=st.integers(1, MAX_INTEGER),
+        study=IDS,
     ),
     "upload": uploads(),
     "release": releases(),

@@ -164,7 +164,7 @@ def release(**changes: Any) -> Release:
         "epsilon": 0.5,
         "keep_threshold": 2**64 - 12 * 10**18,
         "population": POPULATION,
-        "sample_size": ROWS,
+        "rows": ROWS,
         "study": filler("study"),
         "uploads": (
             ReleasedUpload(HOSPITAL.party_id, filler("upload 0"), chunks("positions 0")),

@@ -317,8 +317,14 @@ class Calls:
         return self._own(replace(message.body, sender=self.sender.party_id, scope=self.scope))
 
     def _alignment(self) -> bytes:
-        me = self.sender.party_id
-        return self._own(Alignment(curator=me, digest=bytes(32), population=40, study=self.scope))
+        body = Alignment(
+            curator=self.sender.party_id,
+            decoys=None,
+            digest=bytes(32),
+            population=40,
+            study=self.scope,
+        )
+        return self._own(body)
 
     def _upload(self) -> bytes:
         body = self.example.uploads[0].body

@@ -240,10 +240,8 @@ def joined_rows(study: StudyFile, number: int) -> NDArray[np.int64]:
     if study.document["requests"]:
         request = study.messages("repad-request", "requests")[number].body
         chunks = store(study.document["requests"][number]["chunks"])
-        return read_positions(request.positions, release.sample_size, chunks)
+        return read_positions(request.positions, release.rows, chunks)
     positions = release.uploads[number].positions
     if positions is None:
-        return np.arange(release.sample_size)
-    return read_positions(
-        positions, release.sample_size, store(study.document["release"]["chunks"])
-    )
+        return np.arange(release.rows)
+    return read_positions(positions, release.rows, store(study.document["release"]["chunks"]))

@@ -155,7 +155,7 @@ def _release_chunks(play: Play) -> list[str]:
 def _noise(play: Play) -> list[int]:
     """Return the noise cell of each released row: what the release has more than was joined."""
     contract, release = play.contract.body, play.release.body
-    rows = release.sample_size
+    rows = release.rows
     columns = {column.attribute: column.chunks for column in release.columns}
     parts: list[Codes] = []
     for number, table in enumerate(play.tables):

@@ -167,16 +167,15 @@ class Play:
     def _upload(self, study: ServerStudy) -> None:
         contract = self.contract.body
         intakes = self._intakes(contract)
-        by_curators = contract.sampling.by == "curators"
-        if by_curators:
+        if not contract.matched:
             pairs = zip(self.curators, intakes, strict=True)
             self.alignments = [align(contract, who, intake) for who, intake in pairs]
         for number, intake in enumerate(intakes):
             desk, source = self._desk(number, "upload")
-            if by_curators:
-                made = prepare_sample(desk, self.contract, intake, self.alignments)
-            else:
+            if contract.matched:
                 made = prepare_table(desk, self.contract, intake, MemorySpool())
+            else:
+                made = prepare_sample(desk, self.contract, intake, self.alignments)
             self.uploads.append(made)
             self._keep_secret(made.pads, contract, source)
             study.upload(made.message)

@@ -98,7 +98,7 @@ def _plan_table(chosen: Plan) -> "Table":
     from rich.table import Table
 
     table = Table.grid(padding=(0, 3))
-    share = 100 * chosen.sample_size / chosen.population_size
+    share = 100 * chosen.ranked.sample_size / chosen.ranked.population_size
     per_cell = chosen.rmse / chosen.domain_size**0.5
     paper = chosen.paper
     rows = {

@@ -1,14 +1,24 @@
 """Checks the ranges of the numbers that describe a release, each in one place."""
 
 import math
+from collections.abc import Sequence
 from numbers import Integral, Real
 
-from veiltab.errors import ParameterError
+from veiltab.errors import InfeasiblePlanError, ParameterError
 
 MAX_EPSILON = 50
 MAX_POPULATION_SIZE = 2**53
 MAX_DOMAIN_SIZE = 2**48
 """A cell then fits easily into an int64, and 64-bit noise still has 16 bits per cell."""
+
+MAX_DECOYS = 10**6
+"""The most decoys that a plan expects, unless more respondents take part or it is asked for."""
+
+MOST_DECOYS = 10**9
+"""The most decoys that any plan may expect, whoever asks: nobody could upload more."""
+
+MAX_PATTERNS = 10**7
+"""The most patterns of cells and absence that get decoys of their own."""
 
 MAX_RUNS = 10**7
 SMALLEST_DELTA = 1e-30
@@ -62,6 +72,63 @@ def check_domain_size(domain_size: int) -> None:
             f"the number of cells must be a whole number from 2 to 2^48, not {domain_size!r}",
             hint="it is the product of the numbers of categories of all attributes",
         )
+
+
+def check_linkage(linkage: str) -> None:
+    """Refuse a way to link that does not exist."""
+    if linkage not in ("aligned", "matched"):
+        raise ParameterError(
+            f"the linkage is 'aligned' or 'matched', not {linkage!r}",
+            hint="aligned: all curators hold the same respondents; matched: the server finds"
+            " those whom all hold",
+        )
+
+
+def check_curator_cells(curator_cells: Sequence[int], domain_size: int) -> None:
+    """Refuse curators' cells that do not make up the joint table."""
+    whole = all(_is_integer(cells) and cells >= 1 for cells in curator_cells)
+    if not whole or not curator_cells or math.prod(curator_cells) != domain_size:
+        raise ParameterError(
+            f"the curators' cells are {', '.join(map(str, curator_cells)) or 'not given'}, and"
+            f" the joint table has {domain_size}",
+            hint="give the number of cells of each curator's own table; their product is the"
+            " joint table's",
+        )
+
+
+def check_patterns(patterns: int) -> None:
+    """Refuse more patterns than curators could invent decoys for."""
+    if patterns > MAX_PATTERNS:
+        raise InfeasiblePlanError(
+            f"decoys would be needed for {patterns:,} patterns of cells and absence",
+            hint=f"use fewer cells or fewer curators: at most {MAX_PATTERNS:,} patterns, or the"
+            " paper's way",
+        )
+
+
+def check_expected_decoys(expected: float) -> None:
+    """Refuse a law with more decoys than anybody could upload."""
+    if expected > MOST_DECOYS:
+        raise InfeasiblePlanError(
+            f"the law of decoys asks for about {expected:.3g} of them",
+            hint=f"use fewer cells or a law with fewer decoys: at most {MOST_DECOYS:,}",
+        )
+
+
+def check_max_decoys(max_decoys: float) -> None:
+    """Refuse a limit on decoys that is no limit, or that nobody could upload."""
+    if not _is_number(max_decoys) or not 0 < max_decoys <= MOST_DECOYS:
+        raise ParameterError(
+            f"the most decoys must be a number above 0 and at most {MOST_DECOYS:,},"
+            f" not {max_decoys!r}",
+            hint=f"leave it out to allow {MAX_DECOYS:,}, or as many as respondents take part",
+        )
+
+
+def check_epsilon_with_curator(epsilon: float) -> None:
+    """Refuse what is neither an ε nor infinite."""
+    if epsilon != math.inf:
+        check_epsilon(epsilon)
 
 
 def check_target_rmse(target_rmse: float) -> None:

@@ -58,7 +58,7 @@ class ReleasedCounts:
     @property
     def channel(self) -> GammaDiagonal:
         """What the perturbation did to these attributes: the joint channel's marginal."""
-        return self.plan.channel.marginal(self.schema.domain_size)
+        return self.plan.ranked.channel.marginal(self.schema.domain_size)
 
     @cached_property
     def unbiased(self) -> Shares:
@@ -88,9 +88,8 @@ class ReleasedCounts:
 
     def design(self, population: Population = "finite") -> ReleaseDesign:
         """Return everything but the data that the errors depend on."""
-        return ReleaseDesign(
-            self.channel, self.plan.population_size, self.plan.sample_size, population
-        )
+        ranked = self.plan.ranked
+        return ReleaseDesign(self.channel, ranked.population_size, ranked.sample_size, population)
 
     def uncertainty(self, population: Population = "finite") -> VarianceComponents:
         """Return the plug-in covariance of the unbiased estimate."""

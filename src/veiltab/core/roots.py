@@ -1,9 +1,12 @@
-"""Finding where a smooth growing function passes zero, in few evaluations.
+"""Finding where a smooth function passes zero, and where it is least, in few evaluations.
 
 Plans without δ search too, so this module must not import NumPy or SciPy.
 """
 
+import math
 from collections.abc import Callable
+
+GOLDEN = (math.sqrt(5) - 1) / 2
 
 EDGE = 0.05
 """A guess keeps this share of the bracket's width from its ends, so that every step shrinks it."""
@@ -37,3 +40,24 @@ def last_root(
         else:
             low, below = guess, value
     return low
+
+
+def least_place(
+    function: Callable[[float], float], low: float, high: float, tolerance: float
+) -> float:
+    """Return where a function with a single valley between two places is least, to ``tolerance``.
+
+    By golden sections: each step keeps one of two inner places and costs one evaluation.
+    """
+    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    at_left, at_right = function(left), function(right)
+    while high - low > tolerance:
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - GOLDEN * (high - low)
+            at_left = function(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + GOLDEN * (high - low)
+            at_right = function(right)
+    return left if at_left <= at_right else right

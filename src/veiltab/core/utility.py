@@ -9,6 +9,9 @@ import math
 from fractions import Fraction
 from typing import TypeVar
 
+from veiltab.core.channel import DRAW_RANGE
+from veiltab.core.mechanism import LinkageMode
+
 Number = TypeVar("Number", float, Fraction)
 
 
@@ -108,9 +111,101 @@ def worst_case_rmse(
     return exact_rmse(population_size, sample_size, domain_size, gamma, 1 / domain_size)
 
 
+def decoys_squared_error(
+    population_size: int,
+    domain_size: int,
+    *,
+    odds_against: Number,
+    mean: Number,
+    variance: Number,
+    gamma: Number | None,
+    linkage: LinkageMode,
+    sum_of_squares: Number,
+    published: Number | int = 0,
+) -> Number:
+    """Return E‖T̂ − T‖² with decoys; the data enter through ‖T‖² (``sum_of_squares``) alone.
+
+    ``odds_against`` is (1 − β)/β, the coin's odds against taking part; ``mean`` and ``variance``
+    are those of a cell's number of decoys; ``gamma`` is the channel's, None without one;
+    ``published`` is the variance of a published count's noise, 0 for the researcher's own counts.
+    In aligned linkage n is known and the error exact; in matched linkage the estimate is a ratio,
+    and this is its error to the first order.
+    """
+    scale = (1 + odds_against) / population_size  # 1/(nβ), from counts to shares
+    coins = odds_against / population_size
+    noise = (variance + published) * scale**2
+    total = coins + domain_size * noise
+    if linkage == "aligned":
+        squares = coins**2 * sum_of_squares + 2 * coins * noise + domain_size * noise**2
+        error = total - squares / total if total else total
+    else:
+        error = coins * (1 - sum_of_squares)
+        error += noise * (domain_size - 2 + domain_size * sum_of_squares)
+    if gamma is None:
+        return error
+    rows = scale + domain_size * mean * scale**2  # expected rows over (nβ)²
+    error += rows * perturbation_error(1, domain_size, gamma)
+    return error + domain_size * published * scale**2 * perturbation_error(1, domain_size, gamma)
+
+
+def worst_decoys_error(
+    population_size: int,
+    domain_size: int,
+    *,
+    odds_against: Number,
+    mean: Number,
+    variance: Number,
+    gamma: Number | None,
+    linkage: LinkageMode,
+    published: Number | int = 0,
+) -> Number:
+    """Return the squared error with decoys for the hardest data.
+
+    They are uniform in aligned linkage; in matched linkage the error is linear in ‖T‖², so they
+    are uniform or all in one cell.
+    """
+    one = 1 + 0 * odds_against  # of the same kind of number
+    hardest = [one / domain_size] + [one] * (linkage == "matched")
+    return max(
+        decoys_squared_error(
+            population_size,
+            domain_size,
+            odds_against=odds_against,
+            mean=mean,
+            variance=variance,
+            gamma=gamma,
+            linkage=linkage,
+            sum_of_squares=sum_of_squares,
+            published=published,
+        )
+        for sum_of_squares in hardest
+    )
+
+
+def published_error(
+    sample_size: int, domain_size: int, keep_probability: Number, published: Number
+) -> Number:
+    """Return v(N − 1)/(pm)²: what a published copy's noise adds to the squared error by rank.
+
+    ``published`` is the noise's variance v.  The sample size is known, so only differences between
+    cells can be wrong.
+    """
+    return published * (domain_size - 1) / (keep_probability * sample_size) ** 2
+
+
 def laplace_rmse(population_size: int, domain_size: int, epsilon: float) -> float:
     """Return the error of a trusted party that adds Laplace noise of scale 2/ε to each count.
 
     Replacing a respondent changes two counts by one, hence the 2; no record is sampled.
     """
     return math.sqrt(2 * domain_size) * 2 / (epsilon * population_size)
+
+
+def publication_variance(threshold: int) -> Fraction:
+    """Return the variance 2r/(1 − r)² of a published count's noise, r = threshold/2⁶⁴.
+
+    The noise is two-sided geometric, P(z) ∝ r^|z|: the difference of two
+    numbers with the law P(z) = (1 − r)rᶻ.
+    """
+    ratio = Fraction(threshold, DRAW_RANGE)
+    return 2 * ratio / (1 - ratio) ** 2

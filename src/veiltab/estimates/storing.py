@@ -73,11 +73,11 @@ def save(released: ReleasedCounts, origin: Provenance, path: Path) -> None:
         keep_threshold=str(plan.keep_threshold),
         parties=_parties(origin, released.schema.names),
         perturbed_by=origin.perturbed_by,
-        population_size=plan.population_size,
+        population_size=plan.ranked.population_size,
         promises=tuple(
             _Promise(against=p.against, delta=p.delta, epsilon=p.epsilon) for p in origin.promises
         ),
-        sample_size=plan.sample_size,
+        sample_size=plan.ranked.sample_size,
         study=origin.study,
         title=origin.title,
         version=VERSION,
@@ -137,7 +137,7 @@ def _released(stored: "_Stored") -> ReleasedCounts:
     if schema.domain_size > MAX_ESTIMATED_CELLS:
         raise malformed("attributes", f"have more than {MAX_ESTIMATED_CELLS:,} joint cells")
     with input_errors_at("the plan"):
-        plan = Plan(
+        plan = Plan.by_rank(
             population_size=stored.population_size,
             domain_size=stored.domain_size,
             epsilon=float(stored.epsilon),

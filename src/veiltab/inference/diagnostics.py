@@ -16,7 +16,7 @@ FAR_IN_ERRORS = 3.0
 
 def sample_warnings(released: ReleasedCounts) -> tuple[str, ...]:
     """Return the warnings that apply to everything computed from this release."""
-    size = released.plan.sample_size
+    size = released.plan.ranked.sample_size
     if size >= FEW_RECORDS:
         return ()
     return (f"only {size:,} records were released: all intervals are rough",)
@@ -26,7 +26,7 @@ def table_warnings(released: ReleasedCounts) -> tuple[str, ...]:
     """Return the warnings for a reader of the whole table."""
     warnings = list(sample_warnings(released))
     shares = released.plausible
-    smallest = released.plan.sample_size * float(released.channel.transform(shares).min())
+    smallest = released.plan.ranked.sample_size * float(released.channel.transform(shares).min())
     if smallest < FEW_PER_CELL:
         warnings.append(
             f"some cells are expected to hold only {smallest:.2g} released records, noise included:"

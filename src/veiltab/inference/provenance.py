@@ -42,11 +42,15 @@ class Provenance:
 
     def promises_under(self, plan: Plan) -> tuple[Promise, ...]:
         """Return the promises that were stated, or else those that follow from the plan."""
-        return self.promises or (
-            Promise("whoever sees the release", plan.epsilon_achieved, plan.delta_achieved),
-            Promise(
-                "somebody who also knows who was sampled, in which order",
-                plan.epsilon_if_order_known,
-                0.0,
-            ),
-        )
+        if self.promises:
+            return self.promises
+        promises = [Promise("whoever sees the release", plan.epsilon_achieved, plan.delta_achieved)]
+        if plan.epsilon_if_order_known is not None:
+            promises.append(
+                Promise(
+                    "somebody who also knows who was sampled, in which order",
+                    plan.epsilon_if_order_known,
+                    0.0,
+                )
+            )
+        return tuple(promises)

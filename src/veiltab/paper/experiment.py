@@ -99,7 +99,8 @@ def simulate_counts(table: CountTable, plan: Plan, runs: int, seed: int, label: 
     """Draw released tables from their exact law, without touching a record."""
     _check_population(table, MAX_COUNTED_POPULATION, "counts")
     generator = np.random.default_rng([seed, *label.encode()])
-    design = ReleaseDesign(plan.channel, table.population_size, plan.sample_size)
+    ranked = plan.ranked
+    design = ReleaseDesign(ranked.channel, table.population_size, ranked.sample_size)
     return draw_releases(table.counts, design, runs, generator)
 
 
@@ -201,27 +202,27 @@ def run_experiment(setting: Setting, runs: int, seed: int, engine: str = "counts
     check_runs(runs)
     errors = _squared_errors(setting, runs, seed, engine)
     rmse = math.sqrt(errors.mean())
-    table, chosen = setting.table, setting.plan
+    table, chosen, ranked = setting.table, setting.plan, setting.plan.ranked
     return Result(
         distribution=setting.distribution,
         cells=chosen.domain_size,
         epsilon=chosen.epsilon,
-        sample_size=chosen.sample_size,
-        gamma=chosen.gamma,
+        sample_size=ranked.sample_size,
+        gamma=ranked.gamma,
         runs=runs,
         mean_l2=float(np.sqrt(errors).mean()),
         rmse=rmse,
         rmse_standard_error=_standard_error(errors, rmse),
         exact_rmse=utility.exact_rmse(
             table.population_size,
-            chosen.sample_size,
+            ranked.sample_size,
             chosen.domain_size,
-            chosen.gamma,
+            ranked.gamma,
             table.sum_of_squares,
         ),
-        error_bound=utility.error_bound(chosen.sample_size, chosen.domain_size, chosen.gamma),
+        error_bound=utility.error_bound(ranked.sample_size, chosen.domain_size, ranked.gamma),
         tightened_bound=utility.tightened_bound(
-            chosen.sample_size, chosen.domain_size, chosen.gamma
+            ranked.sample_size, chosen.domain_size, ranked.gamma
         ),
     )
 
@@ -235,7 +236,7 @@ def _standard_error(errors: NDArray[np.float64], rmse: float) -> float | None:
 
 def _squared_errors(setting: Setting, runs: int, seed: int, engine: str) -> NDArray[np.float64]:
     """Return ‖T̂ − T‖² of each run, in batches so that memory stays bounded."""
-    truth, channel = setting.table.distribution, setting.plan.channel
+    truth, channel = setting.table.distribution, setting.plan.ranked.channel
     batch = max(1, BATCH_NUMBERS // setting.plan.domain_size)
     errors = np.empty(runs)
     for number, start in enumerate(range(0, runs, batch)):

@@ -99,7 +99,7 @@ class Study:
 
     def push(
         self,
-        table: object,
+        table: object = None,
         ids: str | Sequence[str] = (),
         *,
         recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None = None,
@@ -110,17 +110,20 @@ class Study:
     ) -> Status:
         """Sample, encrypt and send a table; after an interruption, the same call resumes.
 
-        ``table`` is whatever :func:`veiltab.open_table` takes, or a function that returns it and is
-        called only if the table still has to be read.  ``ids`` are the columns that tell
-        respondents apart.  Where the curators sample, this waits until the others push too, for
-        ``timeout`` seconds at most; with ``wait=False`` it returns, and must be called again.
+        ``table`` is whatever :func:`veiltab.open_table` takes, or a function that returns it.
+        ``ids`` are the columns that tell respondents apart.  Without a table, what was prepared
+        before is sent; with one, it must be the same table.  Where curators compare digests first,
+        this waits until the others push too, for ``timeout`` seconds at most; with ``wait=False``
+        it returns, and must be called again.
         """
         signed = self._fetch()
 
         def source() -> Source:
             return self._source(signed, table, ids, recode, query)
 
-        return push(self._context, signed, source, progress, Patience(timeout) if wait else None)
+        patience = Patience(timeout) if wait else None
+        given = None if table is None else source
+        return push(self._context, signed, given, progress, patience)
 
     def wait(
         self,

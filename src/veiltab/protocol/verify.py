@@ -86,13 +86,14 @@ def plan_for(contract: Contract, population_size: int) -> Plan:
         epsilon=contract.epsilon,
         delta=contract.delta,
         sample_size=_stated_size(contract, population_size),
+        mechanism="shuffle" if contract.delta else "paper",
     )
 
 
 def planned_sample_size(contract: Contract, population_size: int) -> int:
     """Return how many respondents are sampled, without planning the noise if that is slow."""
     size = _stated_size(contract, population_size)
-    return plan_for(contract, population_size).sample_size if size is None else size
+    return plan_for(contract, population_size).ranked.sample_size if size is None else size
 
 
 def _stated_size(contract: Contract, population_size: int) -> int | None:
@@ -233,13 +234,13 @@ def _checked_plan(contract: Contract, release: Release) -> Plan:
             hint="do not use it; ask the curators and the server what happened",
         )
     try:
-        return Plan(
+        return Plan.by_rank(
             population_size=release.population or 0,
             domain_size=release.cells,
             epsilon=release.epsilon,
             delta=release.delta,
             sample_size=release.rows,
-            keep_threshold=release.keep_threshold,
+            keep_threshold=release.keep_threshold or 0,
             accounting=accounting_name(release.accounting),
         )
     except InputError as error:

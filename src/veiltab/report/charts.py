@@ -233,10 +233,10 @@ def _unique(names: Iterable[str]) -> list[str]:
 
 def plan_chart(plan: Plan) -> ErrorChart:
     """Show the exact worst-case error and the paper's bounds against the sample size."""
-    curves = []
+    curves, ranked = [], plan.ranked
     for size in _sizes(plan):
-        gamma = gamma_for(plan.population_size, size, plan.epsilon)
-        exact = utility.worst_case_rmse(plan.population_size, size, plan.domain_size, gamma)
+        gamma = gamma_for(ranked.population_size, size, plan.epsilon)
+        exact = utility.worst_case_rmse(ranked.population_size, size, plan.domain_size, gamma)
         bound = utility.error_bound(size, plan.domain_size, gamma)
         tightened = utility.tightened_bound(size, plan.domain_size, gamma)
         curves.append(Mark(size, exact, OURS, WORST))
@@ -252,7 +252,7 @@ def plan_chart(plan: Plan) -> ErrorChart:
         x_title="sample size m",
         group_title="",
         curves=curves,
-        points=[Mark(plan.sample_size, plan.rmse, OURS, "the plan")],
+        points=[Mark(ranked.sample_size, plan.rmse, OURS, "the plan")],
         verticals=[Vertical(best, PAPER, f"m* = {best:,}")],
         symbol_title="Chosen",
     )
@@ -260,10 +260,11 @@ def plan_chart(plan: Plan) -> ErrorChart:
 
 def _sizes(plan: Plan) -> list[int]:
     """Return sample sizes around the chosen one and the paper's, evenly spaced in logarithm."""
-    both = (plan.sample_size, plan.paper.optimal_sample_size)
+    population = plan.ranked.population_size
+    both = (plan.ranked.sample_size, plan.paper.optimal_sample_size)
     low = math.log(max(1, min(both) / REACH))
-    high = math.log(min(plan.population_size, max(both) * REACH))
+    high = math.log(min(population, max(both) * REACH))
     step = (high - low) / STEPS
     spread = (round(math.exp(low + i * step)) for i in range(STEPS + 1))
     # Near 2^53 the exponential of a logarithm can exceed the number itself.
-    return sorted({*both, *(min(size, plan.population_size) for size in spread)})
+    return sorted({*both, *(min(size, population) for size in spread)})

@@ -115,13 +115,13 @@ def guarantee_words(released: ReleasedCounts) -> str:
 
 def noise_words(released: ReleasedCounts, provenance: Provenance) -> str:
     """Say what was done to every record."""
-    plan = released.plan
+    plan, ranked = released.plan, released.plan.ranked
     by = provenance.perturbed_by
     who = f"The server, {by}, perturbed" if by else "A server perturbed"
     return (
         f"{who} every sampled record once, while it was encrypted: with probability"
-        f" {100 * plan.keep_probability:.3g} % it kept the record, and otherwise it replaced it by"
-        f" a cell drawn uniformly from all {plan.domain_size:,} (γ = {plan.gamma:.4g})."
+        f" {100 * ranked.keep_probability:.3g} % it kept the record, and otherwise it replaced it"
+        f" by a cell drawn uniformly from all {plan.domain_size:,} (γ = {ranked.gamma:.4g})."
     )
 
 

@@ -99,7 +99,8 @@ class Alignment(SignedMessage):
     def check(self) -> None:
         """Refuse a number without a digest or the reverse, and a message that says nothing."""
         if (self.digest is None) != (self.population is None):
-            raise malformed("digest, population", "both or neither must be null")
+            missing = "digest" if self.digest is None else "population"
+            raise malformed(missing, "must not be null: a digest and a population go together")
         if self.digest is None and self.decoys is None:
             raise malformed("decoys", "must not be null if the digest is")
 
@@ -158,7 +159,7 @@ class Repad(SignedMessage):
     columns: tuple[ColumnChunks, ...] = wired(COLUMNS)
     curator: bytes = wired(PARTY_ID)
     request_digest: bytes = wired(DIGEST, key="request")
-    rows: int = wired(ROWS)
+    rows: int = wired(SAMPLE_SIZE)
     study: bytes = wired(DIGEST)
     upload_id: bytes = wired(UPLOAD_ID, key="upload")
 

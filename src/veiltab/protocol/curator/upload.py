@@ -149,6 +149,7 @@ def align(contract: Contract, identity: PrivateIdentity, intake: Intake) -> Sign
     return sign(
         Alignment(
             curator=identity.party_id,
+            decoys=None,
             digest=intake.alignment_digest,
             population=intake.population,
             study=contract.study_id,
@@ -182,7 +183,7 @@ def check_alignment(contract: Contract, alignments: Sequence[Signed[Alignment]])
             hint="compare the tables' sources and dates; or agree on a study where the server"
             " samples, which takes the respondents that all curators hold",
         )
-    return held[0][1]
+    return held[0][1] or 0
 
 
 def prepare_sample(

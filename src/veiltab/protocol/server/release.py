@@ -125,7 +125,7 @@ def draw_rows(
             )
         plan = plan_for(contract, common.population)
         written = [_DrawnRows(table, context.received, positions) for table in tables]
-        for chunk in common.sample(plan.sample_size):
+        for chunk in common.sample(plan.ranked.sample_size):
             for drawn, rows in zip(written, chunk, strict=True):
                 drawn.write(rows)
     return Drawn(
@@ -143,9 +143,9 @@ def repad_requests(
     for upload, positions in zip(uploads, drawn.positions, strict=True):
         request = RepadRequest(
             curator=upload.body.curator,
-            population=drawn.plan.population_size,
+            population=drawn.plan.ranked.population_size,
             positions=positions,
-            sample_size=drawn.plan.sample_size,
+            sample_size=drawn.plan.ranked.sample_size,
             study=contract.study_id,
             upload_digest=upload.digest,
         )
@@ -208,8 +208,9 @@ def perturb_and_sign(
     """
     attributes = contract.schema.attributes
     digests: list[list[bytes]] = [[] for _ in attributes]
-    source = NoiseSource(plan.channel, plan.sample_size, entropy)
-    for where in span_slices(plan.sample_size):
+    ranked = plan.ranked
+    source = NoiseSource(ranked.channel, ranked.sample_size, entropy)
+    for where in span_slices(ranked.sample_size):
         noise = np.empty(where.stop - where.start, dtype=source.dtype)
         source.draw(noise)
         parts = unmix(contract.schema.sizes, noise)
@@ -226,9 +227,9 @@ def perturb_and_sign(
         ),
         delta=plan.delta,
         epsilon=plan.epsilon,
-        keep_threshold=plan.keep_threshold,
-        population=plan.population_size,
-        rows=plan.sample_size,
+        keep_threshold=ranked.keep_threshold,
+        population=ranked.population_size,
+        rows=ranked.sample_size,
         study=contract.study_id,
         uploads=tuple(uploads),
     )

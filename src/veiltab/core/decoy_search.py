@@ -1,0 +1,273 @@
+"""The search for the coin and the law of decoys with the least worst-case error.
+
+Without δ the law is geometric, P(D = z) ∝ qᶻ, and the coin follows from q.  With δ it may also be
+two-sided geometric, P(D = z) ∝ q^|z − s| for z ≥ 0, cut off where its tail no longer matters.
+The search runs on floats; what it proposes is turned into integers, and those are accounted for
+exactly.  Nothing here imports NumPy: a plan must not wait for it.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from veiltab.core import decoys, parameters, utility
+from veiltab.core.channel import DRAW_RANGE
+from veiltab.core.mechanism import MAX_WEIGHTS, Coin, Geometric, LinkageMode, WeightTable
+from veiltab.core.privacy import delta_below
+from veiltab.core.roots import least_place
+from veiltab.errors import InfeasiblePlanError
+
+TAIL_SHARE = 1 / 512
+"""The share of δ that the cut-off tail of a two-sided law may cost."""
+
+SEARCH_SHARE = 1 - 1 / 256
+"""The share of δ that the search spends; the rest is for the tail and for rounding."""
+
+NUDGE = 1e-9
+"""How much steeper laws get, relatively, so that rounded weights do not exceed the ratio e^ε."""
+
+FEWEST_DECOYS = 1e-6
+"""Of laws whose squared errors differ by no more than this share, the least centre is taken."""
+
+GEOMETRIC_RANGE = (-70.0, 43.0)
+"""Where ln(q/(1 − q)) is searched: q from e⁻⁷⁰ to 1 − 2⁻⁶²."""
+
+REACH, STEP = 6.0, 0.2
+"""How far, and how finely, ln(q/(1 − q)) is searched on both sides of that of q = e^(−ε/2)."""
+
+FINE = 1e-10
+SMALL_CENTRES = 9
+"""Centres 0 to 8 are all tried, larger ones in steps of a quarter."""
+
+DIRECT_SUM = 40
+"""Up to this centre the left side's moments are added up; the formula would lose digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class TwoSided:
+    """A candidate: the law's ratio and centre, the share 1 − β left out, and the squared error."""
+
+    ratio: float
+    centre: int
+    left_out: float
+    error: float
+
+
+@dataclass(frozen=True)
+class DecoySearch:
+    """A question: for whom to plan, what to promise, and what else is fixed.
+
+    ``gamma`` is the channel's, None without one.  ``patterns`` is how many cells get decoys, those
+    of absence included; ``max_decoys`` limits their expected number, and without it the limit is
+    a million or the expected sample, whichever is more.
+    """
+
+    population_size: int
+    domain_size: int
+    epsilon: float
+    delta: float
+    linkage: LinkageMode
+    gamma: float | None
+    patterns: int
+    max_decoys: float | None = None
+
+    def geometric(self) -> tuple[Coin, Geometric]:
+        """Return the best geometric law, and the largest coin that keeps ε with it (pure).
+
+        The squared error is a sum of exponentials of ln(q/(1 − q)) with positive weights, so it
+        has a single valley.
+        """
+        low, high = GEOMETRIC_RANGE
+        high = max(low, min(high, self._steepest_allowed()))
+        place = least_place(self._geometric_error, low, high, FINE)
+        threshold = int(DRAW_RANGE / (1 + math.exp(-place)))
+        law = Geometric(min(max(threshold, 1), DRAW_RANGE - 1))
+        coin = decoys.largest_coin(law, self.epsilon)
+        if coin == 0:
+            raise InfeasiblePlanError(
+                f"epsilon {self.epsilon:g} is too small: nobody could take part",
+                hint="use a larger epsilon",
+            )
+        return Coin(coin), law
+
+    def _geometric_error(self, place: float) -> float:
+        odds = math.exp(place)  # q/(1 − q)
+        return self._error((1 + 1 / odds) / self._eta, odds, odds * (1 + odds))
+
+    def _steepest_allowed(self) -> float:
+        """Return the largest ln(q/(1 − q)) whose decoys, patterns·q/(1 − q), are within the limit.
+
+        The expected sample nβ, β = qη/(1 + qη), may be the larger limit.
+        """
+        room = self._limit(0.0) / self.patterns
+        if self.max_decoys is None:
+            sampled = self.population_size * self._eta / self.patterns
+            room = max(room, (sampled - 1) / (1 + self._eta))
+        return math.log(min(room, parameters.MOST_DECOYS / self.patterns))
+
+    def _limit(self, sample: float) -> float:
+        if self.max_decoys is not None:
+            return self.max_decoys
+        return min(max(float(parameters.MAX_DECOYS), sample), parameters.MOST_DECOYS)
+
+    def _error(self, odds_against: float, mean: float, variance: float) -> float:
+        return utility.worst_decoys_error(
+            self.population_size,
+            self.domain_size,
+            odds_against=odds_against,
+            mean=mean,
+            variance=variance,
+            gamma=self.gamma,
+            linkage=self.linkage,
+        )
+
+    def two_sided(self) -> tuple[Coin, WeightTable] | None:
+        """Return the best two-sided law and its coin, accounted for exactly.
+
+        None if the table would be too long; a δ that integer weights cannot keep is refused.
+        """
+        best = self._best_two_sided()
+        for attempt in range(4):
+            nudge = NUDGE * 100**attempt
+            law = two_sided_table(
+                min(best.ratio * (1 + nudge), 1 - NUDGE), best.centre, self.delta * TAIL_SHARE
+            )
+            if law is None:
+                return None
+            left_out = int(best.left_out * (1 + nudge) * DRAW_RANGE)
+            coin = Coin(max(DRAW_RANGE - left_out, 1))
+            if decoys.exact_delta(coin, law, self.epsilon) <= delta_below(self.delta):
+                return coin, law
+        raise InfeasiblePlanError(
+            f"decoys with whole weights out of 2^64 cannot keep delta {self.delta:g}",
+            hint="promise delta 0, or one of 1e-17 or more",
+        )
+
+    def _best_two_sided(self) -> TwoSided:
+        """Search centres coarsely, then around the best, then for the least as good a one.
+
+        There can be two valleys, one near the geometric law and one where β is near 1.
+        """
+        centres = list(self._centres())
+        best = min(map(self._at_centre, centres), key=lambda candidate: candidate.error)
+        step = max(1, best.centre // 4)
+        while step:
+            near = [c for c in (best.centre - step, best.centre + step) if 0 <= c <= centres[-1]]
+            better = min(map(self._at_centre, near), key=lambda c: c.error, default=best)
+            if better.error < best.error:
+                best = better
+            else:
+                step //= 2
+        return self._fewest_decoys(best)
+
+    def _fewest_decoys(self, best: TwoSided) -> TwoSided:
+        """Return the candidate with the least centre that is practically as good."""
+        low, high = -1, best
+        while high.centre - low > 1:
+            middle = self._at_centre((low + high.centre) // 2)
+            if middle.error <= best.error * (1 + FEWEST_DECOYS):
+                high = middle
+            else:
+                low = middle.centre
+        return high
+
+    def _centres(self) -> Iterator[int]:
+        """Yield centres up to one where the law's mass at 0 is surely below δ."""
+        most = math.ceil(2 * math.log(1 / self.delta) / self.epsilon) + 1
+        centre = 0
+        while centre < min(most, MAX_WEIGHTS):
+            yield centre
+            centre += 1 if centre < SMALL_CENTRES else centre // 4
+        yield min(most, MAX_WEIGHTS)
+
+    def _at_centre(self, centre: int) -> TwoSided:
+        """Return the best ratio for a centre: on a grid, then between its neighbours."""
+
+        def error(place: float) -> float:
+            return self._candidate(1 / (1 + math.exp(-place)), centre).error
+
+        middle = -math.log(math.expm1(self.epsilon / 2))
+        count = round(REACH / STEP)
+        places = [middle + STEP * i for i in range(-count, count + 1)]
+        first = min(places, key=error)
+        place = least_place(error, first - STEP, first + STEP, FINE)
+        return self._candidate(1 / (1 + math.exp(-place)), centre)
+
+    def _candidate(self, ratio: float, centre: int) -> TwoSided:
+        left_out = self._least_left_out(ratio, centre)
+        mean, variance = two_sided_moments(ratio, centre)
+        taking_part = 1 - left_out
+        if self.patterns * mean > self._limit(self.population_size * taking_part):
+            return TwoSided(ratio, centre, left_out, math.inf)
+        error = self._error(left_out / taking_part, mean, variance)
+        return TwoSided(ratio, centre, left_out, error)
+
+    def _least_left_out(self, ratio: float, centre: int) -> float:
+        """Return the least 1 − β that keeps δ, by Newton's steps on a convex, jointed line.
+
+        The ratio P/D has three values: 1 − β at 0, 1 − β + βq up to the centre, 1 − β + β/q above.
+        """
+        at_zero, below, above = two_sided_masses(ratio, centre)
+        eta, spare = self._eta, self.delta * SEARCH_SHARE
+        pairs = (
+            (above * at_zero, 1 / ratio),
+            (below * at_zero, ratio),
+            (above * below, 1 / ratio - (1 + eta) * ratio),
+        )
+        left_out = 0.0
+        for _ in range(len(pairs) + 1):
+            excess, slope = -spare, 0.0
+            for mass, step in pairs:  # each costs mass·[step − (1 − β)(step + η)]₊
+                if step > left_out * (step + eta):
+                    excess += mass * (step - left_out * (step + eta))
+                    slope += mass * (step + eta)
+            if excess <= 0:
+                break
+            left_out += excess / slope
+        return min(left_out, 1 - 1e-15)
+
+    @cached_property
+    def _eta(self) -> float:
+        return math.expm1(self.epsilon)
+
+
+def two_sided_masses(ratio: float, centre: int) -> tuple[float, float, float]:
+    """Return P(D = 0), P(1 ≤ D ≤ s) and P(D > s) for P(D = z) ∝ q^|z − s|."""
+    tail = ratio**centre
+    total = 1 + ratio - tail * ratio
+    return tail * (1 - ratio) / total, (1 - tail) / total, ratio / total
+
+
+def two_sided_moments(ratio: float, centre: int) -> tuple[float, float]:
+    """Return the mean and the variance for P(D = z) ∝ q^|z − s|, z ≥ 0."""
+    rest, tail = 1 - ratio, ratio**centre
+    total = (1 + ratio - tail * ratio) / rest
+    first_above, second_above = ratio / rest**2, ratio * (1 + ratio) / rest**3
+    if centre <= DIRECT_SUM:
+        powers = [ratio**k for k in range(centre + 1)]
+        first_below = sum(k * power for k, power in enumerate(powers))
+        second_below = sum(k * k * power for k, power in enumerate(powers))
+    else:
+        s, shorter = centre, tail * ratio
+        first_below = ratio * (1 - (s + 1) * tail + s * shorter) / rest**2
+        inner = (2 * s * s + 2 * s - 1) * shorter - s * s * shorter * ratio
+        second_below = ratio * (1 + ratio - (s + 1) ** 2 * tail + inner) / rest**3
+    shift = (first_above - first_below) / total
+    return centre + shift, (second_above + second_below) / total - shift**2
+
+
+def two_sided_table(ratio: float, centre: int, tail: float) -> WeightTable | None:
+    """Return integer weights for P(D = z) ∝ q^|z − s|, cut off where it falls below ``tail``.
+
+    What rounding leaves goes to the centre.  None if the table would be too long.
+    """
+    peak = (1 - ratio) / (1 + ratio - ratio ** (centre + 1))
+    beyond = max(1, math.ceil(math.log(tail / peak) / math.log(ratio)))
+    if centre + beyond + 1 > MAX_WEIGHTS:
+        return None
+    powers = [ratio ** abs(z - centre) for z in range(centre + beyond + 1)]
+    unit = DRAW_RANGE / sum(powers)
+    weights = [int(unit * power) for power in powers]
+    weights[centre] += DRAW_RANGE - sum(weights)
+    return WeightTable(tuple(weights))
