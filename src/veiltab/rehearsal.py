@@ -122,6 +122,7 @@ def simulate(
         epsilon=epsilon,
         delta=delta,
         sample_size=sample_size,
+        mechanism="shuffle" if delta else "paper",
     )
     design = ReleaseDesign(chosen.ranked.channel, table.population_size, chosen.ranked.sample_size)
     counts = draw_releases(table.counts, design, 1, np.random.default_rng(seed))[0]

@@ -17,7 +17,13 @@ from veiltab.errors import InfeasiblePlanError, ParameterError
 
 def adult_plan(epsilon: float, sample_size: int | None = None) -> Plan:
     """Plan the paper's study."""
-    return plan(population_size=45222, domain_size=24, epsilon=epsilon, sample_size=sample_size)
+    return plan(
+        population_size=45222,
+        domain_size=24,
+        epsilon=epsilon,
+        sample_size=sample_size,
+        mechanism="paper",
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,16 @@ def plans() -> dict[str, Plan]:
     """Return plans of very few records, and of everybody."""
     return {
         "one of two": plan(population_size=2, domain_size=4, epsilon=0.1, sample_size=1),
-        "one of one": plan(population_size=1, domain_size=4, epsilon=2.0),
-        "next to no privacy": plan(population_size=30, domain_size=4, epsilon=30.0),
-        "next to no information": plan(population_size=30, domain_size=4, epsilon=0.001),
-        "everybody, shuffled": plan(population_size=400, domain_size=4, epsilon=1.0, delta=1e-3),
+        "one of one": plan(population_size=1, domain_size=4, epsilon=2.0, mechanism="paper"),
+        "next to no privacy": plan(
+            population_size=30, domain_size=4, epsilon=30.0, mechanism="paper"
+        ),
+        "next to no information": plan(
+            population_size=30, domain_size=4, epsilon=0.001, mechanism="paper"
+        ),
+        "everybody, shuffled": plan(
+            population_size=400, domain_size=4, epsilon=1.0, delta=1e-3, mechanism="shuffle"
+        ),
     }
 
 

@@ -29,7 +29,7 @@ def false_positive_rate(name: str, runs: int, population: Population) -> float:
     rows, columns, groups, epsilon = SETTINGS[name]
     shape = len(rows), len(columns), len(groups)
     cells = int(np.prod(shape))
-    chosen = plan(population_size=45_222, domain_size=2 * cells, epsilon=epsilon)
+    chosen = plan(population_size=45_222, domain_size=2 * cells, epsilon=epsilon, mechanism="paper")
     channel = chosen.ranked.channel.marginal(cells)
     truth = np.einsum("i,j,k->ijk", rows, columns, groups).ravel()
     generator = np.random.default_rng([7, *name.encode()])

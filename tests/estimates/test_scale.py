@@ -19,7 +19,7 @@ BOUND = 400 * CELLS
 def estimate() -> Estimate:
     """Return an estimate of three attributes of a hundred categories each."""
     schema = Schema(Attribute(name, [f"{name}{i}" for i in range(100)]) for name in "abc")
-    chosen = plan(population_size=10**8, domain_size=CELLS, epsilon=3.0)
+    chosen = plan(population_size=10**8, domain_size=CELLS, epsilon=3.0, mechanism="paper")
     generator = np.random.default_rng(0)
     kept = generator.binomial(chosen.ranked.sample_size, chosen.ranked.keep_probability)
     cells = np.concatenate(

@@ -58,7 +58,9 @@ def test_files_without_parties_are_as_before(tmp_path: Path) -> None:
 
 def test_plans_with_a_delta_come_back(tmp_path: Path) -> None:
     """The accounting is stored with its version."""
-    chosen = plan(population_size=2_000, domain_size=4, epsilon=0.5, delta=1e-6)
+    chosen = plan(
+        population_size=2_000, domain_size=4, epsilon=0.5, delta=1e-6, mechanism="shuffle"
+    )
     assert chosen.accounting == "shuffle"
     schema = Schema([Attribute("a", list("wxyz"))])
     counts = np.array([chosen.sample_size, 0, 0, 0])
@@ -69,7 +71,7 @@ def test_plans_with_a_delta_come_back(tmp_path: Path) -> None:
 def test_large_tables_are_small_files(tmp_path: Path) -> None:
     """A million cells of few records take some hundred kilobytes."""
     schema = Schema(Attribute(n, [str(i) for i in range(100)]) for n in "abc")
-    chosen = plan(population_size=10**7, domain_size=10**6, epsilon=1.0)
+    chosen = plan(population_size=10**7, domain_size=10**6, epsilon=1.0, mechanism="paper")
     generator = np.random.default_rng(0)
     counts = np.bincount(generator.integers(0, 10**6, chosen.sample_size), minlength=10**6)
     estimate = Estimate(schema, counts, chosen)

@@ -62,6 +62,7 @@ def _released(
         domain_size=table.schema.domain_size,
         epsilon=epsilon,
         delta=delta,
+        mechanism="shuffle" if delta else "paper",
     )
     [counts] = simulate_counts(table, chosen, 1, seed, label)
     return Estimate(table.schema, counts, chosen, provenance=origin)

@@ -204,7 +204,13 @@ def packing(
 
 def threshold(population: int, size: int | None, cells: int, epsilon: float) -> dict[str, Any]:
     """Plan a release."""
-    found = plan(population_size=population, domain_size=cells, epsilon=epsilon, sample_size=size)
+    found = plan(
+        population_size=population,
+        domain_size=cells,
+        epsilon=epsilon,
+        sample_size=size,
+        mechanism="paper",
+    )
     return {"sample_size": found.sample_size, "keep_threshold": str(found.keep_threshold)}
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self, cast
 from veiltab.core import parameters, privacy, utility
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.comparison import (
+    DecoysSummary,
     PaperPlan,
     ShufflePlan,
     TrustedParty,
@@ -230,6 +231,12 @@ class Plan:
         return math.prod(cells + 1 for cells in self.curator_cells) - 1
 
     @property
+    def decoys_summary(self) -> DecoysSummary | None:
+        """The law of decoys as people read it; None by rank."""
+        law = self.mechanism.decoys
+        return None if law is None else decoys_summary(law, self.domain_size)
+
+    @property
     def expected_rows(self) -> float | None:
         """How many rows the researcher is expected to get; None if the population is unknown."""
         release = self._release
@@ -340,7 +347,7 @@ class Plan:
 
         What depends on the population is None where that is not known.
         """
-        law = self.mechanism.decoys
+        summary = self.decoys_summary
         return {
             "population_size": self.population_size,
             "domain_size": self.domain_size,
@@ -351,7 +358,7 @@ class Plan:
             "sample_size": self.sample_size,
             "coin_probability": self.coin_probability,
             "coin_threshold": _decimal(self.coin_threshold),
-            "decoys": None if law is None else asdict(decoys_summary(law, self.domain_size)),
+            "decoys": None if summary is None else asdict(summary),
             "patterns": self.patterns,
             "expected_rows": self.expected_rows,
             "gamma": self.gamma,

@@ -190,6 +190,7 @@ def settings_for(
                 domain_size=table.schema.domain_size,
                 epsilon=epsilon,
                 sample_size=size,
+                mechanism="paper",
             ),
         )
         for epsilon in epsilons

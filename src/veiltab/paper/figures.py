@@ -199,9 +199,15 @@ class Comparison:
 
 def compare(population_size: int, epsilon: float) -> Comparison:
     """Return the errors of all three ways at one setting."""
-    pure = plan(population_size=population_size, domain_size=CELLS, epsilon=epsilon)
+    pure = plan(
+        population_size=population_size, domain_size=CELLS, epsilon=epsilon, mechanism="paper"
+    )
     shuffled = plan(
-        population_size=population_size, domain_size=CELLS, epsilon=epsilon, delta=DELTA
+        population_size=population_size,
+        domain_size=CELLS,
+        epsilon=epsilon,
+        delta=DELTA,
+        mechanism="shuffle",
     )
     return Comparison(
         population_size=population_size,

@@ -4,17 +4,19 @@ Lines and symbols differ in more than colour, so that charts can be read in blac
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import altair as alt
 import vl_convert
 
-from veiltab.core import utility
+from veiltab.core import parameters, utility
 from veiltab.core.plan import Plan
+from veiltab.core.planner import Question
 from veiltab.core.privacy import gamma_for
+from veiltab.core.promises import known_population
 from veiltab.errors import ParameterError
 from veiltab.files.disk import write_output
 
@@ -25,7 +27,9 @@ PIXELS_PER_POINT = 2.0
 
 BOUND, DASHED, EXACT = "Theorem 2 bound", "bound ÷ √N", "exact RMSE"
 WORST, TIGHTENED = "exact RMSE, worst case", "tightened bound"
-PAPER, OURS = "the paper", "veiltab"
+PAPER, OURS, TRUSTED = "the paper", "veiltab", "a trusted party"
+UNHINDERED, NOISY = "decoys, no noise by the server", "decoys, the plan's noise by the server"
+MINIMAX, LAPLACE = "the paper's way at its best", "Laplace noise"
 STROKES: dict[str, list[int]] = {BOUND: [1, 0], DASHED: [7, 4]}
 OTHER_STROKES: tuple[list[int], ...] = ([2, 2], [9, 3, 2, 3], [13, 3], [5, 5])
 SHAPES = ("circle", "square", "triangle-up", "diamond")
@@ -36,6 +40,9 @@ REACH = 100
 """How far the curves of a plan reach on either side of its sample size, as a factor."""
 
 STEPS = 200
+
+REACH_OF_EPSILON, STEPS_OF_EPSILON = 10, 8
+"""How far a plan's ε is varied, as a factor, and in how many steps on either side."""
 
 _TEXT = "#222222"
 _MUTED = "#555555"
@@ -232,6 +239,69 @@ def _unique(names: Iterable[str]) -> list[str]:
 
 
 def plan_chart(plan: Plan) -> ErrorChart:
+    """Show the exact worst-case error: with decoys against ε, by rank against the sample size."""
+    return _chart_by_size(plan) if plan.mechanism.decoys is None else _chart_by_epsilon(plan)
+
+
+def _chart_by_epsilon(plan: Plan) -> ErrorChart:
+    """Compare decoys, with this plan's channel or none, with the paper and a trusted party."""
+    curves = [mark for epsilon in _epsilons(plan.epsilon) for mark in _errors_at(plan, epsilon)]
+    summary = plan.decoys_summary
+    assert summary is not None  # noqa: S101 - the plan has decoys
+    delta = f", δ = {plan.delta:g}" if plan.delta else ""
+    numbers = f"n = {plan.population_size:,} respondents, N = {plan.domain_size:,} cells"
+    decoys = f"about {summary.expected:,.0f} decoys"
+    return ErrorChart(
+        title="Error against ε",
+        subtitle=[
+            numbers + delta,
+            f"The plan: ε = {plan.epsilon:.4g}, {decoys}, RMSE {plan.rmse:.4g}",
+        ],
+        x_title="ε, for the researcher",
+        group_title="",
+        curves=curves,
+        points=[
+            Mark(plan.epsilon, plan.rmse, OURS, "the plan"),
+            Mark(plan.epsilon, plan.rmse_published, OURS, "its published copy"),
+        ],
+        x_format="~g",
+        symbol_title="Chosen",
+    )
+
+
+def _epsilons(epsilon: float) -> list[float]:
+    """Return values of ε on both sides of the chosen one, evenly spaced in logarithm."""
+    steps = range(-STEPS_OF_EPSILON, STEPS_OF_EPSILON + 1)
+    around = (epsilon * REACH_OF_EPSILON ** (step / STEPS_OF_EPSILON) for step in steps)
+    return [value for value in around if value <= parameters.MAX_EPSILON]
+
+
+def _errors_at(plan: Plan, epsilon: float) -> Iterator[Mark]:
+    n, cells = known_population(plan.population_size), plan.domain_size
+    free = Question(
+        population_size=n,
+        domain_size=cells,
+        delta=plan.delta,
+        mechanism="decoys",
+        epsilon_with_curator=math.inf,
+        linkage=plan.linkage,
+        curator_cells=plan.curator_cells,
+    )
+    questions = {UNHINDERED: free}
+    if plan.epsilon_with_curator is not None:
+        limit = min(plan.epsilon_with_curator, float(parameters.MAX_EPSILON))
+        questions[NOISY] = replace(free, epsilon_with_curator=limit)
+    for series, question in questions.items():
+        other = question.plan_or_none(epsilon)
+        if other is not None:
+            yield Mark(epsilon, other.rmse, OURS, series)
+    size = round(utility.minimax_sample_size(n, cells, epsilon))
+    gamma = gamma_for(n, size, epsilon)
+    yield Mark(epsilon, utility.worst_case_rmse(n, size, cells, gamma), PAPER, MINIMAX)
+    yield Mark(epsilon, utility.laplace_rmse(n, cells, epsilon), TRUSTED, LAPLACE)
+
+
+def _chart_by_size(plan: Plan) -> ErrorChart:
     """Show the exact worst-case error and the paper's bounds against the sample size."""
     curves, ranked = [], plan.ranked
     for size in _sizes(plan):
