@@ -4,14 +4,12 @@ Nothing here uses the program, except for the last tests, which compare it with 
 """
 
 import math
-import re
 from collections.abc import Sequence
 from fractions import Fraction
 
 import pytest
 
 import veiltab as vt
-from tests.docs import test_decoys_theorems
 from tests.support.decoy_laws import moments, sorted_delta, two_sided
 from tests.support.documents import ROOT, Table, prose, tables
 from veiltab.core import decoys
@@ -282,10 +280,3 @@ def test_the_planner_finds_the_same() -> None:
         )
         assert as_shown(plan.rmse, row[6]) == row[6], row
         assert as_shown(plan.expected_decoys, "1") == row[5].replace(",", ""), row
-
-
-def test_the_tests_that_the_page_names_exist() -> None:
-    """A name of a test on the page is a test here or among the theorems."""
-    named = set(re.findall(r"`(test_\w+)`", PAGE.read_text("utf-8")))
-    assert named
-    assert named <= set(globals()) | set(vars(test_decoys_theorems))
