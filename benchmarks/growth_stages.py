@@ -168,7 +168,10 @@ def prepare(study: Study, number: int) -> Took:
     desk = CuratorContext(who, CipherEntropy.from_system(), study.received, private)
     batches, spool = Batches(study.rows), FolderSpool(study.folder / "scratch", "table")
     contract, secret = study.contract.body, study.secret[0]
-    with timed() as took, Intake(contract, secret, schema, spool) as intake:
+    with (
+        timed() as took,
+        Intake(contract, secret, schema, spool, curator=who.party_id) as intake,
+    ):
         for ids, codes in batches.of(number):
             intake.add(ids, codes)
         intake.close()

@@ -248,7 +248,7 @@ class _NoPads:
 
 
 def _with_pads(access: Access, nothing: Mapping[str, _NoPads]) -> Access:
-    return Access(access.contract, access.release, access.plan, nothing)
+    return Access(access.contract, access.signed, access.plan, nothing)
 
 
 @ways

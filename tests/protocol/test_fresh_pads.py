@@ -49,7 +49,7 @@ def terms(mode: PadMode, linkage: LinkageMode = "aligned") -> Terms:
 def prepared(staged: LocalStudy, codes: Sequence[Codes]) -> Prepared[Upload]:
     """Prepare these codes for a study, through what a curator's program would call."""
     (context,), signed = staged.outcome.contexts, staged.outcome.contract
-    intake = take_in(signed.body, staged.secret, table(codes))
+    intake = take_in(signed.body, staged.secret, table(codes), context.identity.party_id)
     if staged.contract.matched:
         return prepare_table(context, signed, intake, MemorySpool())
     aligned = [align(signed.body, context.identity, intake)]
@@ -99,8 +99,9 @@ def test_nothing_that_a_curator_can_do_repeats_a_pad(mode: PadMode) -> None:
         made += [prepared(staged, codes) for codes in (own, other, own)]
     deposit = rehearsal.deposit()
     vault = deposit.vault
-    intake = take_in(vault.body, deposit.secret, table(other))
-    again = prepare_table(staged.outcome.contexts[0], vault, intake, MemorySpool())
+    context = staged.outcome.contexts[0]
+    intake = take_in(vault.body, deposit.secret, table(other), context.identity.party_id)
+    again = prepare_table(context, vault, intake, MemorySpool())
     made.append(again)
     for _ in range(2):
         contract = rehearsal.stored_contract(terms(mode, "matched"), deposit)

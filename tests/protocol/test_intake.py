@@ -37,7 +37,7 @@ from veiltab.protocol.curator.upload import (
     prepare_table,
 )
 from veiltab.protocol.in_process import Holding, Terms
-from veiltab.protocol.sorting import MemorySpool
+from veiltab.protocol.sorting import PARTITIONS, MemorySpool
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.wire.messages import Upload
 
@@ -55,6 +55,12 @@ def open_study(rows: int, linkage: LinkageMode = "aligned") -> LocalStudy:
     return rehearsal.study(Terms(epsilon=20.0, sample_size=size, linkage=linkage))
 
 
+def new_intake(staged: LocalStudy, spool: MemorySpool, partitions: int = PARTITIONS) -> Intake:
+    """Start to take in the table of the one curator."""
+    contract, me = staged.contract, staged.contract.curators[0].party_id
+    return Intake(contract, staged.secret, SCHEMA, spool, curator=me, partitions=partitions)
+
+
 def table(rows: int) -> Holding:
     """Return a table of so many rows."""
     return holding(SIZES, np.random.default_rng(rows).permutation(rows), seed=rows)
@@ -63,7 +69,7 @@ def table(rows: int) -> Holding:
 def take_in(staged: LocalStudy, own: Holding, cuts: Sequence[int], partitions: int) -> Intake:
     """Take in a table in batches that end at the cuts."""
     spool = MemorySpool()
-    intake = Intake(staged.contract, staged.secret, SCHEMA, spool, partitions=partitions)
+    intake = new_intake(staged, spool, partitions)
     bounds = [0, *sorted(cuts), len(own.ids)]
     for start, stop in itertools.pairwise(bounds):
         part = IdMessages(own.ids.data, own.ids.offsets[start : stop + 1])
@@ -187,7 +193,7 @@ def test_spans_are_full_except_for_the_last(chunk: int, monkeypatch: pytest.Monk
 def test_repeated_respondents_are_found_over_all_batches(partitions: int) -> None:
     """With the rows of the whole table in which they stand, counting from 1."""
     staged, spool = open_study(3), MemorySpool()
-    intake = Intake(staged.contract, staged.secret, SCHEMA, spool, partitions=partitions)
+    intake = new_intake(staged, spool, partitions)
     codes: list[Codes] = [np.zeros(3, dtype=np.uint8), np.zeros(3, dtype=np.uint16)]
     for ids in ([1, 2, 3], [4, 2, 5], [6, 7, 1]):
         intake.add(messages_of(ids), codes)
@@ -201,7 +207,7 @@ def test_repeated_respondents_are_found_over_all_batches(partitions: int) -> Non
 def test_many_repeated_respondents_are_counted_and_a_few_are_shown() -> None:
     """All rows are bad, five are listed."""
     staged = open_study(3)
-    intake = Intake(staged.contract, staged.secret, SCHEMA, MemorySpool())
+    intake = new_intake(staged, MemorySpool())
     own = table(20)
     for _ in range(2):
         intake.add(own.ids, own.codes)
@@ -212,7 +218,7 @@ def test_many_repeated_respondents_are_counted_and_a_few_are_shown() -> None:
 def test_an_empty_table_is_refused() -> None:
     """Without a batch, and with an empty one."""
     staged = open_study(3)
-    intake = Intake(staged.contract, staged.secret, SCHEMA, MemorySpool())
+    intake = new_intake(staged, MemorySpool())
     with pytest.raises(LinkageError, match="no respondents"):
         intake.close()
     intake.add(messages_of(np.arange(0)), [column[:0] for column in table(1).codes])
@@ -223,7 +229,7 @@ def test_an_empty_table_is_refused() -> None:
 def test_a_table_is_complete_before_it_is_used_and_then_stays() -> None:
     """Reading comes after closing, and adding before it."""
     staged, own = open_study(3), table(3)
-    intake = Intake(staged.contract, staged.secret, SCHEMA, MemorySpool())
+    intake = new_intake(staged, MemorySpool())
     intake.add(own.ids, own.codes)
     identity = staged.outcome.contexts[0].identity
     for use in (
@@ -246,7 +252,7 @@ def test_nothing_is_left_behind() -> None:
     staged, own = open_study(9), table(9)
     spool, second = MemorySpool(), MemorySpool()
     spool.append(7, memoryview(b"left by a crash"))
-    with Intake(staged.contract, staged.secret, SCHEMA, spool) as intake:
+    with new_intake(staged, spool) as intake:
         assert not spool._partitions
         intake.add(own.ids, own.codes)
         intake.close()
@@ -257,7 +263,7 @@ def test_nothing_is_left_behind() -> None:
         rows.close()
         assert not second._partitions
     assert not spool._partitions
-    with pytest.raises(SchemaError), Intake(staged.contract, staged.secret, SCHEMA, spool) as other:
+    with pytest.raises(SchemaError), new_intake(staged, spool) as other:
         _fail_after_adding(other, own)
     assert not spool._partitions
 
@@ -286,7 +292,7 @@ def test_what_goes_wrong_while_preparing_leaves_no_scratch() -> None:
 def test_two_orders_need_two_spools() -> None:
     """The second would destroy the first."""
     staged, own, spool = open_study(3), table(3), MemorySpool()
-    intake = Intake(staged.contract, staged.secret, SCHEMA, spool)
+    intake = new_intake(staged, spool)
     intake.add(own.ids, own.codes)
     intake.close()
     with pytest.raises(ParameterError, match="two orders"):
@@ -299,7 +305,7 @@ def test_the_number_of_partitions_has_bounds(partitions: int) -> None:
     """At least one, and no more than a number of 16 bits tells apart."""
     staged = open_study(3)
     with pytest.raises(ParameterError, match="partitions"):
-        Intake(staged.contract, staged.secret, SCHEMA, MemorySpool(), partitions=partitions)
+        new_intake(staged, MemorySpool(), partitions)
 
 
 @pytest.mark.parametrize(
@@ -317,7 +323,7 @@ def test_the_number_of_partitions_has_bounds(partitions: int) -> None:
 def test_codes_must_be_the_attributes(spoil: Any) -> None:  # noqa: ANN401 - a spoiler of lists
     """In the group any number has a place, so a wrong code would become another category."""
     staged, own = open_study(30), table(30)
-    intake = Intake(staged.contract, staged.secret, SCHEMA, MemorySpool())
+    intake = new_intake(staged, MemorySpool())
     codes: list[Codes] = spoil(list(own.codes))
     with pytest.raises(SchemaError):
         intake.add(own.ids, codes)
@@ -329,7 +335,7 @@ def test_codes_must_be_the_attributes(spoil: Any) -> None:  # noqa: ANN401 - a s
 def test_parts_of_a_real_table_are_alike() -> None:
     """Ids in order, and of one pattern: the partitions are of about the same size all the same."""
     staged, spool = open_study(3), MemorySpool()
-    intake = Intake(staged.contract, staged.secret, SCHEMA, spool, partitions=16)
+    intake = new_intake(staged, spool, 16)
     rows = 16_000
     zeros: list[Codes] = [np.zeros(rows, dtype=np.uint8), np.zeros(rows, dtype=np.uint16)]
     intake.add(messages_of(np.arange(rows)), zeros)

@@ -136,7 +136,7 @@ def test_curators_who_sample_stop_before_they_upload(first: range, second: range
         staged.prepare()
     assert f"'curator 1' holds {len(first):,}" in caught.value.message
     assert f"'curator 2' holds {len(second):,}" in caught.value.message
-    assert "server" in caught.value.hint
+    assert "matched linkage" in caught.value.hint
     assert not staged.outcome.study.uploads
     assert not len(staged.outcome.received)
 

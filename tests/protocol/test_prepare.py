@@ -81,8 +81,9 @@ def test_the_table_that_is_prepared_is_the_one_that_was_aligned() -> None:
     rehearsal, staged, *_ = shared()
     held = alignments(rehearsal, staged)
     context, signed = staged.outcome.contexts[0], staged.outcome.contract
+    me = context.identity.party_id
     for ids, count in ((range(39), 39), (range(1, 41), 40)):
-        intake = take_in(staged.contract, staged.secret, holding(PAIR[0], ids))
+        intake = take_in(staged.contract, staged.secret, holding(PAIR[0], ids), me)
         match = f"40 respondents, and not of the table's {count}"
         with pytest.raises(MismatchError, match=match):
             prepare_sample(context, signed, intake, held)
@@ -95,7 +96,7 @@ def test_a_table_is_taken_in_for_one_study() -> None:
     held = alignments(rehearsal, staged)
     context, signed = staged.outcome.contexts[0], staged.outcome.contract
     other = replace(staged.contract, title="another study")
-    intake = take_in(other, staged.secret, rehearsal.holdings[0])
+    intake = take_in(other, staged.secret, rehearsal.holdings[0], first.party_id)
     with pytest.raises(MismatchError, match="for another study"):
         align(staged.contract, first, intake)
     with pytest.raises(MismatchError, match="for another study"):
@@ -109,19 +110,25 @@ def test_a_table_is_taken_in_for_one_study() -> None:
 
 def test_a_table_is_taken_in_by_the_curators_own_schema() -> None:
     """The attributes of another curator, or the same in another order, are refused."""
-    rehearsal, staged, *_ = shared()
-    held = alignments(rehearsal, staged)
-    context, signed = staged.outcome.contexts[0], staged.outcome.contract
+    rehearsal, staged, first, _ = shared()
     own = rehearsal.holdings[0]
     turned = replace(own, attributes=own.attributes[::-1], codes=own.codes[::-1])
     for table in (rehearsal.holdings[1], turned):
-        intake = take_in(staged.contract, staged.secret, table)
         with pytest.raises(SchemaError, match="the table was read as"):
-            prepare_sample(context, signed, intake, held)
+            take_in(staged.contract, staged.secret, table, first.party_id)
+
+
+def test_a_table_is_taken_in_by_the_curator_who_uploads_it() -> None:
+    """Another curator's table is not encrypted under one's own name, in neither linkage."""
+    rehearsal, staged, *_ = shared()
+    held = alignments(rehearsal, staged)
+    context, signed = staged.outcome.contexts[0], staged.outcome.contract
+    with pytest.raises(MismatchError, match="for another curator"):
+        prepare_sample(context, signed, staged.intakes[1], held)
     server = rehearsal.study(replace(TERMS, linkage="matched"))
-    intake, scratch = take_in(server.contract, server.secret, turned), MemorySpool()
-    with pytest.raises(SchemaError, match="the table was read as"):
-        prepare_table(server.outcome.contexts[0], server.outcome.contract, intake, scratch)
+    context, signed = server.outcome.contexts[0], server.outcome.contract
+    with pytest.raises(MismatchError, match="for another curator"):
+        prepare_table(context, signed, server.intakes[1], MemorySpool())
     assert not len(staged.outcome.received)
     assert not len(server.outcome.received)
 

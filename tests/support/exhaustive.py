@@ -220,8 +220,8 @@ class Tiny:
             for number, own in enumerate(pads)
         ]
         intakes = [
-            take_in(self._signed.body, self._secret, replace(each, ids=ids))
-            for each in self._holdings(database)
+            take_in(self._signed.body, self._secret, replace(each, ids=ids), who.party_id)
+            for each, who in zip(self._holdings(database), self.rehearsal.curators, strict=True)
         ]
         parties = list(zip(desks, intakes, strict=True))
         aligned = [align(self._signed.body, d.identity, intake) for d, intake in parties]
@@ -235,7 +235,8 @@ class Tiny:
         """Upload a whole table in this order."""
         script = order_key(order, self._signed.body, self._secret) + _curator_script(pads)
         desk = self._desk(0, ScriptedEntropy(script), received)
-        intake = take_in(self._signed.body, self._secret, self._holdings(database)[0])
+        (table, *_), (who, *_) = self._holdings(database), self.rehearsal.curators
+        intake = take_in(self._signed.body, self._secret, table, who.party_id)
         return desk, prepare_table(desk, self._signed, intake, MemorySpool())
 
     def _deposit(self, database: Database, order: Order) -> Deposit:
@@ -290,9 +291,9 @@ class _Scripted(Rehearsal):
         self.curators, self.server = parties.curators, parties.server
         self._order, self._script = order, b""
 
-    def _intakes(self, agreement: Agreement, secret: bytes) -> list[Intake]:
-        self._script = order_key(self._order, agreement, secret) + bytes(16) + bytes(32)
-        return super()._intakes(agreement, secret)
+    def _intakes(self, agreement: Agreement, secrets: Sequence[bytes]) -> list[Intake]:
+        self._script = order_key(self._order, agreement, secrets[0]) + bytes(16) + bytes(32)
+        return super()._intakes(agreement, secrets)
 
     def _contexts(self, outgoing: MemoryChunks) -> list[CuratorContext]:
         script = ScriptedEntropy(self._script)

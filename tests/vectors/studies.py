@@ -20,7 +20,7 @@ from veiltab.crypto.linkage import IdMessages, token_order
 from veiltab.crypto.linkage import tokens as make_tokens
 from veiltab.crypto.pads import StreamPad
 from veiltab.data.ids import id_messages, row_messages
-from veiltab.protocol.curator.agreement import receive_secret
+from veiltab.protocol.curator.agreement import receive_secret, study_secret
 from veiltab.protocol.curator.stored import StoredTable
 from veiltab.protocol.curator.table import Intake, Tokens
 from veiltab.protocol.curator.upload import CuratorContext, Prepared, StreamPads, check_alignment
@@ -64,6 +64,12 @@ class StudyFile:
         found = self.document[name]
         texts = [each if isinstance(each, str) else each["message"] for each in found]
         return [read_message(kind, text) for text in texts]
+
+    def combine(self, instead: Mapping[bytes, bytes]) -> bytes:
+        """Put the study secret together, with some contributions instead of the right ones."""
+        drawn = map(bytes.fromhex, self.document["contributions"])
+        ids = [curator.party_id for curator in self.curators]
+        return study_secret(self.contract.body, dict(zip(ids, drawn, strict=True)) | dict(instead))
 
     def attributes(self, number: int) -> tuple[Attribute, ...]:
         """Return the attributes of a curator."""
@@ -124,7 +130,10 @@ def _codes(names: Sequence[str], columns: Sequence[Codes], *, long: bool) -> dic
 
 
 def _receive_secret(study: StudyFile, message: str) -> None:
-    receive_secret(study.agreement, study.curators[1], read_message("secret", message))
+    """Let the second curator receive the first one's contribution, or the vault's secret."""
+    received = receive_secret(study.agreement, study.curators[1], read_message("secret", message))
+    if study.document["vault"] is None:
+        study.combine({study.curators[0].party_id: received})
 
 
 def _align(study: StudyFile, messages: Sequence[str]) -> None:
@@ -207,7 +216,8 @@ def intake_of(study: StudyFile, number: int) -> Intake:
     secret, schema = bytes.fromhex(study.document["secret"]), Schema(study.attributes(number))
     found = study.document["tables"][number]["codes"]
     codes: list[Codes] = [np.array(found[a.name]).astype(a.dtype) for a in schema.attributes]
-    ids, intake = messages_of(study, number), Intake(study.agreement, secret, schema, MemorySpool())
+    ids, me = messages_of(study, number), study.curators[number].party_id
+    intake = Intake(study.agreement, secret, schema, MemorySpool(), curator=me)
     for start in range(0, len(ids), 7):
         part = IdMessages(ids.data, ids.offsets[start : start + 8])
         intake.add(part, [column[start : start + 7] for column in codes])

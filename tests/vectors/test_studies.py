@@ -33,10 +33,17 @@ def test_the_parties_agree(file: str) -> None:
     """The contract is signed by all, the secret reaches everybody, and the numbers are planned."""
     study = load(file)
     contract = verify_agreement(study.contract)
-    secrets = study.messages("secret", "secrets")
-    for identity, message in zip(study.curators[1:], secrets, strict=True):
-        secret = receive_secret(study.agreement, identity, message)
-        assert secret.hex() == study.document["secret"]
+    curators = {identity.party_id: identity for identity in study.curators}
+    received: dict[bytes, dict[bytes, bytes]] = {party: {} for party in curators}
+    for message in study.messages("secret", "secrets"):
+        sender, receiver = message.body.sender, message.body.receiver
+        opened = receive_secret(study.agreement, curators[receiver], message)
+        received[receiver][sender] = opened
+    drawn = dict(zip(curators, map(bytes.fromhex, study.document["contributions"]), strict=False))
+    for party, others in received.items():
+        assert others == {sender: drawn[sender] for sender in drawn if sender != party}
+    secret = study.combine({}) if study.document["vault"] is None else next(iter(drawn.values()))
+    assert secret.hex() == study.document["secret"]
     release = verify(study.release, [contract.server.signing_key])
     plan = plan_for(contract, release.population)
     assert plan.sample_size == release.rows

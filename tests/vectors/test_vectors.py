@@ -19,6 +19,7 @@ DOCUMENTS = {path.stem: json.loads(path.read_bytes()) for path in sorted(FOLDER.
 HEADINGS = {"about", "cases"}
 STUDY_HEADINGS = HEADINGS | {
     "parties",
+    "contributions",
     "secret",
     "tables",
     "vault",

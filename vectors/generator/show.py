@@ -63,6 +63,7 @@ def study_document(
         f"A whole study; README.md says what is what. {about}",
         cases,
         parties=[{"name": party.name, **private_keys(party)} for party in parties],
+        contributions=[contribution.hex() for contribution in play.contributions],
         secret=play.secret.hex(),
         tables=None if long else [_show_table(table) for table in play.tables],
         vault=None if play.vault is None else play.vault.dumps().decode(),

@@ -19,15 +19,17 @@ from veiltab.protocol.verify import (
     SEAL_PURPOSE,
     Share,
     check_researcher,
+    publication_epsilon,
     seal_context,
     shares,
+    sign,
     verify_agreement,
     verify_grant,
     verify_release,
 )
 from veiltab.wire.contract import Contract
 from veiltab.wire.mechanism import MAX_ROWS
-from veiltab.wire.messages import Release, SignedGrant
+from veiltab.wire.messages import Publication, Release, SignedGrant
 from veiltab.wire.packing import (
     CHUNK_ROWS,
     chunk_count,
@@ -97,9 +99,14 @@ class Access:
     """A verified release, and the pads of the attributes that were granted."""
 
     contract: Contract
-    release: Release
+    signed: Signed[Release]
     plan: Plan
     pads: Mapping[str, PadReader] = field(repr=False)
+
+    @property
+    def release(self) -> Release:
+        """What the server has signed."""
+        return self.signed.body
 
 
 def open_access(
@@ -124,7 +131,7 @@ def open_access(
                 hint="give each grant once; if two overlap, give only the larger one",
             )
         pads |= opened
-    return Access(terms, released, plan, pads)
+    return Access(terms, release, plan, pads)
 
 
 def _open_grant(
@@ -197,6 +204,21 @@ def _wrong_material() -> MalformedError:
         "the grant does not hold the right amount of pads for its attributes",
         hint="ask the curator for the grant again",
     )
+
+
+def publication(
+    access: Access, identity: PrivateIdentity, attributes: Sequence[str], digest: bytes
+) -> Signed[Publication]:
+    """Name the one copy of the counts that others may read, by its digest (spec 11.1)."""
+    body = Publication(
+        attributes=tuple(granted_attributes(access, attributes)),
+        counts=digest,
+        epsilon=publication_epsilon(access.contract),
+        release=access.signed.digest,
+        researcher=identity.party_id,
+        study=access.contract.study_id,
+    )
+    return sign(body, identity.signing)
 
 
 def count_records(
