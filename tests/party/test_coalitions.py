@@ -34,7 +34,7 @@ def learned(contract: Contract) -> dict[str, Coalition]:
     """Return the coalitions by who they are."""
     found = {coalition.who: coalition for coalition in coalitions(contract)}
     assert all(coalition.words for coalition in found.values())
-    return dict(found)
+    return {str(who): coalition for who, coalition in found.items()}
 
 
 def test_decoys_without_noise() -> None:

@@ -1,15 +1,14 @@
 """The study's secret: every curator contributes, nothing is lost, and nobody is left out."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from tests.support.http_simulator import HttpStudy, HttpTerms, http_study
+from tests.support.http_simulator import HttpStudy, HttpTerms, http_study, join_parties
 from tests.support.servers import Server, make_context, running
-from tests.support.simulator import SHARES, Stage
+from tests.support.simulator import SHARES, Stage, holdings_of
 from veiltab.errors import ConnectionFailedError, HomeError, MismatchError, StateError
 from veiltab.party import curator
 from veiltab.party.context import PartyContext
@@ -23,10 +22,10 @@ pytestmark = pytest.mark.slow
 TERMS = HttpTerms(shares=SHARES[:3])
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Server]:
-    """Return a service without anything in it."""
-    with running(make_context(tmp_path / "data")) as service:
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Return a service for the studies of all tests here."""
+    with running(make_context(tmp_path_factory.mktemp("service") / "data")) as service:
         yield service
 
 
@@ -116,18 +115,18 @@ def test_a_proposer_who_was_stopped_sends_its_part_by_signing(
     service: Server, tmp_path: Path
 ) -> None:
     """Also when everybody else has signed by then."""
-    study = http_study(service, tmp_path, Stage.PROPOSED, terms=TERMS)
-    first, second, third = study.curators
-    draft = replace(
-        TERMS.draft(study.curators, [t.attributes for t in study.holdings], study.researcher),
-        title="stopped",
-    )
+    names = ["curator 1", "curator 2", "curator 3", "researcher"]
+    *curators, researcher = join_parties(service, tmp_path, names)
+    first, second, third = curators
+    attributes = [table.attributes for table in holdings_of(TERMS.shares, 1)]
+    draft = TERMS.draft(curators, attributes, researcher)
     with (
         mock.patch.object(RemoteServer, "send_secret", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         curator.propose(first, draft, TERMS.ledger)
-    (stopped,) = [s.study for s in first.server.studies() if s.title == "stopped"]
+    (summary,) = first.server.studies()
+    stopped = summary.study
     for session in (second, third):
         curator.sign(session, session.contract(stopped), TERMS.ledger)
     contract = first.contract(stopped)

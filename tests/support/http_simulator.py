@@ -24,6 +24,7 @@ from veiltab.party.proposal import StudyDraft
 from veiltab.party.secrets import combined_secret
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.ledger import Ledger
+from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.curator.upload import (
     CuratorContext,
     Prepared,
@@ -137,7 +138,7 @@ class HttpStudy(StagedStudy):
     def _prepared(self) -> None:
         signed = self.contract
         parties = [
-            (session, take_in(signed.body, combined_secret(session, signed.body), table))
+            (session, self._take_in(session, table))
             for session, table in zip(self.curators, self.holdings, strict=True)
         ]
         if needs_alignment(signed.body):
@@ -156,6 +157,11 @@ class HttpStudy(StagedStudy):
             self._made.append(
                 {bytes.fromhex(path.name): path.read_bytes() for path in outgoing.iterdir()}
             )
+
+    def _take_in(self, session: PartyContext, table: Holding) -> Intake:
+        contract = self.contract.body
+        secret = combined_secret(session, contract)
+        return take_in(contract, secret, table, session.identity.party_id)
 
     def _released(self) -> None:
         wait_for(self.curators[0], self.study, "released")
