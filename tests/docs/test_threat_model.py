@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.decoys import decoy_terms
 from tests.support.documents import ROOT, prose, tables
 from tests.support.messages import HOSPITAL, TAX_OFFICE, plain_contract
 from veiltab.core.channel import DRAW_RANGE
+from veiltab.core.mechanism import Geometric
 from veiltab.party.coalitions import Coalition, coalitions
 from veiltab.wire.contract import Contract, Linkage
+from veiltab.wire.mechanism import DecoyTerms
 
 PAGE = ROOT / "docs" / "explanation" / "threat-model.md"
 MATCHED = Linkage.by_ids(mode="matched")
@@ -23,7 +24,7 @@ def contract_of(mechanism: str, *, noise: bool) -> Contract:
         return plain_contract(epsilon=0.75, population=10_000, **changes)
     size = HOSPITAL.schema.domain_size * TAX_OFFICE.schema.domain_size
     half = DRAW_RANGE // 2 // size * size + DRAW_RANGE % size
-    terms = decoy_terms(keep_threshold=half if noise else None, epsilon_public=0.25)
+    terms = DecoyTerms(DRAW_RANGE // 3, Geometric(DRAW_RANGE // 2), 0.25, half if noise else None)
     return plain_contract(epsilon=1.0, accounting="decoys-1", mechanism=terms, **changes)
 
 
