@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.growth_kernels import kernel_growth
 from benchmarks.timing import Figure, Ratio
-from veiltab.wire.contract import Sampler
+from veiltab.core.mechanism import LinkageMode
 
 REPEATS = {10**5: 5, 10**6: 5, 10**7: 3, 10**8: 1}
 """How often each size is measured; medians are reported."""
@@ -44,12 +44,12 @@ WORDS = {
     "release": "release",
     "estimate": "estimate",
 }
-SORTING: Mapping[Sampler, Sequence[str]] = {
-    "curators": ("prepare",),
-    "server": ("prepare", "release"),
+SORTING: Mapping[LinkageMode, Sequence[str]] = {
+    "aligned": ("prepare",),
+    "matched": ("prepare", "release"),
 }
 
-ROW_BYTES: Mapping[Sampler, int] = {"curators": 40, "server": 140}
+ROW_BYTES: Mapping[LinkageMode, int] = {"aligned": 40, "matched": 140}
 """The most bytes of disk that a row takes: chunks, and the scratch files of a sort."""
 
 ROOM = 3
@@ -79,7 +79,7 @@ class Run:
     """A measured study; if it has no stages, the note says why it was not measured."""
 
     rows: int
-    sampler: Sampler
+    linkage: LinkageMode
     stages: dict[str, Stage]
     counted: int | None = None
     note: str = ""
@@ -119,7 +119,7 @@ def _ratio(run: Run, reference: Run, stage: str, *, has_goal: bool) -> Ratio:
     """Compare a stage with a multiple of the same stage of the reference."""
     factor, took, expected = run.rows / reference.rows, run.stages[stage], reference.stages[stage]
     most, goal = MOST_TIMES, f"at most {MOST_TIMES:g} times"
-    if stage in SORTING[run.sampler]:
+    if stage in SORTING[run.linkage]:
         most *= math.log(run.rows) / math.log(reference.rows)
         goal = f"at most {most:.3g} times, log n for sorting"
     return Ratio(
@@ -152,10 +152,10 @@ def study_peaks(runs: Sequence[Run]) -> Iterator[Figure]:
 
 @cache
 def _all_runs(largest: int, server_largest: int) -> tuple[tuple[Run, ...], ...]:
-    kinds: tuple[tuple[Sampler, int], ...] = (("curators", largest), ("server", server_largest))
+    kinds: tuple[tuple[LinkageMode, int], ...] = (("aligned", largest), ("matched", server_largest))
     return tuple(
-        run_studies({rows: many for rows, many in REPEATS.items() if rows <= most}, sampler)
-        for sampler, most in kinds
+        run_studies({rows: many for rows, many in REPEATS.items() if rows <= most}, linkage)
+        for linkage, most in kinds
     )
 
 
@@ -165,10 +165,10 @@ def _gone_through(runs: Sequence[Run]) -> tuple[list[Run], str]:
 
 
 def _name(run: Run, stage: str) -> str:
-    return f"{WORDS[stage]}, {run.sampler} sample{'s' * (run.sampler == 'server')}, {run.rows:,}"
+    return f"{WORDS[stage]}, {run.linkage}, {run.rows:,}"
 
 
-def run_studies(repeats: Mapping[int, int], sampler: Sampler) -> tuple[Run, ...]:
+def run_studies(repeats: Mapping[int, int], linkage: LinkageMode) -> tuple[Run, ...]:
     """Measure studies of several sizes, each so many times.
 
     The sizes take turns, the rare ones in the middle: a machine that is busy for a while is then
@@ -183,16 +183,16 @@ def run_studies(repeats: Mapping[int, int], sampler: Sampler) -> tuple[Run, ...]
             if not first <= turn < first + many:
                 continue
             try:
-                measured[rows].append(go_through(rows, sampler))
+                measured[rows].append(go_through(rows, linkage))
             except NoRoomError as error:
                 notes[rows] = str(error)
-    return tuple(_summary(rows, sampler, measured[rows], notes[rows]) for rows in repeats)
+    return tuple(_summary(rows, linkage, measured[rows], notes[rows]) for rows in repeats)
 
 
-def _summary(rows: int, sampler: Sampler, repeats: Sequence[Stages], note: str) -> Run:
+def _summary(rows: int, linkage: LinkageMode, repeats: Sequence[Stages], note: str) -> Run:
     """Take medians of times, and the most memory."""
     if not repeats:
-        return Run(rows, sampler, {}, note=note)
+        return Run(rows, linkage, {}, note=note)
     stages = {}
     for name, parts in STAGES.items():
         measured = [repeat[part] for repeat in repeats for part in parts]
@@ -203,20 +203,20 @@ def _summary(rows: int, sampler: Sampler, repeats: Sequence[Stages], note: str) 
             seconds_per_record=seconds / rows,
             peak_mib=max(took["peak_mib"] for took in measured),
         )
-    return Run(rows, sampler, stages, int(repeats[0]["estimate"]["counted"]), note)
+    return Run(rows, linkage, stages, int(repeats[0]["estimate"]["counted"]), note)
 
 
-def go_through(rows: int, sampler: Sampler) -> Stages:
+def go_through(rows: int, linkage: LinkageMode) -> Stages:
     """Run a study once, with a process for each stage, and delete its files afterwards."""
     with tempfile.TemporaryDirectory(prefix="veiltab-growth-") as folder:
-        needed, free = ROOM * ROW_BYTES[sampler] * rows, shutil.disk_usage(folder).free
+        needed, free = ROOM * ROW_BYTES[linkage] * rows, shutil.disk_usage(folder).free
         if free < needed:
             raise NoRoomError(
                 f"{rows:,} rows were left out: they want {needed / 1e9:,.1f} GB of free disk, and"
                 f" there are {free / 1e9:,.1f}"
             )
         names = [part for parts in STAGES.values() for part in parts]
-        return {name: _run_stage(name, folder, str(rows), sampler) for name in names}
+        return {name: _run_stage(name, folder, str(rows), linkage) for name in names}
 
 
 def _run_stage(*arguments: str) -> dict[str, float]:
@@ -234,11 +234,11 @@ def main() -> int:
     """Measure one study, or all of them; the exit code says whether every goal was met."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", type=int, nargs="?", help="go through one study of so many rows")
-    parser.add_argument("sampler", choices=("curators", "server"), nargs="?", default="curators")
+    parser.add_argument("linkage", choices=("aligned", "matched"), nargs="?", default="aligned")
     parser.add_argument("--large", action="store_true", help="10^8 rows where the server samples")
     chosen = parser.parse_args()
     if chosen.rows is not None:
-        (run,) = run_studies({chosen.rows: 1}, chosen.sampler)
+        (run,) = run_studies({chosen.rows: 1}, chosen.linkage)
         print(json.dumps(asdict(run)))
         return 0
     sizes = (LARGEST, LARGEST if chosen.large else LARGEST_OF_SERVER)

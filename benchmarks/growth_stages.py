@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.growth_table import SIZES, Batches
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import Attribute, Schema
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
@@ -41,7 +42,8 @@ from veiltab.protocol.researcher import count_records, open_access
 from veiltab.protocol.server.accept import check_upload
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
-from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Sampler, Sampling
+from veiltab.wire.contract import Contract, CuratorTerms, Linkage
+from veiltab.wire.mechanism import PaperTerms
 from veiltab.wire.messages import Release, SignedGrant, Upload
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import State
@@ -60,7 +62,7 @@ class Study:
 
     folder: Path
     rows: int
-    sampler: Sampler
+    linkage: LinkageMode
 
     @cached_property
     def schemas(self) -> list[Schema]:
@@ -102,13 +104,13 @@ class Study:
                 for who, schema in zip(self.curators, self.schemas, strict=True)
             ),
             server=public_identity(self.server),
-            linkage=Linkage.by_ids(),
+            linkage=Linkage.by_ids(mode=self.linkage),
             secret_commitment=commitment,
             researchers=None,
             epsilon=EPSILON,
             delta=0.0,
             accounting="pure-1",
-            sampling=Sampling(by=self.sampler, size=self.rows),
+            mechanism=PaperTerms(self.rows),
             population=None,
             pads="stream",
             stored=None,
@@ -166,7 +168,10 @@ def prepare(study: Study, number: int) -> Took:
     desk = CuratorContext(who, CipherEntropy.from_system(), study.received, private)
     batches, spool = Batches(study.rows), FolderSpool(study.folder / "scratch", "table")
     contract, secret = study.contract.body, study.secret[0]
-    with timed() as took, Intake(contract, secret, schema, spool) as intake:
+    with (
+        timed() as took,
+        Intake(contract, secret, schema, spool, curator=who.party_id) as intake,
+    ):
         for ids, codes in batches.of(number):
             intake.add(ids, codes)
         intake.close()
@@ -178,7 +183,7 @@ def prepare(study: Study, number: int) -> Took:
 
 
 def _encrypt(study: Study, desk: CuratorContext, intake: Intake) -> Prepared[Upload]:
-    if study.sampler == "server":
+    if study.linkage == "matched":
         spool = FolderSpool(study.folder / "scratch", "order")
         return prepare_table(desk, study.contract, intake, spool)
     # Both hold the same respondents, so that the other one's alignment would be the same.
@@ -255,8 +260,8 @@ def _party(name: str) -> PrivateIdentity:
 
 def main() -> None:
     """Do one stage."""
-    stage, folder, rows, sampler = sys.argv[1:]
-    took = STAGES[stage](Study(Path(folder), int(rows), cast("Sampler", sampler)))
+    stage, folder, rows, linkage = sys.argv[1:]
+    took = STAGES[stage](Study(Path(folder), int(rows), cast("LinkageMode", linkage)))
     print(json.dumps(asdict(took) | {"peak_mib": peak_mebibytes()}))
 
 

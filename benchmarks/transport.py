@@ -33,7 +33,8 @@ from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import RESEARCHER
 from veiltab.server.directory import DataDirectory
 from veiltab.server.stored_study import StoredStudy
-from veiltab.wire.contract import Contract, CuratorTerms, Linkage, Sampling
+from veiltab.wire.contract import Contract, CuratorTerms, Linkage
+from veiltab.wire.mechanism import PaperTerms
 from veiltab.wire.messages import ColumnChunks, Grant, Release, ReleasedUpload, SignedGrant
 from veiltab.wire.packing import CHUNK_ROWS, TOKEN_BYTES, packed_length
 from veiltab.wire.states import State
@@ -79,7 +80,7 @@ class _Stage:
             epsilon=1.0,
             delta=0.0,
             accounting="pure-1",
-            sampling=Sampling(by="curators", size=None),
+            mechanism=PaperTerms(None),
             population=None,
             pads="stream",
             linkage=Linkage.by_ids(),
@@ -106,7 +107,7 @@ class _Stage:
             epsilon=1.0,
             keep_threshold=2**63,
             population=LARGEST_SAMPLE,
-            sample_size=CHUNK_ROWS * len(digests),
+            rows=CHUNK_ROWS * len(digests),
             study=study,
             uploads=(ReleasedUpload(me, bytes(32), None),),
         )

@@ -38,11 +38,11 @@ FIXED: dict[str, Builder] = {
 """Files that are the same in every run."""
 
 STUDIES: dict[str, Builder] = {
-    "study-curators-stream": studies.curators_stream,
-    "study-curators-one-time": studies.curators_one_time,
-    "study-curators-shuffle": studies.curators_shuffle,
-    "study-server-fresh": studies.server_fresh,
-    "study-server-stored": studies.server_stored,
+    "study-aligned-stream": studies.aligned_stream,
+    "study-aligned-one-time": studies.aligned_one_time,
+    "study-aligned-shuffle": studies.aligned_shuffle,
+    "study-matched-fresh": studies.matched_fresh,
+    "study-matched-stored": studies.matched_stored,
     "study-two-chunks": studies.two_chunks,
 }
 """Files that stay as they are."""

@@ -95,6 +95,12 @@ class ConditionError(InputError):
         self.position = position
 
 
+class TooFewPeopleError(InputError):
+    """Shares are asked of a release with almost nobody in it; they would be ratios of noise."""
+
+    code = "too_few_people"
+
+
 class OutputError(VeiltabError):
     """A result could not be written to the given place."""
 
@@ -165,6 +171,13 @@ class NotGrantedError(VeiltabError):
     """A researcher asks for attributes that no valid grant covers."""
 
     code = "not_granted"
+    http_status = 403
+
+
+class WithheldError(VeiltabError):
+    """A curator may not see this: it knows the decoys, and would learn how many people match."""
+
+    code = "withheld"
     http_status = 403
 
 

@@ -12,7 +12,7 @@ from benchmarks.growth import MOST_MEBIBYTES, Run, Stage, run_studies, study_pea
 from benchmarks.growth_kernels import kernel_growth
 from benchmarks.growth_stages import check_counts
 from benchmarks.growth_table import Batches
-from veiltab.wire.contract import Sampler
+from veiltab.core.mechanism import LinkageMode
 
 ROWS = 2_000
 
@@ -25,24 +25,24 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run_of(rows: int, seconds: float, sampler: Sampler = "curators", peak: float = 99.0) -> Run:
+def run_of(rows: int, seconds: float, linkage: LinkageMode = "aligned", peak: float = 99.0) -> Run:
     """Return what a study could have taken: every stage the same."""
     stages = dict.fromkeys(growth.STAGES, Stage(seconds, seconds, seconds / rows, peak))
-    return Run(rows, sampler, stages, rows)
+    return Run(rows, linkage, stages, rows)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", ["curators", "server"])
-def test_a_study_of_one_size(scratch: Path, sampler: Sampler) -> None:
+@pytest.mark.parametrize("linkage", ["aligned", "matched"])
+def test_a_study_of_one_size(scratch: Path, linkage: LinkageMode) -> None:
     """The command counts everybody, measures every stage, and leaves no file behind."""
     found = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-m", "benchmarks.growth", str(ROWS), sampler],
+        [sys.executable, "-m", "benchmarks.growth", str(ROWS), linkage],
         check=True,
         stdout=subprocess.PIPE,
         timeout=120,
     )
     run = json.loads(found.stdout)
-    assert (run["rows"], run["sampler"], run["counted"], run["note"]) == (ROWS, sampler, ROWS, "")
+    assert (run["rows"], run["linkage"], run["counted"], run["note"]) == (ROWS, linkage, ROWS, "")
     assert list(run["stages"]) == ["prepare", "accept", "release", "estimate"]
     for took in run["stages"].values():
         assert took["seconds"] > 0
@@ -53,7 +53,7 @@ def test_a_study_of_one_size(scratch: Path, sampler: Sampler) -> None:
 
 def test_no_study_is_begun_without_room(scratch: Path) -> None:
     """A study that no disk could hold is left out, and the note says why."""
-    (run,) = run_studies({10**15: 1}, "server")
+    (run,) = run_studies({10**15: 1}, "matched")
     assert run.stages == {}
     assert "free disk" in run.note
     assert list(scratch.iterdir()) == []
@@ -63,7 +63,7 @@ def test_no_study_is_begun_without_room(scratch: Path) -> None:
 def test_a_failed_stage_leaves_nothing(scratch: Path) -> None:
     """Files go away also when a stage fails: here there is nobody to take in."""
     with pytest.raises(subprocess.CalledProcessError):
-        run_studies({0: 1}, "curators")
+        run_studies({0: 1}, "aligned")
     assert list(scratch.iterdir()) == []
 
 
@@ -107,9 +107,9 @@ def test_goals_of_the_largest_study(seconds: float, *, met: bool) -> None:
     assert [row.name for row in rows.values() if row.goal] == [
         name for name in rows if name.endswith("100,000,000")
     ]
-    assert rows["release, curators sample, 100,000,000"].met is met
-    assert rows["prepare one curator's table, curators sample, 100,000,000"].met
-    assert rows["release, curators sample, 10,000,000"].met
+    assert rows["release, aligned, 100,000,000"].met is met
+    assert rows["prepare one curator's table, aligned, 100,000,000"].met
+    assert rows["release, aligned, 10,000,000"].met
 
 
 @pytest.mark.parametrize(("seconds", "met"), [(14.9, True), (15.1, False)])
@@ -129,8 +129,8 @@ def test_without_a_study_of_the_reference_size() -> None:
 
 def test_memory_has_a_goal_and_a_note() -> None:
     """The largest study that there was room for must stay below 1 GiB."""
-    small, large = run_of(10**6, 1.0, "server"), run_of(10**7, 1.0, "server", peak=1024.0)
-    rows = study_peaks([small, large, Run(10**8, "server", {}, note="no room")])
+    small, large = run_of(10**6, 1.0, "matched"), run_of(10**7, 1.0, "matched", peak=1024.0)
+    rows = study_peaks([small, large, Run(10**8, "matched", {}, note="no room")])
     assert [(row.goal, row.met, row.note) for row in rows] == [
         *[("", True, "")] * len(growth.STAGES),
         *[("below 1 GiB", False, "no room")] * len(growth.STAGES),

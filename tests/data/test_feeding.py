@@ -4,13 +4,14 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
-from tests.support.simulator import LocalStudy, Simulator
+from tests.support.simulator import LocalStudy, Simulator, holding
 from veiltab.core.schema import Attribute, Schema
 from veiltab.data.recode import Bins, Rule, ValueMap
 from veiltab.data.tables import feed, open_table
@@ -60,14 +61,21 @@ class FrameTable:
 @pytest.fixture(scope="module")
 def staged() -> LocalStudy:
     """Return a study, for its secret and scope."""
-    return Simulator().study(Terms(epsilon=1.0, sample_size=10))
+    own = replace(holding({"smoker": 2, "age": 3}, range(40)), attributes=SCHEMA.attributes)
+    return Simulator(holdings=[own]).study(Terms(epsilon=1.0, sample_size=10))
+
+
+def new_intake(staged: LocalStudy) -> Intake:
+    """Start to take in the table of the first curator."""
+    me = staged.contract.curators[0].party_id
+    return Intake(staged.contract, staged.secret, SCHEMA, MemorySpool(), curator=me)
 
 
 def taken(
     staged: LocalStudy, frame: pl.DataFrame, batch_rows: int, linkage: Linkage = BY_ID
 ) -> Intake:
     """Take a frame in."""
-    intake = Intake(staged.contract, staged.secret, SCHEMA, MemorySpool())
+    intake = new_intake(staged)
     ids = ["Nr"] if linkage.by == "ids" else []
     columns = {"smoker": "raucht"}
     table = FrameTable(frame)
@@ -99,7 +107,7 @@ def test_files_of_all_kinds_are_one_table(staged: LocalStudy, tmp_path: Path) ->
     FRAME.write_csv(tmp_path / "q.csv", quote_style="always")
     FRAME.write_parquet(tmp_path / "t.parquet")
     for name in ("t.csv", "q.csv", "t.parquet"):
-        intake = Intake(staged.contract, staged.secret, SCHEMA, MemorySpool())
+        intake = new_intake(staged)
         table = open_table(str(tmp_path / name))
         feed(intake, table, BY_ID, ["Nr"], rules=RULES, columns={"smoker": "raucht"})
         assert contents(intake) == contents(taken(staged, FRAME, 1000))
@@ -136,7 +144,7 @@ def test_an_empty_table_and_missing_columns(staged: LocalStudy) -> None:
     """Said as such."""
     with pytest.raises(LinkageError, match="no respondents"):
         taken(staged, FRAME.head(0), 10)
-    intake = Intake(staged.contract, staged.secret, SCHEMA, MemorySpool())
+    intake = new_intake(staged)
     for ids in ([], ["Nr", "age"]):
         with pytest.raises(LinkageError, match=f"and you named {len(ids)}"):
             feed(intake, FrameTable(FRAME), BY_ID, ids, rules=RULES)
@@ -147,7 +155,7 @@ def test_an_empty_table_and_missing_columns(staged: LocalStudy) -> None:
 def test_a_missing_column_of_a_file(staged: LocalStudy, tmp_path: Path) -> None:
     """The table says which there are."""
     FRAME.write_csv(tmp_path / "t.csv")
-    intake = Intake(staged.contract, staged.secret, SCHEMA, MemorySpool())
+    intake = new_intake(staged)
     with pytest.raises(TableError, match="no column 'smoker'"):
         feed(intake, open_table(str(tmp_path / "t.csv")), BY_ID, ["Nr"], rules=RULES)
 

@@ -30,7 +30,7 @@ def test_a_report_is_complete_by_itself(tmp_path: Path) -> None:
         ORIGIN,
         researcher="Dr. Rivera",
         holders={"salary": "Tax office", "gender": "Registry"},
-        sampled_by="server",
+        linkage="matched",
         pads="one-time",
     )
     Estimate.from_counts(ESTIMATE, provenance=origin).save(tmp_path / "saved")

@@ -99,7 +99,9 @@ def test_an_intake_in_a_folder_is_that_in_memory(folder: Path) -> None:
     schema = Schema(own.attributes)
     found = []
     for spool in (MemorySpool(), FolderSpool(folder)):
-        with Intake(staged.contract, staged.secret, schema, spool, partitions=8) as intake:
+        me = staged.contract.curators[0].party_id
+        contract, secret = staged.contract, staged.secret
+        with Intake(contract, secret, schema, spool, curator=me, partitions=8) as intake:
             intake.add(own.ids, own.codes)
             intake.close()
             ((tokens, (codes,)),) = intake.rows()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tests.support.counting import Kernel, Work, check_span, check_work, exhaust, wrapped
 from veiltab.crypto.linkage import token_runs, token_words, tokens
 from veiltab.protocol.server.match import match_tokens
-from veiltab.protocol.sorting import MemorySpool, Sorter
+from veiltab.protocol.sorting import MemorySpool, Sorter, range_starts
 
 KEY = bytes(range(32))
 BATCH_ROWS, RANGE_ROWS, BUFFER_ROWS = 1 << 14, 1 << 16, 1 << 18
@@ -53,7 +53,7 @@ def match(rows: int) -> object:
 
 def sort(rows: int) -> None:
     """Sort a table with a row number and a code."""
-    sorter = Sorter([("row", "<i8"), ("code", "u1")], MemorySpool(), partitions=16)
+    sorter = Sorter([("row", "<i8"), ("code", "u1")], MemorySpool(), range_starts(16))
     for start in range(0, rows, BUFFER_ROWS):
         part = slice(start, min(start + BUFFER_ROWS, rows))
         numbers = np.arange(part.start, part.stop)

@@ -178,7 +178,7 @@ class Recorder:
 def study() -> tuple[Outcome, Access]:
     """Go through a study of a few chunks per column, with positions."""
     rehearsal = Simulator(population=70_000)
-    outcome = rehearsal.run(Terms(epsilon=1.0, sampler="server", sample_size=68_000))
+    outcome = rehearsal.run(Terms(epsilon=1.0, linkage="matched", sample_size=68_000))
     return outcome, rehearsal.access(outcome)
 
 

@@ -7,21 +7,21 @@ import pytest
 
 from tests.support.simulator import Simulator
 from veiltab.core.channel import DRAW_RANGE
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.privacy import largest_keep_threshold
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import MessageError, MismatchError, PromiseError, SignatureError
 from veiltab.protocol.in_process import Outcome, Terms
 from veiltab.protocol.researcher import Access, open_access
 from veiltab.protocol.verify import cosign, sign
-from veiltab.wire.contract import Sampler
 from veiltab.wire.messages import Release
 from veiltab.wire.signed import Signed
 
 
-def study(sampler: Sampler = "curators", **changes: Any) -> tuple[Simulator, Outcome]:
+def study(linkage: LinkageMode = "aligned", **changes: Any) -> tuple[Simulator, Outcome]:
     """Return a released study whose contract has some fields changed."""
     rehearsal = Simulator()
-    terms = Terms(epsilon=1.0, sample_size=20, sampler=sampler)
+    terms = Terms(epsilon=1.0, sample_size=20, linkage=linkage)
     return rehearsal, rehearsal.study(terms, **changes).finish()
 
 
@@ -55,6 +55,7 @@ def test_a_threshold_that_breaks_the_promise_is_refused() -> None:
     """One step of the threshold too much, which is a part in 10^17, and nothing is decrypted."""
     rehearsal, outcome = study()
     release = outcome.study.release().body
+    assert release.keep_threshold is not None
     for step in (1, 2, 10**6):
         better = replace(release, keep_threshold=release.keep_threshold + step * release.cells)
         with pytest.raises(PromiseError, match="does not keep its promise"):
@@ -68,6 +69,7 @@ def test_more_noise_than_promised_is_allowed() -> None:
     """A server may add noise: it costs accuracy, which the plan shows, and no privacy."""
     rehearsal, outcome = study()
     release = outcome.study.release().body
+    assert release.keep_threshold is not None
     noisier = replace(release, keep_threshold=release.keep_threshold - release.cells)
     assert opened(rehearsal, outcome, noisier).plan.keep_threshold == noisier.keep_threshold
 
@@ -97,7 +99,7 @@ def test_the_sizes_are_the_contracts_where_it_names_them() -> None:
     rehearsal, outcome = study(population=40)
     release = outcome.study.release().body
     opened(rehearsal, outcome, release)
-    for changes in ({"population": 41}, {"sample_size": 19}, {"sample_size": 21}):
+    for changes in ({"population": 41}, {"rows": 19}, {"rows": 21}):
         with pytest.raises(PromiseError, match="other parameters than the contract"):
             opened(rehearsal, outcome, changed(release, **changes))
 
@@ -128,7 +130,7 @@ def test_a_release_belongs_to_its_contract() -> None:
 
 def test_positions_stand_where_the_server_sampled_afresh_and_nowhere_else() -> None:
     """Without them the pads of other rows would be subtracted, and nobody would notice."""
-    rehearsal, outcome = study("server")
+    rehearsal, outcome = study("matched")
     release = outcome.study.release().body
     without = tuple(replace(upload, positions=None) for upload in release.uploads)
     with pytest.raises(MismatchError, match="does not belong to the contract"):

@@ -39,7 +39,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def everybody(rows: int) -> Terms:
     """Return terms by which the server samples the whole population."""
-    return Terms(epsilon=1.0, sample_size=rows, sampler="server")
+    return Terms(epsilon=1.0, sample_size=rows, linkage="matched")
 
 
 def peak(work: Callable[[], object]) -> int:
@@ -75,7 +75,7 @@ def release_peak(rows: int, folder: Path) -> int:
     signed = staged.outcome.contract
     study = ServerStudy.resume(bench, signed, State.UPLOADED, uploads)
     found = peak(study.release)
-    assert study.release().body.sample_size == rows
+    assert study.release().body.rows == rows
     assert not (folder / "scratch").exists()
     return found
 

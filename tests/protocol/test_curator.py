@@ -15,11 +15,13 @@ from veiltab.errors import (
     SignatureError,
 )
 from veiltab.protocol.curator.agreement import (
+    new_contribution,
     new_secret,
     receive_secret,
     share_secret,
     sign_contract,
     sign_vault,
+    study_secret,
     unsigned,
 )
 from veiltab.protocol.curator.ledger import Ledger
@@ -137,15 +139,68 @@ def test_a_secret_comes_from_a_curator_of_the_study() -> None:
         receive_secret(staged.contract, second, sign(genuine.body, rehearsal.researcher.signing))
 
 
-def test_the_secret_is_the_one_that_the_contract_commits_to() -> None:
-    """A proposer cannot send another by mistake, nor to some curators on purpose."""
+@pytest.mark.parametrize("wrong", [b"", bytes(31), bytes(33)])
+def test_a_contribution_has_32_bytes(wrong: bytes) -> None:
+    """An empty one would add nothing to the secret, and go unnoticed."""
     _, staged, first, second = shared()
     message = share_secret(staged.contract, first, staged.secret, second.party_id)
     context = staged.contract.scope + first.party_id + second.party_id
-    for wrong in (new_secret(CipherEntropy.from_seed(1, "wrong"))[0], b"", staged.secret[:-1]):
-        with pytest.raises(MismatchError, match="commits to"):
-            share_secret(staged.contract, first, wrong, second.party_id)
-        sealed = seal(wrong, second.sealing.public, "secret", context)
-        forged = sign(replace(message.body, sealed=sealed), first.signing)
-        with pytest.raises(MismatchError, match="commits to"):
-            receive_secret(staged.contract, second, forged)
+    with pytest.raises(MismatchError, match="commits to"):
+        share_secret(staged.contract, first, wrong, second.party_id)
+    sealed = seal(wrong, second.sealing.public, "secret", context)
+    forged = sign(replace(message.body, sealed=sealed), first.signing)
+    with pytest.raises(MismatchError, match="commits to"):
+        receive_secret(staged.contract, second, forged)
+
+
+def test_every_curator_contributes_to_the_secret() -> None:
+    """It changes with each contribution and with the study, and with their order."""
+    entropy = CipherEntropy.from_seed(1, "contributions")
+    proposers, commitment, nonce = new_secret(entropy)
+    rehearsal = Simulator(curators=3)
+    contract = rehearsal.propose(TERMS, secret_commitment=commitment, nonce=nonce)[0]
+    first, second, third = (terms.party_id for terms in contract.curators)
+    others = [new_contribution(entropy) for _ in range(3)]
+    secrets = {
+        study_secret(terms, {first: one, second: two, third: three})
+        for terms in (contract, replace(contract, title="another study"))
+        for one, two, three in (
+            (proposers, others[0], others[1]),
+            (proposers, others[1], others[0]),
+            (proposers, others[0], others[2]),
+            (others[0], proposers, others[1]),
+        )
+    }
+    assert len(secrets) == 8
+    assert not secrets & {proposers, *others}
+
+
+def test_the_proposers_contribution_is_the_one_that_the_contract_commits_to() -> None:
+    """A proposer cannot send another one by mistake, nor to some curators on purpose."""
+    entropy = CipherEntropy.from_seed(1, "contributions")
+    proposers, commitment, nonce = new_secret(entropy)
+    contract = Simulator().propose(TERMS, secret_commitment=commitment, nonce=nonce)[0]
+    first, second = (terms.party_id for terms in contract.curators)
+    other = new_contribution(entropy)
+    assert len(study_secret(contract, {first: proposers, second: other})) == 32
+    with pytest.raises(MismatchError, match="commits to"):
+        study_secret(contract, {first: other, second: new_contribution(entropy)})
+    for some in ({}, {first: proposers}, {second: other}):
+        with pytest.raises(MismatchError, match="has not contributed"):
+            study_secret(contract, some)
+
+
+def test_a_vault_has_one_secret_to_which_it_commits() -> None:
+    """Its tables outlive studies; whoever joins later must have the same one."""
+    rehearsal = Simulator()
+    deposit, (first, second) = rehearsal.deposit(), rehearsal.curators
+    vault = deposit.vault.body
+    message = share_secret(vault, first, deposit.secret, second.party_id)
+    assert receive_secret(vault, second, message) == deposit.secret
+    wrong = new_contribution(CipherEntropy.from_seed(1, "wrong"))
+    with pytest.raises(MismatchError, match="commits to"):
+        share_secret(vault, first, wrong, second.party_id)
+    context = vault.scope + first.party_id + second.party_id
+    sealed = seal(wrong, second.sealing.public, "secret", context)
+    with pytest.raises(MismatchError, match="commits to"):
+        receive_secret(vault, second, sign(replace(message.body, sealed=sealed), first.signing))

@@ -26,7 +26,7 @@ from veiltab.wire.contract import PadMode
 from veiltab.wire.messages import Upload
 from veiltab.wire.packing import CHUNK_ROWS
 
-Way = Literal["curators", "fresh", "stored"]
+Way = Literal["aligned", "fresh", "stored"]
 
 SHARES: dict[int, tuple[Mapping[str, int], ...]] = {
     1: ({"one": 1, "two": 2, "three": 3, "seven": 7, "byte": 256, "wide": 1000},),
@@ -36,7 +36,7 @@ SHARES: dict[int, tuple[Mapping[str, int], ...]] = {
 }
 """The same attributes, from 1 to 1000 categories, divided among more and more curators."""
 
-WAYS: tuple[Way, ...] = ("curators", "fresh", "stored")
+WAYS: tuple[Way, ...] = ("aligned", "fresh", "stored")
 PADS: tuple[PadMode, ...] = ("stream", "one-time")
 ways = pytest.mark.parametrize("way", WAYS)
 pads = pytest.mark.parametrize("mode", PADS)
@@ -50,7 +50,7 @@ def parties(shares: Sequence[Mapping[str, int]], way: Way, population: int) -> S
     source = np.random.default_rng(population)
     holdings = []
     for number, sizes in enumerate(shares):
-        extra = number if way != "curators" else 0
+        extra = number if way != "aligned" else 0
         own = np.arange(extra) - 1000 * (number + 1)
         ids = source.permutation(np.concatenate([np.arange(population), own]))
         holdings.append(holding(sizes, ids, seed=number))
@@ -66,7 +66,7 @@ def run(rehearsal: Simulator, way: Way, mode: PadMode, sample_size: int | None) 
     terms = Terms(
         epsilon=18.0,
         sample_size=sample_size,
-        sampler="curators" if way == "curators" else "server",
+        linkage="aligned" if way == "aligned" else "matched",
         pads=mode,
     )
     if way == "stored":
@@ -95,7 +95,7 @@ def sampled_rows(
     rehearsal: Simulator, way: Way, plan: Plan, server: CipherEntropy
 ) -> list[NDArray[np.int64]]:
     """Return the rows of each curator's table in the order of the release."""
-    if way == "curators":
+    if way == "aligned":
         return [token_order(found)[: plan.sample_size] for found in rehearsal.tokens]
     rows = [{t.tobytes(): row for row, t in enumerate(found)} for found in rehearsal.tokens]
     common = sorted(set.intersection(*map(set, rows)))
@@ -157,8 +157,8 @@ def test_the_ends_of_the_range(
 @pytest.mark.parametrize(
     ("way", "mode"),
     [
-        ("curators", "stream"),
-        ("curators", "one-time"),
+        ("aligned", "stream"),
+        ("aligned", "one-time"),
         ("fresh", "stream"),
         ("fresh", "one-time"),
         ("stored", "stream"),
@@ -180,7 +180,7 @@ def test_uploads_arrive_in_any_order(way: Way) -> None:
     """The columns stand in the contract's order, whichever curator was the fastest."""
     rehearsal = parties(SHARES[3], way, 50)
     terms = Terms(
-        epsilon=18.0, sample_size=40, sampler="curators" if way == "curators" else "server"
+        epsilon=18.0, sample_size=40, linkage="aligned" if way == "aligned" else "matched"
     )
     if way == "stored":
         deposit = rehearsal.deposit()
@@ -248,7 +248,7 @@ class _NoPads:
 
 
 def _with_pads(access: Access, nothing: Mapping[str, _NoPads]) -> Access:
-    return Access(access.contract, access.release, access.plan, nothing)
+    return Access(access.contract, access.signed, access.plan, nothing)
 
 
 @ways
@@ -276,8 +276,8 @@ def test_partial_estimates_are_marginals_of_the_joint_counts(mode: PadMode, way:
 
 def test_a_table_that_is_too_large_is_estimated_in_parts() -> None:
     """10,752,000 joint cells are more than are estimated at once; any part of them is fine."""
-    rehearsal = parties(SHARES[2], "curators", 90)
-    outcome = run(rehearsal, "curators", "stream", 60)
+    rehearsal = parties(SHARES[2], "aligned", 90)
+    outcome = run(rehearsal, "aligned", "stream", 60)
     access = rehearsal.access(outcome)
     with pytest.raises(ParameterError, match="10,752,000 joint cells"):
         count_records(access, outcome.released)

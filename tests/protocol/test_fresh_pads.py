@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.chunks import read_column, write_positions
 from tests.support.simulator import LocalStudy, Simulator, holding
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.pads import StreamPad
@@ -17,7 +18,7 @@ from veiltab.protocol.curator.upload import Prepared, align, prepare_sample, pre
 from veiltab.protocol.in_process import Holding, Terms, take_in
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.verify import sign
-from veiltab.wire.contract import PadMode, Sampler
+from veiltab.wire.contract import PadMode
 from veiltab.wire.messages import Repad, Upload
 
 ROWS, SIZE = 600, 97
@@ -40,16 +41,16 @@ def table(codes: Sequence[Codes]) -> Holding:
     return replace(holding(SIZES, range(ROWS)), codes=codes)
 
 
-def terms(mode: PadMode, sampler: Sampler = "curators") -> Terms:
+def terms(mode: PadMode, linkage: LinkageMode = "aligned") -> Terms:
     """Sample everybody, so that every preparation has the same rows."""
-    return Terms(epsilon=1.0, sample_size=ROWS, pads=mode, sampler=sampler)
+    return Terms(epsilon=1.0, sample_size=ROWS, pads=mode, linkage=linkage)
 
 
 def prepared(staged: LocalStudy, codes: Sequence[Codes]) -> Prepared[Upload]:
     """Prepare these codes for a study, through what a curator's program would call."""
     (context,), signed = staged.outcome.contexts, staged.outcome.contract
-    intake = take_in(signed.body, staged.secret, table(codes))
-    if staged.contract.sampling.by == "server":
+    intake = take_in(signed.body, staged.secret, table(codes), context.identity.party_id)
+    if staged.contract.matched:
         return prepare_table(context, signed, intake, MemorySpool())
     aligned = [align(signed.body, context.identity, intake)]
     return prepare_sample(context, signed, intake, aligned)
@@ -69,11 +70,11 @@ def assert_all_different(columns: Sequence[Codes]) -> None:
 
 
 @modes
-@pytest.mark.parametrize("sampler", ["curators", "server"])
-def test_two_preparations_share_no_pad(mode: PadMode, sampler: Sampler) -> None:
+@pytest.mark.parametrize("linkage", ["aligned", "matched"])
+def test_two_preparations_share_no_pad(mode: PadMode, linkage: LinkageMode) -> None:
     """The same data for the same study twice: another id, other pads, other ciphertext."""
     rehearsal = curator()
-    staged = rehearsal.study(terms(mode, sampler))
+    staged = rehearsal.study(terms(mode, linkage))
     (one,), (two,) = staged.prepare(), staged.prepare()
     assert one.message.body.upload_id != two.message.body.upload_id
     assert_all_different([*pads_of(one), *pads_of(two)])
@@ -93,16 +94,17 @@ def test_nothing_that_a_curator_can_do_repeats_a_pad(mode: PadMode) -> None:
     own = rehearsal.holdings[0].codes
     other = [((column + 1) % SIZE).astype(column.dtype) for column in own]
     made: list[AnyPrepared] = []
-    for sampler in ("curators", "server", "curators"):
-        staged = rehearsal.study(terms(mode, "server" if sampler == "server" else "curators"))
+    for linkage in ("aligned", "matched", "aligned"):
+        staged = rehearsal.study(terms(mode, "matched" if linkage == "matched" else "aligned"))
         made += [prepared(staged, codes) for codes in (own, other, own)]
     deposit = rehearsal.deposit()
     vault = deposit.vault
-    intake = take_in(vault.body, deposit.secret, table(other))
-    again = prepare_table(staged.outcome.contexts[0], vault, intake, MemorySpool())
+    context = staged.outcome.contexts[0]
+    intake = take_in(vault.body, deposit.secret, table(other), context.identity.party_id)
+    again = prepare_table(context, vault, intake, MemorySpool())
     made.append(again)
     for _ in range(2):
-        contract = rehearsal.stored_contract(terms(mode, "server"), deposit)
+        contract = rehearsal.stored_contract(terms(mode, "matched"), deposit)
         outcome = rehearsal._open(contract)
         stored = deposit.stored[0]
         (request,) = outcome.study.draw_from(vault, [stored.upload], deposit.tables).values()

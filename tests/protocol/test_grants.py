@@ -36,7 +36,7 @@ modes = pytest.mark.parametrize("mode", PADS)
 def study(mode: PadMode = "stream", seed: int = 1) -> tuple[Simulator, Outcome]:
     """Return the ordinary study, released."""
     rehearsal = Simulator(seed=seed)
-    terms = Terms(epsilon=2.0, sample_size=30, pads=mode, sampler="server")
+    terms = Terms(epsilon=2.0, sample_size=30, pads=mode, linkage="matched")
     return rehearsal, rehearsal.run(terms)
 
 
@@ -145,7 +145,7 @@ def test_a_grant_ends_when_it_says() -> None:
 def test_a_grant_of_another_study_is_refused() -> None:
     """Replayed as it is, or with a new signature that names this study: its seal stays bound."""
     rehearsal, outcome = study()
-    other = rehearsal.run(Terms(epsilon=2.0, sample_size=30, sampler="server"))
+    other = rehearsal.run(Terms(epsilon=2.0, sample_size=30, linkage="matched"))
     replayed = granted(rehearsal, other, 0)
     with pytest.raises(MismatchError, match="another study"):
         opened(rehearsal, outcome, replayed)

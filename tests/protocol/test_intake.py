@@ -20,10 +20,12 @@ from tests.support.simulator import (
     tokens_of,
 )
 from veiltab.core import group
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import Codes, Schema
-from veiltab.crypto import linkage
 from veiltab.crypto.derivation import alignment_key
 from veiltab.crypto.entropy import CipherEntropy
+from veiltab.crypto.linkage import IdMessages, alignment_digest
+from veiltab.crypto.linkage import tokens as make_tokens
 from veiltab.errors import LinkageError, ParameterError, SchemaError, StateError
 from veiltab.protocol import sorting
 from veiltab.protocol.curator.table import Intake
@@ -35,9 +37,8 @@ from veiltab.protocol.curator.upload import (
     prepare_table,
 )
 from veiltab.protocol.in_process import Holding, Terms
-from veiltab.protocol.sorting import MemorySpool
+from veiltab.protocol.sorting import PARTITIONS, MemorySpool
 from veiltab.protocol.stores import MemoryChunks
-from veiltab.wire.contract import Sampler
 from veiltab.wire.messages import Upload
 
 SIZES = {"small": 3, "large": 300}
@@ -46,12 +47,18 @@ SIZES = {"small": 3, "large": 300}
 SCHEMA = Schema(attribute(name, size) for name, size in SIZES.items())
 
 
-def open_study(rows: int, sampler: Sampler = "curators") -> LocalStudy:
+def open_study(rows: int, linkage: LinkageMode = "aligned") -> LocalStudy:
     """Open a study of one curator, who holds ``rows`` respondents."""
     rehearsal = Simulator()
     rehearsal.holdings, rehearsal.curators = [table(rows)], rehearsal.curators[:1]
     size = max(1, rows * 2 // 3)
-    return rehearsal.study(Terms(epsilon=20.0, sample_size=size, sampler=sampler))
+    return rehearsal.study(Terms(epsilon=20.0, sample_size=size, linkage=linkage))
+
+
+def new_intake(staged: LocalStudy, spool: MemorySpool, partitions: int = PARTITIONS) -> Intake:
+    """Start to take in the table of the one curator."""
+    contract, me = staged.contract, staged.contract.curators[0].party_id
+    return Intake(contract, staged.secret, SCHEMA, spool, curator=me, partitions=partitions)
 
 
 def table(rows: int) -> Holding:
@@ -62,10 +69,10 @@ def table(rows: int) -> Holding:
 def take_in(staged: LocalStudy, own: Holding, cuts: Sequence[int], partitions: int) -> Intake:
     """Take in a table in batches that end at the cuts."""
     spool = MemorySpool()
-    intake = Intake(staged.contract, staged.secret, SCHEMA, spool, partitions=partitions)
+    intake = new_intake(staged, spool, partitions)
     bounds = [0, *sorted(cuts), len(own.ids)]
     for start, stop in itertools.pairwise(bounds):
-        part = linkage.IdMessages(own.ids.data, own.ids.offsets[start : stop + 1])
+        part = IdMessages(own.ids.data, own.ids.offsets[start : stop + 1])
         intake.add(part, [column[start:stop] for column in own.codes])
     intake.close()
     return intake
@@ -80,7 +87,7 @@ def prepare(staged: LocalStudy, intake: Intake) -> tuple[Prepared[Upload], Memor
         MemoryChunks(),
     )
     signed = staged.outcome.contract
-    if signed.body.sampling.by == "server":
+    if signed.body.matched:
         prepared = prepare_table(context, signed, intake, MemorySpool())
     else:
         prepared = prepare_sample(
@@ -111,15 +118,15 @@ def intakes(draw: st.DrawFn) -> tuple[int, list[int], int, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", ["curators", "server"])
+@pytest.mark.parametrize("linkage", ["aligned", "matched"])
 @given(drawn=intakes())
 @settings(max_examples=25)
 def test_batches_and_partitions_make_no_difference(
-    sampler: Sampler, drawn: tuple[int, list[int], int, int]
+    linkage: LinkageMode, drawn: tuple[int, list[int], int, int]
 ) -> None:
     """One partition and one batch against any others: the same message, and the same chunks."""
     rows, cuts, partitions, held = drawn
-    staged, own = open_study(rows, sampler), table(rows)
+    staged, own = open_study(rows, linkage), table(rows)
     plain = take_in(staged, own, [], 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorting, "BUFFER_ROWS", held)
@@ -133,22 +140,22 @@ def test_batches_and_partitions_make_no_difference(
 
 
 @pytest.mark.parametrize("rows", [1, 2, 50])
-@pytest.mark.parametrize("sampler", ["curators", "server"])
-def test_the_rows_are_in_the_order_of_a_plain_sort(rows: int, sampler: Sampler) -> None:
+@pytest.mark.parametrize("linkage", ["aligned", "matched"])
+def test_the_rows_are_in_the_order_of_a_plain_sort(rows: int, linkage: LinkageMode) -> None:
     """Against NumPy's own sort of all bytes: by token, or by its CMAC under the order key."""
-    staged, own = open_study(rows, sampler), table(rows)
+    staged, own = open_study(rows, linkage), table(rows)
     intake = take_in(staged, own, [rows // 3], 5)
     prepared, chunks = prepare(staged, intake)
     body = prepared.message.body
     tokens = tokens_of(staged.contract, staged.secret, own.ids)
-    if sampler == "curators":
+    if linkage == "aligned":
         order = np.lexsort(tokens.T[::-1])[: body.rows]
         assert body.tokens is None
         assert body.population == rows
     else:
         key = np.empty(32, dtype=np.uint8)
         CipherEntropy.from_seed(1, "intake").fill(key)
-        keys = linkage.tokens(key.tobytes(), tokens.reshape(-1), np.arange(0, 16 * rows + 1, 16))
+        keys = make_tokens(key.tobytes(), tokens.reshape(-1), np.arange(0, 16 * rows + 1, 16))
         order = np.lexsort(keys.T[::-1])
         sent = read_tokens(body.tokens or (), body.rows, chunks)
         assert sent.tolist() == tokens[order].tolist()
@@ -162,7 +169,7 @@ def test_the_digest_is_that_of_all_tokens() -> None:
     tokens = sorted(row.tobytes() for row in tokens_of(staged.contract, staged.secret, own.ids))
     ordered = np.frombuffer(b"".join(tokens), dtype=np.uint8).reshape(-1, 16)
     key = alignment_key(staged.secret, staged.contract.study_id)
-    expected = linkage.alignment_digest(key, 40, [ordered])
+    expected = alignment_digest(key, 40, [ordered])
     assert take_in(staged, own, [3, 20], 16).alignment_digest == expected
 
 
@@ -186,7 +193,7 @@ def test_spans_are_full_except_for_the_last(chunk: int, monkeypatch: pytest.Monk
 def test_repeated_respondents_are_found_over_all_batches(partitions: int) -> None:
     """With the rows of the whole table in which they stand, counting from 1."""
     staged, spool = open_study(3), MemorySpool()
-    intake = Intake(staged.contract, staged.secret, SCHEMA, spool, partitions=partitions)
+    intake = new_intake(staged, spool, partitions)
     codes: list[Codes] = [np.zeros(3, dtype=np.uint8), np.zeros(3, dtype=np.uint16)]
     for ids in ([1, 2, 3], [4, 2, 5], [6, 7, 1]):
         intake.add(messages_of(ids), codes)
@@ -200,7 +207,7 @@ def test_repeated_respondents_are_found_over_all_batches(partitions: int) -> Non
 def test_many_repeated_respondents_are_counted_and_a_few_are_shown() -> None:
     """All rows are bad, five are listed."""
     staged = open_study(3)
-    intake = Intake(staged.contract, staged.secret, SCHEMA, MemorySpool())
+    intake = new_intake(staged, MemorySpool())
     own = table(20)
     for _ in range(2):
         intake.add(own.ids, own.codes)
@@ -211,7 +218,7 @@ def test_many_repeated_respondents_are_counted_and_a_few_are_shown() -> None:
 def test_an_empty_table_is_refused() -> None:
     """Without a batch, and with an empty one."""
     staged = open_study(3)
-    intake = Intake(staged.contract, staged.secret, SCHEMA, MemorySpool())
+    intake = new_intake(staged, MemorySpool())
     with pytest.raises(LinkageError, match="no respondents"):
         intake.close()
     intake.add(messages_of(np.arange(0)), [column[:0] for column in table(1).codes])
@@ -222,7 +229,7 @@ def test_an_empty_table_is_refused() -> None:
 def test_a_table_is_complete_before_it_is_used_and_then_stays() -> None:
     """Reading comes after closing, and adding before it."""
     staged, own = open_study(3), table(3)
-    intake = Intake(staged.contract, staged.secret, SCHEMA, MemorySpool())
+    intake = new_intake(staged, MemorySpool())
     intake.add(own.ids, own.codes)
     identity = staged.outcome.contexts[0].identity
     for use in (
@@ -245,7 +252,7 @@ def test_nothing_is_left_behind() -> None:
     staged, own = open_study(9), table(9)
     spool, second = MemorySpool(), MemorySpool()
     spool.append(7, memoryview(b"left by a crash"))
-    with Intake(staged.contract, staged.secret, SCHEMA, spool) as intake:
+    with new_intake(staged, spool) as intake:
         assert not spool._partitions
         intake.add(own.ids, own.codes)
         intake.close()
@@ -256,7 +263,7 @@ def test_nothing_is_left_behind() -> None:
         rows.close()
         assert not second._partitions
     assert not spool._partitions
-    with pytest.raises(SchemaError), Intake(staged.contract, staged.secret, SCHEMA, spool) as other:
+    with pytest.raises(SchemaError), new_intake(staged, spool) as other:
         _fail_after_adding(other, own)
     assert not spool._partitions
 
@@ -274,7 +281,7 @@ def test_what_goes_wrong_while_preparing_leaves_no_scratch() -> None:
         def put(self, chunk: bytes) -> bytes:
             raise OSError(28, f"no room for {len(chunk)} bytes")
 
-    staged, spool = open_study(9, "server"), MemorySpool()
+    staged, spool = open_study(9, "matched"), MemorySpool()
     intake = take_in(staged, table(9), [], 1)
     context = replace(staged.outcome.contexts[0], outgoing=Full())
     with pytest.raises(OSError, match="no room"):
@@ -285,7 +292,7 @@ def test_what_goes_wrong_while_preparing_leaves_no_scratch() -> None:
 def test_two_orders_need_two_spools() -> None:
     """The second would destroy the first."""
     staged, own, spool = open_study(3), table(3), MemorySpool()
-    intake = Intake(staged.contract, staged.secret, SCHEMA, spool)
+    intake = new_intake(staged, spool)
     intake.add(own.ids, own.codes)
     intake.close()
     with pytest.raises(ParameterError, match="two orders"):
@@ -298,7 +305,7 @@ def test_the_number_of_partitions_has_bounds(partitions: int) -> None:
     """At least one, and no more than a number of 16 bits tells apart."""
     staged = open_study(3)
     with pytest.raises(ParameterError, match="partitions"):
-        Intake(staged.contract, staged.secret, SCHEMA, MemorySpool(), partitions=partitions)
+        new_intake(staged, MemorySpool(), partitions)
 
 
 @pytest.mark.parametrize(
@@ -316,7 +323,7 @@ def test_the_number_of_partitions_has_bounds(partitions: int) -> None:
 def test_codes_must_be_the_attributes(spoil: Any) -> None:  # noqa: ANN401 - a spoiler of lists
     """In the group any number has a place, so a wrong code would become another category."""
     staged, own = open_study(30), table(30)
-    intake = Intake(staged.contract, staged.secret, SCHEMA, MemorySpool())
+    intake = new_intake(staged, MemorySpool())
     codes: list[Codes] = spoil(list(own.codes))
     with pytest.raises(SchemaError):
         intake.add(own.ids, codes)
@@ -328,7 +335,7 @@ def test_codes_must_be_the_attributes(spoil: Any) -> None:  # noqa: ANN401 - a s
 def test_parts_of_a_real_table_are_alike() -> None:
     """Ids in order, and of one pattern: the partitions are of about the same size all the same."""
     staged, spool = open_study(3), MemorySpool()
-    intake = Intake(staged.contract, staged.secret, SCHEMA, spool, partitions=16)
+    intake = new_intake(staged, spool, 16)
     rows = 16_000
     zeros: list[Codes] = [np.zeros(rows, dtype=np.uint8), np.zeros(rows, dtype=np.uint16)]
     intake.add(messages_of(np.arange(rows)), zeros)

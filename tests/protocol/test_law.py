@@ -5,10 +5,10 @@ import pytest
 
 from tests.support.laws import assert_fits, channel_matrix, orderings, release_law
 from tests.support.simulator import holding_of, sanitized
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.plan import Plan
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.protocol.in_process import Holding, Outcome, Rehearsal, Terms
-from veiltab.wire.contract import Sampler
 
 
 def parties(*holdings: Holding) -> Rehearsal:
@@ -44,13 +44,13 @@ def check(rehearsal: Rehearsal, database: list[int], terms: Terms, way: str, run
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["curators", "fresh", "stored"])
+@pytest.mark.parametrize("way", ["aligned", "fresh", "stored"])
 def test_one_curator(way: str) -> None:
     """Two of three respondents, three cells, in order; 1e-9 false alarms in chi-square."""
     database = [0, 2, 2]
     rehearsal = parties(holding_of({"a": 3}, database))
-    sampler: Sampler = "curators" if way == "curators" else "server"
-    check(rehearsal, database, Terms(epsilon=1.2, sample_size=2, sampler=sampler), way, runs=300)
+    linkage: LinkageMode = "aligned" if way == "aligned" else "matched"
+    check(rehearsal, database, Terms(epsilon=1.2, sample_size=2, linkage=linkage), way, runs=300)
 
 
 @pytest.mark.slow
@@ -60,5 +60,5 @@ def test_two_curators_with_one_time_pads(way: str) -> None:
     first, second = [0, 0, 1], [0, 1, 1]
     database = [2 * a + b for a, b in zip(first, second, strict=True)]
     rehearsal = parties(holding_of({"a": 2}, first), holding_of({"b": 2}, second))
-    terms = Terms(epsilon=1.5, sample_size=1, sampler="server", pads="one-time")
+    terms = Terms(epsilon=1.5, sample_size=1, linkage="matched", pads="one-time")
     check(rehearsal, database, terms, way, runs=160)

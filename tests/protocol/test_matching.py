@@ -136,7 +136,7 @@ def test_curators_who_sample_stop_before_they_upload(first: range, second: range
         staged.prepare()
     assert f"'curator 1' holds {len(first):,}" in caught.value.message
     assert f"'curator 2' holds {len(second):,}" in caught.value.message
-    assert "server" in caught.value.hint
+    assert "matched linkage" in caught.value.hint
     assert not staged.outcome.study.uploads
     assert not len(staged.outcome.received)
 
@@ -146,13 +146,13 @@ def test_the_server_takes_the_respondents_that_all_hold(way: str) -> None:
     """N is the size of the intersection; all of it sampled, it is estimated with hardly noise."""
     ids = [list(range(60)), list(range(20, 90)), list(range(10, 50))]
     rehearsal = curators(*ids)
-    terms = Terms(epsilon=40.0, sample_size=30, sampler="server")
+    terms = Terms(epsilon=40.0, sample_size=30, linkage="matched")
     outcome = (
         rehearsal.run(terms) if way == "fresh" else rehearsal.run_stored(terms, rehearsal.deposit())
     )
     access = rehearsal.access(outcome)
     release = outcome.study.release().body
-    assert (release.population, release.sample_size) == (30, 30)
+    assert (release.population, release.rows) == (30, 30)
     assert access.plan.population_size == 30
     columns = sanitized(access, outcome.released)
     records = sorted(zip(*(columns[f"a{i}"].tolist() for i in range(3)), strict=True))
@@ -168,7 +168,7 @@ def test_curators_with_nobody_in_common(way: str) -> None:
     """There is nothing to estimate, and the study does not go on."""
     rehearsal = curators([1, 2, 3], [3, 4], [4, 5, 1])
     deposit = rehearsal.deposit()
-    terms = Terms(epsilon=1.0, sampler="server")
+    terms = Terms(epsilon=1.0, linkage="matched")
     run = rehearsal.run if way == "fresh" else partial(rehearsal.run_stored, deposit=deposit)
     with pytest.raises(AlignmentError, match="no respondent in common"):
         run(terms)
@@ -178,13 +178,13 @@ def test_a_sample_larger_than_the_intersection() -> None:
     """Fewer respondents than the contract wants to sample: no release."""
     rehearsal = curators(list(range(10)), list(range(5, 15)))
     with pytest.raises(MismatchError, match="a sample of 6, and there are 5 respondents"):
-        rehearsal.run(Terms(epsilon=1.0, sample_size=6, sampler="server"))
+        rehearsal.run(Terms(epsilon=1.0, sample_size=6, linkage="matched"))
 
 
 def test_an_upload_with_a_repeated_token_does_not_join() -> None:
     """A curator's own check refuses it first; the server does not rely on that."""
     rehearsal = curators([1, 2, 3], [1, 2, 3])
-    staged = rehearsal.study(Terms(epsilon=1.0, sampler="server"))
+    staged = rehearsal.study(Terms(epsilon=1.0, linkage="matched"))
     first, second = staged.prepare()
     staged.outcome.study.upload(first.message)
     repeated = write_tokens(staged.tokens[1][[0, 1, 1]], staged.outcome.received)
@@ -193,4 +193,4 @@ def test_an_upload_with_a_repeated_token_does_not_join() -> None:
     with pytest.raises(MismatchError, match="same token twice"):
         staged.outcome.study.release()
     with pytest.raises(LinkageError):
-        curators([1, 2, 2], [1, 2, 3]).run(Terms(epsilon=1.0, sampler="server"))
+        curators([1, 2, 2], [1, 2, 3]).run(Terms(epsilon=1.0, linkage="matched"))

@@ -7,11 +7,11 @@ from typing import NoReturn
 import pytest
 
 from tests.support.simulator import holding
+from veiltab.core.mechanism import LinkageMode
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.protocol import parallel
 from veiltab.protocol.in_process import Rehearsal, Terms
 from veiltab.protocol.parallel import MOST_THREADS, available_threads, ordered_map
-from veiltab.wire.contract import Sampler
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -81,8 +81,10 @@ def test_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 1 <= available_threads() <= MOST_THREADS
 
 
-@pytest.mark.parametrize("sampler", ["curators", "server"])
-def test_small_tables_start_no_threads(sampler: Sampler, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("linkage", ["aligned", "matched"])
+def test_small_tables_start_no_threads(
+    linkage: LinkageMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A simulation goes through such a study a thousand times; threads would slow it down."""
 
     def refuse(*_: object, **__: object) -> NoReturn:
@@ -92,5 +94,5 @@ def test_small_tables_start_no_threads(sampler: Sampler, monkeypatch: pytest.Mon
     monkeypatch.setattr(parallel, "ThreadPoolExecutor", refuse)
     holdings = [holding({name: 3}, range(50)) for name in ("smoker", "income")]
     rehearsal = Rehearsal(holdings, CipherEntropy.from_seed(1, "small"))
-    outcome = rehearsal.run(Terms(epsilon=1.0, sample_size=20, sampler=sampler))
-    assert outcome.study.release().body.sample_size == 20
+    outcome = rehearsal.run(Terms(epsilon=1.0, sample_size=20, linkage=linkage))
+    assert outcome.study.release().body.rows == 20

@@ -81,8 +81,9 @@ def test_the_table_that_is_prepared_is_the_one_that_was_aligned() -> None:
     rehearsal, staged, *_ = shared()
     held = alignments(rehearsal, staged)
     context, signed = staged.outcome.contexts[0], staged.outcome.contract
+    me = context.identity.party_id
     for ids, count in ((range(39), 39), (range(1, 41), 40)):
-        intake = take_in(staged.contract, staged.secret, holding(PAIR[0], ids))
+        intake = take_in(staged.contract, staged.secret, holding(PAIR[0], ids), me)
         match = f"40 respondents, and not of the table's {count}"
         with pytest.raises(MismatchError, match=match):
             prepare_sample(context, signed, intake, held)
@@ -95,12 +96,12 @@ def test_a_table_is_taken_in_for_one_study() -> None:
     held = alignments(rehearsal, staged)
     context, signed = staged.outcome.contexts[0], staged.outcome.contract
     other = replace(staged.contract, title="another study")
-    intake = take_in(other, staged.secret, rehearsal.holdings[0])
+    intake = take_in(other, staged.secret, rehearsal.holdings[0], first.party_id)
     with pytest.raises(MismatchError, match="for another study"):
         align(staged.contract, first, intake)
     with pytest.raises(MismatchError, match="for another study"):
         prepare_sample(context, signed, intake, held)
-    server = rehearsal.study(replace(TERMS, sampler="server"))
+    server = rehearsal.study(replace(TERMS, linkage="matched"))
     with pytest.raises(MismatchError, match="for another study"):
         prepare_table(server.outcome.contexts[0], server.outcome.contract, intake, MemorySpool())
     assert not len(staged.outcome.received)
@@ -109,19 +110,25 @@ def test_a_table_is_taken_in_for_one_study() -> None:
 
 def test_a_table_is_taken_in_by_the_curators_own_schema() -> None:
     """The attributes of another curator, or the same in another order, are refused."""
-    rehearsal, staged, *_ = shared()
-    held = alignments(rehearsal, staged)
-    context, signed = staged.outcome.contexts[0], staged.outcome.contract
+    rehearsal, staged, first, _ = shared()
     own = rehearsal.holdings[0]
     turned = replace(own, attributes=own.attributes[::-1], codes=own.codes[::-1])
     for table in (rehearsal.holdings[1], turned):
-        intake = take_in(staged.contract, staged.secret, table)
         with pytest.raises(SchemaError, match="the table was read as"):
-            prepare_sample(context, signed, intake, held)
-    server = rehearsal.study(replace(TERMS, sampler="server"))
-    intake, scratch = take_in(server.contract, server.secret, turned), MemorySpool()
-    with pytest.raises(SchemaError, match="the table was read as"):
-        prepare_table(server.outcome.contexts[0], server.outcome.contract, intake, scratch)
+            take_in(staged.contract, staged.secret, table, first.party_id)
+
+
+def test_a_table_is_taken_in_by_the_curator_who_uploads_it() -> None:
+    """Another curator's table is not encrypted under one's own name, in neither linkage."""
+    rehearsal, staged, *_ = shared()
+    held = alignments(rehearsal, staged)
+    context, signed = staged.outcome.contexts[0], staged.outcome.contract
+    with pytest.raises(MismatchError, match="for another curator"):
+        prepare_sample(context, signed, staged.intakes[1], held)
+    server = rehearsal.study(replace(TERMS, linkage="matched"))
+    context, signed = server.outcome.contexts[0], server.outcome.contract
+    with pytest.raises(MismatchError, match="for another curator"):
+        prepare_table(context, signed, server.intakes[1], MemorySpool())
     assert not len(staged.outcome.received)
     assert not len(server.outcome.received)
 
@@ -145,11 +152,12 @@ def test_the_way_is_the_contracts() -> None:
     held = alignments(rehearsal, staged)
     intake = staged.intakes[0]
     context, signed = staged.outcome.contexts[0], staged.outcome.contract
-    with pytest.raises(MismatchError, match="the curators sample"):
+    with pytest.raises(MismatchError, match="the respondents are aligned"):
         prepare_table(context, signed, intake, MemorySpool())
-    server = replace(staged.contract, sampling=replace(staged.contract.sampling, by="server"))
-    stored = replace(server, stored=Stored(bytes(32), (bytes(32), bytes(32))))
-    for other, way in ((server, "the server samples$"), (stored, "from stored tables")):
+    linkage = replace(staged.contract.linkage, mode="matched")
+    matched = replace(staged.contract, linkage=linkage)
+    stored = replace(matched, stored=Stored(bytes(32), (bytes(32), bytes(32))))
+    for other, way in ((matched, "respondents are matched$"), (stored, "from stored tables")):
         with pytest.raises(MismatchError, match=way):
             prepare_sample(context, rehearsal.sign(other), intake, held)
     with pytest.raises(MismatchError, match="from stored tables"):
@@ -164,7 +172,7 @@ def test_nothing_is_prepared_before_all_have_signed() -> None:
     half = Signed(staged.contract, staged.outcome.contract.signatures[:1])
     with pytest.raises(SignatureError):
         prepare_sample(staged.outcome.contexts[0], half, staged.intakes[0], held)
-    table = rehearsal.study(replace(TERMS, sampler="server"))
+    table = rehearsal.study(replace(TERMS, linkage="matched"))
     half = Signed(table.contract, table.outcome.contract.signatures[1:])
     with pytest.raises(SignatureError):
         prepare_table(table.outcome.contexts[0], half, table.intakes[0], MemorySpool())

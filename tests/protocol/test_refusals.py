@@ -24,7 +24,7 @@ from veiltab.wire.signed import Signed
 from veiltab.wire.states import State
 
 TERMS = Terms(epsilon=2.0, sample_size=20)
-STORED = replace(TERMS, sampler="server")
+STORED = replace(TERMS, linkage="matched")
 
 
 def test_a_stored_tables_own_pads_are_never_granted() -> None:
@@ -131,7 +131,7 @@ def test_a_curator_answers_only_on_the_vaults_terms() -> None:
     table = StoredTable(deposit.vault.body, Prepared(deposit.stored[0].upload, pads))
     for changes in (
         {"server": public_identity(rehearsal.researcher), "researchers": None},
-        {"linkage": Linkage.by_rows()},
+        {"linkage": Linkage.by_rows("matched")},
         {"secret_commitment": bytes(32)},
     ):
         other = Signed(replace(contract, **changes), ())

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.entropy import CountingEntropy
 from tests.support.simulator import LocalStudy, Simulator
+from veiltab.core.mechanism import LinkageMode
 from veiltab.errors import (
     MessageError,
     MismatchError,
@@ -22,22 +23,21 @@ from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.server.transitions import TRANSITIONS, Event, advance, expect
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.protocol.verify import cosign, sign
-from veiltab.wire.contract import Sampler
 from veiltab.wire.messages import Upload
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import State
 
 TERMS = Terms(epsilon=1.0, sample_size=20)
-SERVER_TERMS = Terms(epsilon=1.0, sample_size=20, sampler="server")
-samplers = pytest.mark.parametrize("sampler", ["curators", "server"])
+SERVER_TERMS = Terms(epsilon=1.0, sample_size=20, linkage="matched")
+linkages = pytest.mark.parametrize("linkage", ["aligned", "matched"])
 
 
 def staged_uploads(
-    sampler: Sampler = "curators", **changes: Any
+    linkage: LinkageMode = "aligned", **changes: Any
 ) -> tuple[Simulator, LocalStudy, list[Prepared[Upload]]]:
     """Return an open study whose curators are about to upload."""
     rehearsal = Simulator()
-    terms = TERMS if sampler == "curators" else SERVER_TERMS
+    terms = TERMS if linkage == "aligned" else SERVER_TERMS
     staged = rehearsal.study(terms, **changes)
     return rehearsal, staged, staged.prepare()
 
@@ -127,10 +127,10 @@ def test_another_contract_is_not_signed() -> None:
         staged.outcome.study.sign(other.outcome.contract)
 
 
-@samplers
-def test_an_upload_is_taken_once(sampler: Sampler) -> None:
+@linkages
+def test_an_upload_is_taken_once(linkage: LinkageMode) -> None:
     """The same bytes again change nothing; another preparation in its place is refused."""
-    _, staged, (first, second) = staged_uploads(sampler)
+    _, staged, (first, second) = staged_uploads(linkage)
     study = staged.outcome.study
     study.upload(first.message)
     study.upload(first.message)
@@ -176,10 +176,10 @@ def test_the_form_of_an_upload() -> None:
     study.upload(first.message)
 
 
-def test_the_other_form_is_refused_where_the_server_samples() -> None:
+def test_the_other_form_is_refused_where_the_server_matches() -> None:
     """An upload without tokens could not be matched."""
-    rehearsal, staged, (first, _) = staged_uploads("server")
-    with pytest.raises(MismatchError, match="the server sample"):
+    rehearsal, staged, (first, _) = staged_uploads("matched")
+    with pytest.raises(MismatchError, match="the server matches"):
         staged.outcome.study.upload(resigned(rehearsal, first.message, population=40, tokens=None))
 
 
@@ -213,20 +213,20 @@ def test_the_population_is_the_contracts_where_it_names_one() -> None:
     """In both architectures: as uploaded, and as matched."""
     with pytest.raises(MismatchError, match="about 39 respondents, not 40"):
         staged_uploads(population=39)
-    _, staged, (first, second) = staged_uploads("server", population=39)
+    _, staged, (first, second) = staged_uploads("matched", population=39)
     staged.outcome.study.upload(first.message)
     staged.outcome.study.upload(second.message)
     with pytest.raises(MismatchError, match="about 39 respondents, not 40"):
         staged.outcome.study.release()
 
 
-@samplers
-def test_a_release_is_drawn_once(sampler: Sampler) -> None:
+@linkages
+def test_a_release_is_drawn_once(linkage: LinkageMode) -> None:
     """Asked again it is the same object, and not a byte of entropy more is used."""
     rehearsal = Simulator()
     counting = CountingEntropy(rehearsal.server_entropy)
     rehearsal.server_entropy = counting
-    staged = rehearsal.study(replace(TERMS, sampler=sampler))
+    staged = rehearsal.study(replace(TERMS, linkage=linkage))
     study = staged.finish().study
     used, release = counting.used, study.release()
     chunks = dict(staged.outcome.released._chunks)
@@ -236,10 +236,10 @@ def test_a_release_is_drawn_once(sampler: Sampler) -> None:
     assert staged.outcome.released._chunks == chunks
 
 
-@samplers
-def test_ciphertext_is_forgotten_after_the_release(sampler: Sampler) -> None:
+@linkages
+def test_ciphertext_is_forgotten_after_the_release(linkage: LinkageMode) -> None:
     """What was uploaded and not perturbed is gone; what is released shares no column with it."""
-    rehearsal, staged, uploads = staged_uploads(sampler)
+    rehearsal, staged, uploads = staged_uploads(linkage)
     for upload in uploads:
         staged.outcome.study.upload(upload.message)
     assert len(staged.outcome.received)
@@ -254,10 +254,10 @@ def test_ciphertext_is_forgotten_after_the_release(sampler: Sampler) -> None:
     assert staged.outcome.released._chunks == kept
 
 
-@samplers
-def test_ciphertext_is_kept_until_the_owner_of_the_study_says_so(sampler: Sampler) -> None:
+@linkages
+def test_ciphertext_is_kept_until_the_owner_of_the_study_says_so(linkage: LinkageMode) -> None:
     """No step deletes anything, so that whoever keeps the state can keep it first."""
-    _, staged, uploads = staged_uploads(sampler)
+    _, staged, uploads = staged_uploads(linkage)
     study, outcome = staged.outcome.study, staged.outcome
     received = dict(outcome.received._chunks)
     for upload in uploads:
@@ -277,10 +277,10 @@ def test_nobody_sets_the_state_from_outside() -> None:
         staged.outcome.study.state = State.RELEASED  # type: ignore[misc]
 
 
-@samplers
-def test_releasing_too_early(sampler: Sampler) -> None:
+@linkages
+def test_releasing_too_early(linkage: LinkageMode) -> None:
     """Before all have uploaded there is nothing to release."""
-    _, staged, (first, _) = staged_uploads(sampler)
+    _, staged, (first, _) = staged_uploads(linkage)
     with pytest.raises(StateError):
         staged.outcome.study.release()
     staged.outcome.study.upload(first.message)
@@ -289,11 +289,11 @@ def test_releasing_too_early(sampler: Sampler) -> None:
     assert not len(staged.outcome.released)
 
 
-@samplers
+@linkages
 @pytest.mark.parametrize("uploaded", [0, 1, 2])
-def test_aborting(uploaded: int, sampler: Sampler) -> None:
+def test_aborting(uploaded: int, linkage: LinkageMode) -> None:
     """At any time before the release; all chunks can be deleted then, and no step is possible."""
-    _, staged, uploads = staged_uploads(sampler)
+    _, staged, uploads = staged_uploads(linkage)
     study = staged.outcome.study
     for upload in uploads[:uploaded]:
         study.upload(upload.message)

@@ -26,7 +26,7 @@ NAMES = ("smoker", "age", "income", "region")
 def study(mode: PadMode = "stream") -> tuple[Simulator, Outcome]:
     """Return a released study whose release has positions: the server sampled afresh."""
     rehearsal = Simulator()
-    terms = Terms(epsilon=2.0, sample_size=30, pads=mode, sampler="server")
+    terms = Terms(epsilon=2.0, sample_size=30, pads=mode, linkage="matched")
     return rehearsal, rehearsal.run(terms)
 
 
@@ -211,7 +211,7 @@ def test_the_server_refuses_what_a_researcher_would() -> None:
     rehearsal, outcome = study()
     whole = granted(rehearsal, outcome, 0)
     first, second = rehearsal.curators
-    again = rehearsal.run(Terms(epsilon=2.0, sample_size=30, sampler="server"))
+    again = rehearsal.run(Terms(epsilon=2.0, sample_size=30, linkage="matched"))
     refused: list[tuple[SignedGrant, type[VeiltabError]]] = [
         (granted(rehearsal, again, 0), MismatchError),
         (regrant(whole, first, upload_digest=bytes(32)), MismatchError),

@@ -42,13 +42,13 @@ def outcome(parties: Rehearsal) -> Outcome:
     return parties.run(SHUFFLED)
 
 
-@pytest.mark.parametrize("way", ["curators", "server", "stored"])
+@pytest.mark.parametrize("way", ["aligned", "fresh", "stored"])
 def test_a_study_with_delta_samples_everybody_and_errs_little(parties: Rehearsal, way: str) -> None:
     """All ways: the release names its accounting, and the estimate is as good as planned."""
-    terms = replace(SHUFFLED, sampler="curators" if way == "curators" else "server")
+    terms = replace(SHUFFLED, linkage="aligned" if way == "aligned" else "matched")
     found = parties.run_stored(terms, parties.deposit()) if way == "stored" else parties.run(terms)
     release = found.study.release().body
-    assert (release.accounting, release.delta, release.sample_size) == ("shuffle-1", 1e-6, PEOPLE)
+    assert (release.accounting, release.delta, release.rows) == ("shuffle-1", 1e-6, PEOPLE)
     result = count_records(parties.access(found), found.released)
     assert result.plan.accounting == "shuffle"
     assert 0 < result.plan.delta_achieved <= 1e-6
@@ -60,6 +60,7 @@ def test_a_study_with_delta_samples_everybody_and_errs_little(parties: Rehearsal
 def test_less_noise_than_promised_is_refused(parties: Rehearsal, outcome: Outcome) -> None:
     """A verifier recomputes δ from the release's own numbers."""
     release = outcome.study.release().body
+    assert release.keep_threshold is not None
     looser = sign(
         replace(release, keep_threshold=release.keep_threshold + 6 * 2**55), parties.server.signing
     )

@@ -107,7 +107,7 @@ def test_the_contract_has_the_vaults_terms() -> None:
     fewer = CuratorTerms(first.identity, first.attributes[:1])
     changes: list[dict[str, Any]] = [
         {"curators": (fewer, second)},
-        {"linkage": Linkage.by_rows()},
+        {"linkage": Linkage.by_rows("matched")},
         {"secret_commitment": bytes(32)},
     ]
     for change in changes:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.simulator import Simulator
+from veiltab.core.mechanism import LinkageMode
 from veiltab.errors import DigestError, MessageError
 from veiltab.protocol.curator.agreement import receive_secret, share_secret, sign_contract
 from veiltab.protocol.curator.ledger import Ledger
@@ -15,7 +16,7 @@ from veiltab.protocol.curator.upload import align, check_alignment
 from veiltab.protocol.in_process import Outcome, Terms
 from veiltab.protocol.researcher import count_records, open_access
 from veiltab.protocol.stores import MemoryChunks
-from veiltab.wire.contract import Contract, Sampler
+from veiltab.wire.contract import Contract
 from veiltab.wire.messages import (
     Alignment,
     Release,
@@ -29,7 +30,7 @@ from veiltab.wire.messages import (
 Take = Callable[[bytes], object]
 """Parses a message and gives it to the role that receives it."""
 
-samplers = pytest.mark.parametrize("sampler", ["curators", "server"])
+linkages = pytest.mark.parametrize("linkage", ["aligned", "matched"])
 TERMS = Terms(epsilon=1.0, sample_size=20)
 
 
@@ -117,11 +118,11 @@ def test_alignment() -> None:
     )
 
 
-@samplers
-def test_upload(sampler: Sampler) -> None:
+@linkages
+def test_upload(linkage: LinkageMode) -> None:
     """The server; after so many wrong ones it takes the right one."""
     rehearsal = Simulator()
-    staged = rehearsal.study(Terms(epsilon=1.0, sample_size=20, sampler=sampler))
+    staged = rehearsal.study(Terms(epsilon=1.0, sample_size=20, linkage=linkage))
     first, second = staged.prepare()
     study = staged.outcome.study
     assert_guarded(first.message.dumps(), lambda data: study.upload(Upload.loads(data)))
@@ -153,7 +154,7 @@ def test_repad_request_and_repad() -> None:
     """The curator who is asked for new pads, and the server which asked."""
     rehearsal = Simulator()
     deposit = rehearsal.deposit()
-    terms = Terms(epsilon=1.0, sample_size=20, sampler="server")
+    terms = Terms(epsilon=1.0, sample_size=20, linkage="matched")
     outcome = rehearsal._open(rehearsal.stored_contract(terms, deposit))
     uploads = [table.upload for table in deposit.stored]
     requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)
@@ -193,11 +194,11 @@ def assert_chunks_guarded(store: MemoryChunks, take: Callable[[], object]) -> No
     take()
 
 
-@samplers
-def test_chunks_of_an_upload(sampler: Sampler) -> None:
+@linkages
+def test_chunks_of_an_upload(linkage: LinkageMode) -> None:
     """The server looks at every chunk before it takes the upload; tokens are chunks too."""
     rehearsal = Simulator(population=400)
-    staged = rehearsal.study(Terms(epsilon=1.0, sample_size=400, sampler=sampler))
+    staged = rehearsal.study(Terms(epsilon=1.0, sample_size=400, linkage=linkage))
     first, _ = staged.prepare()
     study, body = staged.outcome.study, first.message.body
     own = {digest for column in body.columns for digest in column.chunks}
@@ -209,11 +210,11 @@ def test_chunks_of_an_upload(sampler: Sampler) -> None:
     assert list(study.uploads) == [body.curator]
 
 
-@samplers
-def test_chunks_of_a_release(sampler: Sampler) -> None:
+@linkages
+def test_chunks_of_a_release(linkage: LinkageMode) -> None:
     """The researcher decrypts nothing of a damaged column; positions are chunks too."""
     rehearsal = Simulator(population=400)
-    outcome = rehearsal.run(Terms(epsilon=1.0, sample_size=400, sampler=sampler))
+    outcome = rehearsal.run(Terms(epsilon=1.0, sample_size=400, linkage=linkage))
     access = rehearsal.access(outcome)
     assert_chunks_guarded(outcome.released, lambda: count_records(access, outcome.released))
 
@@ -222,7 +223,7 @@ def test_chunks_of_a_repad() -> None:
     """Positions that a curator is asked about, and the differences that it answers with."""
     rehearsal = Simulator(population=400)
     deposit = rehearsal.deposit()
-    terms = Terms(epsilon=1.0, sample_size=400, sampler="server")
+    terms = Terms(epsilon=1.0, sample_size=400, linkage="matched")
     outcome = rehearsal._open(rehearsal.stored_contract(terms, deposit))
     uploads = [table.upload for table in deposit.stored]
     requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)

@@ -131,7 +131,7 @@ class Drawn:
 
 def draw(rehearsal: Simulator, deposit: Deposit, mode: PadMode) -> Drawn:
     """Go through a study that samples everybody, and keep what is forgotten afterwards."""
-    terms = Terms(epsilon=1.0, sample_size=ROWS, sampler="server", pads=mode)
+    terms = Terms(epsilon=1.0, sample_size=ROWS, linkage="matched", pads=mode)
     outcome = rehearsal._open(rehearsal.stored_contract(terms, deposit))
     (table,), (desk,) = deposit.stored, outcome.contexts
     requests = outcome.study.draw_from(deposit.vault, [table.upload], deposit.tables)
@@ -180,7 +180,7 @@ def test_a_release_from_stored_tables_says_nothing_of_the_table() -> None:
     """No position, no digest of the stored upload, no chunk of it: only the study's own repad."""
     rehearsal = Simulator()
     deposit = rehearsal.deposit()
-    terms = Terms(epsilon=1.0, sample_size=10, sampler="server")
+    terms = Terms(epsilon=1.0, sample_size=10, linkage="matched")
     outcome = rehearsal.run_stored(terms, deposit)
     release = outcome.study.release()
     assert [upload.positions for upload in release.body.uploads] == [None, None]

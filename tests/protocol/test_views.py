@@ -13,11 +13,12 @@ from tests.support.exhaustive import Tiny, Way
 from tests.support.laws import assert_fits, neighbours
 from tests.support.simulator import Simulator, attribute, messages_of
 from veiltab.core import privacy
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import Codes
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.protocol.in_process import Holding, Terms
 from veiltab.protocol.stores import read_chunk
-from veiltab.wire.contract import PadMode, Sampler
+from veiltab.wire.contract import PadMode
 from veiltab.wire.messages import Upload
 from veiltab.wire.packing import chunk_slices
 
@@ -39,7 +40,7 @@ def test_a_sample_tells_the_server_nothing(
 
     So it is for every order, hence also for any law of the order: the view is independent.
     """
-    tiny = Tiny(shares, population, sample_size, "curators")
+    tiny = Tiny(shares, population, sample_size, "aligned")
     for order in permutations(range(population)):
         views = [
             Counter(tuple(tiny.upload(database, order, pads)) for pads in tiny.pads(sample_size))
@@ -89,7 +90,7 @@ def test_a_large_upload_looks_random(
         holdings=[Holding(attributes, codes, messages_of(range(ROWS)))],
         entropy=CipherEntropy.from_seed(5, f"upload {mode} {make.__name__}"),
     )
-    terms = Terms(epsilon=1.0, sample_size=ROWS, sampler="curators", pads=mode)
+    terms = Terms(epsilon=1.0, sample_size=ROWS, linkage="aligned", pads=mode)
     upload = rehearsal.run(terms).prepared[0].message.body
     assert isinstance(upload, Upload)
     for a, column in zip(attributes, upload.columns, strict=True):
@@ -110,10 +111,10 @@ def test_a_large_upload_looks_random(
 @pytest.mark.parametrize(
     ("way", "shares", "population", "sample_size"),
     [
-        ("curators", ({"a": 2},), 2, 1),
-        ("curators", ({"a": 2},), 2, 2),
-        ("curators", ({"a": 2},), 3, 2),
-        ("curators", ({"a": 2}, {"b": 2}), 2, 1),
+        ("aligned", ({"a": 2},), 2, 1),
+        ("aligned", ({"a": 2},), 2, 2),
+        ("aligned", ({"a": 2},), 3, 2),
+        ("aligned", ({"a": 2}, {"b": 2}), 2, 1),
         ("fresh", ({"a": 2},), 2, 1),
         ("stored", ({"a": 2},), 2, 1),
     ],
@@ -139,15 +140,15 @@ def test_the_researchers_view_obeys_theorem_1_with_equality(
     assert gamma > 1 + Fraction(1, 2)
 
 
-@pytest.mark.parametrize("sampler", ["curators", "server"])
-def test_no_message_lets_a_researcher_test_guesses(sampler: Sampler) -> None:
+@pytest.mark.parametrize("linkage", ["aligned", "matched"])
+def test_no_message_lets_a_researcher_test_guesses(linkage: LinkageMode) -> None:
     """The release names the upload by a hash over the ciphertext before the noise.
 
     Whoever knew the rest of that message could try records until the hash fits.  The upload id,
     which is random, stays away from the researcher, and so do the chunks' own digests.
     """
     rehearsal = Simulator()
-    outcome = rehearsal.run(Terms(epsilon=1.0, sample_size=4, sampler=sampler))
+    outcome = rehearsal.run(Terms(epsilon=1.0, sample_size=4, linkage=linkage))
     seen = b"".join(each.dumps() for each in rehearsal.grants(outcome))
     seen += outcome.contract.dumps() + outcome.study.release().dumps()
     for prepared in outcome.prepared:

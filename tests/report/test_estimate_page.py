@@ -29,7 +29,7 @@ TOLD = replace(
     ORIGIN,
     researcher="Dr. Rivera",
     holders={"education": "Registry", "marital": "Registry", "gender": "Tax", "salary": "Tax"},
-    sampled_by="curators",
+    linkage="aligned",
     pads="stream",
 )
 RICH_WOMEN = "salary = '>50K' and gender = 'female'"

@@ -10,18 +10,18 @@ import pytest
 from tests.support.crashing import SERVER
 from tests.support.servers import make_context
 from tests.support.simulator import Simulator
+from veiltab.core.mechanism import LinkageMode
 from veiltab.protocol.in_process import Terms
-from veiltab.wire.contract import Sampler
 
 ROOT = Path(__file__).parents[2]
 
 
-def kill_releases(path: Path, sampler: Sampler, trials: int, seed: int) -> dict[str, int]:
+def kill_releases(path: Path, linkage: LinkageMode, trials: int, seed: int) -> dict[str, int]:
     """Make a study that is ready for its release, and kill that at random lines."""
     parties = Simulator()
     parties.server = SERVER
     context = make_context(path / "data", identity=SERVER)
-    terms = Terms(epsilon=2.0, sample_size=20, sampler=sampler)
+    terms = Terms(epsilon=2.0, sample_size=20, linkage=linkage)
     study = parties.on_server(context, terms).study
     context.database.close()
     command = [sys.executable, "-m", "tests.support.crashing"]
@@ -44,14 +44,14 @@ def check(counts: dict[str, int]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", ["curators", "server"])
-def test_a_release_killed_at_random_lines(tmp_path: Path, sampler: Sampler) -> None:
+@pytest.mark.parametrize("linkage", ["aligned", "matched"])
+def test_a_release_killed_at_random_lines(tmp_path: Path, linkage: LinkageMode) -> None:
     """Some are killed again while they recover; the bytes are those of a release left in peace."""
-    check(kill_releases(tmp_path, sampler, trials=25, seed=1))
+    check(kill_releases(tmp_path, linkage, trials=25, seed=1))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("sampler", ["curators", "server"])
-def test_a_release_killed_at_many_random_lines(tmp_path: Path, sampler: Sampler) -> None:
+@pytest.mark.parametrize("linkage", ["aligned", "matched"])
+def test_a_release_killed_at_many_random_lines(tmp_path: Path, linkage: LinkageMode) -> None:
     """The same, far more often."""
-    check(kill_releases(tmp_path, sampler, trials=500, seed=2))
+    check(kill_releases(tmp_path, linkage, trials=500, seed=2))

@@ -15,6 +15,7 @@ import pytest
 from tests.support.http_simulator import HttpTerms
 from tests.support.servers import PHASES, KilledServer, invitation, register
 from tests.support.simulator import attribute
+from veiltab.core.mechanism import LinkageMode
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.data.tables import open_table
 from veiltab.errors import NotFoundError, StateError
@@ -23,7 +24,6 @@ from veiltab.party.context import PartyContext
 from veiltab.party.progress import Patience, ignore_progress
 from veiltab.party.remote import RemoteServer, Retry
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.wire.contract import Sampler
 
 ROWS = 150_000
 SIZES = ({"smoker": 2, "age": 5}, {"income": 3, "region": 4})
@@ -64,9 +64,9 @@ def write_tables(parties: Parties, rows: int) -> pl.DataFrame:
     return whole
 
 
-def propose(parties: Parties, sampler: Sampler, title: str) -> bytes:
+def propose(parties: Parties, linkage: LinkageMode, title: str) -> bytes:
     """Open a study in which everybody takes part."""
-    terms = HttpTerms(title=title, sampler=sampler, epsilon=NO_NOISE, sample_size=ROWS)
+    terms = HttpTerms(title=title, linkage=linkage, epsilon=NO_NOISE, sample_size=ROWS)
     attributes = [[attribute(name, k) for name, k in sizes.items()] for sizes in SIZES]
     draft = terms.draft(parties.curators, attributes, None)
     first, second = parties.curators
@@ -115,12 +115,12 @@ def watch(parties: Parties, study: bytes, done: threading.Event) -> None:
     server.close()
 
 
-def run_study(parties: Parties, sampler: Sampler, title: str) -> pl.DataFrame:
+def run_study(parties: Parties, linkage: LinkageMode, title: str) -> pl.DataFrame:
     """Go through a whole study while the server dies and comes back; return the estimate."""
     victim, reader = parties.victim, parties.researcher
     assert reader is not None
     victim.phase = "upload"
-    study = propose(parties, sampler, title)
+    study = propose(parties, linkage, title)
     done = threading.Event()
     watcher = threading.Thread(target=watch, args=(parties, study, done))
     watcher.start()
@@ -159,8 +159,8 @@ def survive(folder: Path, kills: int, seed: int) -> KilledServer:
     number = 0
     with victim.killed(kills):
         while sum(victim.kills.values()) < kills:
-            sampler: Sampler = ("curators", "server")[number % 2]
-            found = run_study(parties, sampler, f"study {number}")
+            linkage: LinkageMode = ("aligned", "matched")[number % 2]
+            found = run_study(parties, linkage, f"study {number}")
             check(found, truth)
             number += 1
     for session in (*parties.curators, parties.researcher):

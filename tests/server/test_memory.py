@@ -17,13 +17,13 @@ from tests.support.memory import (
     write_long_table,
 )
 from tests.support.servers import NO_LIMITS, serving, wait_for
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import Attribute
 from veiltab.estimates import Estimate
 from veiltab.party.curator import give_grant, propose
 from veiltab.party.researcher import estimate_study
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.in_process import LATER
-from veiltab.wire.contract import Sampler
 
 TITLE = "A long table"
 HELD = [Attribute(name, categories) for name, categories in ATTRIBUTES.items()]
@@ -53,13 +53,13 @@ class Pushed:
         )
 
 
-def push_table(folder: Path, rows: int, sampler: Sampler, timeout: float) -> Pushed:
+def push_table(folder: Path, rows: int, linkage: LinkageMode, timeout: float) -> Pushed:
     """Push a table of so many rows, release it, and estimate it: the long steps by commands."""
     folder.mkdir()
     table = write_long_table(folder / "table.parquet", rows)
     with serving(folder, *NO_LIMITS) as server:
         curator, researcher = (server.join(n, folder / n) for n in ("curator", "researcher"))
-        terms = HttpTerms(title=TITLE, sampler=sampler, delta=1e-6, sample_size=None)
+        terms = HttpTerms(title=TITLE, linkage=linkage, delta=1e-6, sample_size=None)
         study = propose(curator, terms.draft([curator], [HELD], None), terms.ledger).study_id
         command = ("push", TITLE, "--table", table, "--id", "id", "--no-wait")
         push = run_measured(*command, "--home", curator.home.path, timeout=timeout)
@@ -87,30 +87,30 @@ def check_estimate(found: Estimate, rows: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", ["curators", "server"])
-def test_memory_does_not_grow_with_the_table(tmp_path: Path, sampler: Sampler) -> None:
+@pytest.mark.parametrize("linkage", ["aligned", "matched"])
+def test_memory_does_not_grow_with_the_table(tmp_path: Path, linkage: LinkageMode) -> None:
     """Ten times the rows, next to the same memory: in the push and in the server."""
-    short, long = push_short_and_long(tmp_path, sampler, 300_000)
+    short, long = push_short_and_long(tmp_path, linkage, 300_000)
     assert long.push.peak - short.push.peak < MOST_GROWTH
     assert long.server_peak - short.server_peak < MOST_GROWTH
     assert max(long.push.peak, long.server_peak) < MOST_MEMORY
 
 
-def push_short_and_long(folder: Path, sampler: Sampler, rows: int) -> tuple[Pushed, Pushed]:
+def push_short_and_long(folder: Path, linkage: LinkageMode, rows: int) -> tuple[Pushed, Pushed]:
     """Push two tables, of which one has ten times as many rows, each to its own server."""
-    short = push_table(folder / "short", rows, sampler, 120)
-    long = push_table(folder / "long", 10 * rows, sampler, 120)
+    short = push_table(folder / "short", rows, linkage, 120)
+    long = push_table(folder / "long", 10 * rows, linkage, 120)
     print(f"{short}\n{long}")  # noqa: T201 - pytest -rA shows it
     return short, long
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("sampler", ["curators", "server"])
-def test_a_hundred_million_rows(tmp_path: Path, sampler: Sampler) -> None:
+@pytest.mark.parametrize("linkage", ["aligned", "matched"])
+def test_a_hundred_million_rows(tmp_path: Path, linkage: LinkageMode) -> None:
     """The whole population is released, and neither side needs 500 MiB for it."""
     if (free := shutil.disk_usage(tmp_path).free) < FREE_BYTES:
         pytest.skip(f"it takes {FREE_BYTES:,} bytes of disk space, and {free:,} are free")
-    found = push_table(tmp_path / "table", 100_000_000, sampler, 7200)
+    found = push_table(tmp_path / "table", 100_000_000, linkage, 7200)
     print(found)  # noqa: T201 - pytest -rA shows it
     assert found.push.peak < MOST_MEMORY
     assert found.server_peak < MOST_MEMORY

@@ -11,12 +11,19 @@ from tests.support.http_simulator import HttpStudy, HttpTerms, http_study
 from tests.support.servers import make_context, running
 from tests.support.simulator import Stage
 from veiltab.core.entropy import Entropy
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.released import ReleasedCounts
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.party.researcher import estimate_study, open_study
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.grant import grant
-from veiltab.protocol.curator.upload import CuratorContext, align, prepare_sample, prepare_table
+from veiltab.protocol.curator.upload import (
+    CuratorContext,
+    align,
+    needs_alignment,
+    prepare_sample,
+    prepare_table,
+)
 from veiltab.protocol.in_process import LATER, take_in
 from veiltab.protocol.researcher import count_records, open_access
 from veiltab.protocol.server.context import ServerContext
@@ -24,7 +31,7 @@ from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.server.context import ServiceContext
-from veiltab.wire.contract import PadMode, Sampler
+from veiltab.wire.contract import PadMode
 from veiltab.wire.states import State
 
 KEY_BYTES = 32
@@ -54,12 +61,19 @@ def in_process(study: HttpStudy, context: ServiceContext, noise_key: bytes) -> R
     desks = [
         CuratorContext(each.identity, entropy, received, MemoryChunks()) for each in study.curators
     ]
-    intakes = [take_in(signed.body, secret, each) for each in study.holdings]
-    aligned = [align(signed.body, d.identity, i) for d, i in zip(desks, intakes, strict=True)]
+    intakes = [
+        take_in(signed.body, secret, table, desk.identity.party_id)
+        for desk, table in zip(desks, study.holdings, strict=True)
+    ]
+    aligned = [
+        align(signed.body, desk.identity, intake)
+        for desk, intake in zip(desks, intakes, strict=True)
+        if needs_alignment(signed.body)
+    ]
     prepared = [
         prepare_sample(desk, signed, intake, aligned)
-        if study.terms.sampler == "curators"
-        else prepare_table(desk, signed, intake, MemorySpool())
+        if study.terms.linkage == "aligned"
+        else prepare_table(desk, signed, intake, MemorySpool(), aligned)
         for desk, intake in zip(desks, intakes, strict=True)
     ]
     bench = ServerContext(context.key, CipherEntropy(noise_key), received, released)
@@ -77,21 +91,23 @@ def in_process(study: HttpStudy, context: ServiceContext, noise_key: bytes) -> R
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("address", "sampler", "pads"),
+    ("address", "linkage", "pads"),
     [
-        *itertools.product(["sqlite"], ["curators", "server"], ["stream", "one-time"]),
-        ("postgresql", "curators", "stream"),
-        ("postgresql", "server", "stream"),
+        *itertools.product(["sqlite"], ["aligned", "matched"], ["stream", "one-time"]),
+        ("postgresql", "aligned", "stream"),
+        ("postgresql", "matched", "stream"),
     ],
     indirect=["address"],
 )
-def test_the_same_estimate(tmp_path: Path, address: str, sampler: Sampler, pads: PadMode) -> None:
+def test_the_same_estimate(
+    tmp_path: Path, address: str, linkage: LinkageMode, pads: PadMode
+) -> None:
     """Other pads, other uploads, another place: the same counts and the same plan."""
     entropy = Remembering(CipherEntropy.from_seed(3, "server"))
     context = make_context(tmp_path / "data", database=address, entropy=entropy)
     with running(context) as service:
         study = http_study(
-            service, tmp_path, Stage.GRANTED, terms=HttpTerms(sampler=sampler, pads=pads)
+            service, tmp_path, Stage.GRANTED, terms=HttpTerms(linkage=linkage, pads=pads)
         )
         files = [g for c in study.curators for g in c.home.study(study.study).grants()]
         estimated = estimate_study(

@@ -18,7 +18,7 @@ from veiltab.server.context import ServiceContext
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.worker import release_study, tidy
 
-TERMS = Terms(epsilon=2.0, sample_size=20, sampler="server")
+TERMS = Terms(epsilon=2.0, sample_size=20, linkage="matched")
 
 
 @contextmanager

@@ -91,7 +91,7 @@ class Watched:
         return [digest for chunks in columns for digest in chunks]
 
 
-@pytest.fixture(params=["curators", "server"])
+@pytest.fixture(params=["aligned", "matched"])
 def watched(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Watched]:
@@ -111,7 +111,7 @@ def watched(
         httpx.Client(base_url=service.url) as client,
     ):
         *parties, outsider = join_parties(service, tmp_path, ("Süd", "Nord", "Dr. West", "Ost"))
-        terms = HttpTerms(sampler=request.param)
+        terms = HttpTerms(linkage=request.param)
         study = http_study(service, tmp_path, Stage.PREPARED, terms=terms, parties=parties)
         yield Watched(study, outsider, client, joined)
 
@@ -155,7 +155,7 @@ def test_nothing_unperturbed_is_ever_served(watched: Watched) -> None:
         assert study.curators[0].server.status(study.study).state == "uploaded"
         assert leaks(watched) == []
     study.go_to(Stage.GRANTED)
-    assert (len(watched.joined) > 0) == (study.terms.sampler == "server")
+    assert (len(watched.joined) > 0) == (study.terms.linkage == "matched")
     assert leaks(watched) == []
     served = [route for route, answer in watched.answers(study.researcher) if answer.is_success]
     assert CHUNKS in served

@@ -47,7 +47,7 @@ Order = tuple[int, ...]
 PadValues = tuple[int, ...]
 View = tuple[bytes, ...]
 Law = dict[View, Fraction]
-Way = Literal["curators", "fresh", "stored"]
+Way = Literal["aligned", "fresh", "stored"]
 AnyPrepared = Prepared[Upload] | Prepared[Repad]
 
 UPLOAD_ID = b"an upload's id.."
@@ -110,8 +110,8 @@ class Tiny:
         self.population, self.sample_size = population, sample_size
         holdings = [holding(sizes, range(population)) for sizes in shares]
         self.rehearsal = Simulator(holdings=holdings, entropy=CipherEntropy.from_seed(1, "tiny"))
-        sampler: Literal["curators", "server"] = "curators" if way == "curators" else "server"
-        self._terms = Terms(epsilon=1.0, sample_size=sample_size, sampler=sampler, pads="one-time")
+        linkage: Literal["aligned", "matched"] = "aligned" if way == "aligned" else "matched"
+        self._terms = Terms(epsilon=1.0, sample_size=sample_size, linkage=linkage, pads="one-time")
         contract, self._secret = self.rehearsal.propose(self._terms)
         self._signed = self.rehearsal._open(contract).contract
         self.schema = contract.schema
@@ -155,7 +155,7 @@ class Tiny:
         rows = self.population if self.way == "fresh" else self.sample_size
         every_pad = self.pads(rows)
         orders = list(permutations(range(self.population)))
-        draws = [None] if self.way == "curators" else orders
+        draws = [None] if self.way == "aligned" else orders
         even = Fraction(1, len(orders) * len(every_pad) * len(draws))
         for order, draw in product(orders, draws):
             deposit = self._deposit(database, order) if self.way == "stored" else None
@@ -196,7 +196,7 @@ class Tiny:
         else:
             uploads = (
                 self._prepare_samples(database, order, pads, received)
-                if self.way == "curators"
+                if self.way == "aligned"
                 else [self._prepare_table(database, order, pads[0], received)]
             )
             for _, upload in uploads:
@@ -220,8 +220,8 @@ class Tiny:
             for number, own in enumerate(pads)
         ]
         intakes = [
-            take_in(self._signed.body, self._secret, replace(each, ids=ids))
-            for each in self._holdings(database)
+            take_in(self._signed.body, self._secret, replace(each, ids=ids), who.party_id)
+            for each, who in zip(self._holdings(database), self.rehearsal.curators, strict=True)
         ]
         parties = list(zip(desks, intakes, strict=True))
         aligned = [align(self._signed.body, d.identity, intake) for d, intake in parties]
@@ -235,7 +235,8 @@ class Tiny:
         """Upload a whole table in this order."""
         script = order_key(order, self._signed.body, self._secret) + _curator_script(pads)
         desk = self._desk(0, ScriptedEntropy(script), received)
-        intake = take_in(self._signed.body, self._secret, self._holdings(database)[0])
+        (table, *_), (who, *_) = self._holdings(database), self.rehearsal.curators
+        intake = take_in(self._signed.body, self._secret, table, who.party_id)
         return desk, prepare_table(desk, self._signed, intake, MemorySpool())
 
     def _deposit(self, database: Database, order: Order) -> Deposit:
@@ -290,9 +291,9 @@ class _Scripted(Rehearsal):
         self.curators, self.server = parties.curators, parties.server
         self._order, self._script = order, b""
 
-    def _intakes(self, agreement: Agreement, secret: bytes) -> list[Intake]:
-        self._script = order_key(self._order, agreement, secret) + bytes(16) + bytes(32)
-        return super()._intakes(agreement, secret)
+    def _intakes(self, agreement: Agreement, secrets: Sequence[bytes]) -> list[Intake]:
+        self._script = order_key(self._order, agreement, secrets[0]) + bytes(16) + bytes(32)
+        return super()._intakes(agreement, secrets)
 
     def _contexts(self, outgoing: MemoryChunks) -> list[CuratorContext]:
         script = ScriptedEntropy(self._script)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tests.support.http_simulator import HttpTerms
 from tests.support.servers import ServerProcess
 from tests.support.simulator import attribute
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.parameters import MAX_EPSILON
 from veiltab.core.schema import Schema
 from veiltab.data.csv_file import CsvTable
@@ -23,24 +24,24 @@ from veiltab.estimates import Estimate
 from veiltab.party import curator
 from veiltab.party.context import PartyContext
 from veiltab.party.progress import Patience, ignore_progress
+from veiltab.party.proposal import StudyDraft
 from veiltab.party.push import Source, push
 from veiltab.party.researcher import estimate_study
 from veiltab.party.study import Study
-from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.in_process import LATER
-from veiltab.wire.contract import PadMode, Sampler
+from veiltab.wire.contract import PadMode
 from veiltab.wire.messages import SignedGrant
 
 CURATORS = 3
 PARTIES = CURATORS + 1
 PATIENCE = 600.0
 
-_FORMS: Sequence[tuple[Sampler, PadMode]] = (
-    ("curators", "stream"),
-    ("server", "stream"),
-    ("curators", "one-time"),
-    ("server", "one-time"),
+_FORMS: Sequence[tuple[LinkageMode, PadMode]] = (
+    ("aligned", "stream"),
+    ("matched", "stream"),
+    ("aligned", "one-time"),
+    ("matched", "one-time"),
 )
 _SIZES = ((2, 3, 4), (5, 2, 2), (3, 3, 2), (2, 2, 7), (4, 4, 4))
 
@@ -52,8 +53,8 @@ class PlannedStudy:
     number: int
 
     @property
-    def form(self) -> tuple[Sampler, PadMode]:
-        """Who samples, and under which pads."""
+    def form(self) -> tuple[LinkageMode, PadMode]:
+        """How respondents are linked, and under which pads."""
         return _FORMS[self.number % len(_FORMS)]
 
     @property
@@ -75,11 +76,11 @@ class PlannedStudy:
     def table(self, place: int) -> pl.DataFrame:
         """Return a curator's table, in an order of its own.
 
-        Where the server samples, some respondents are known to one curator alone.
+        Where the server matches, some respondents are known to one curator alone.
         """
         found = self.schema.attributes[place]
         source = np.random.default_rng((self.number, place))
-        own = 10 * (place + 1) if self.form[0] == "server" else 0
+        own = 10 * (place + 1) if self.form[0] == "matched" else 0
         ids = [f"{n:05}" for n in range(self.common)] + [f"{place}-{n}" for n in range(own)]
         codes = source.integers(found.size, size=len(ids))
         frame = pl.DataFrame({"id": ids, found.name: map(str, codes.tolist())})
@@ -96,10 +97,10 @@ class PlannedStudy:
     @property
     def terms(self) -> HttpTerms:
         """Everybody is sampled, with next to no noise."""
-        sampler, pads = self.form
+        linkage, pads = self.form
         return HttpTerms(
             title=self.title,
-            sampler=sampler,
+            linkage=linkage,
             pads=pads,
             epsilon=float(MAX_EPSILON),
             sample_size=self.common,

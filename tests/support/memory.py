@@ -136,12 +136,14 @@ def main(table: str, scratch: str) -> None:
     ids = id_messages(pl.DataFrame({"id": [1]}), ["id"], ())
     holding = Holding((attribute,), [np.zeros(1, dtype=attribute.dtype)], ids)
     rehearsal = Rehearsal([holding], CipherEntropy.from_seed(1, "memory"))
-    secret, commitment, nonce = new_secret(rehearsal.entropy)
-    terms = Terms(epsilon=1.0, sample_size=1, sampler="server")
+    contribution, commitment, nonce = new_secret(rehearsal.entropy)
+    terms = Terms(epsilon=1.0, sample_size=1, linkage="matched")
     outcome = rehearsal._open(rehearsal._contract(terms, commitment, nonce))
     contract, (context,) = outcome.contract.body, outcome.contexts
+    (secret,) = rehearsal._exchange(contract, contribution)
     spools = [FolderSpool(Path(scratch) / name) for name in ("tokens", "order")]
-    with Intake(contract, secret, Schema([attribute]), spools[0]) as intake:
+    schema, me = Schema([attribute]), context.identity.party_id
+    with Intake(contract, secret, schema, spools[0], curator=me) as intake:
         feed(intake, open_table(table), contract.linkage, ["id"])
         context = replace(context, outgoing=NoChunks())
         prepared = prepare_table(context, outcome.contract, intake, spools[1])

@@ -1,10 +1,12 @@
 """Any message of each kind, for hypothesis."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
 
 from tests.support.messages import chunks
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import Attribute
 from veiltab.wire.codec import MAX_INTEGER
 from veiltab.wire.contract import (
@@ -13,11 +15,10 @@ from veiltab.wire.contract import (
     Linkage,
     PadMode,
     PublicIdentity,
-    Sampler,
-    Sampling,
     Stored,
     Vault,
 )
+from veiltab.wire.mechanism import PaperTerms
 from veiltab.wire.messages import (
     Alignment,
     ColumnChunks,
@@ -36,13 +37,14 @@ TEXTS = st.text(CHARACTERS, min_size=1, max_size=12)
 IDS = st.binary(min_size=32, max_size=32)
 SHORT_IDS = st.binary(min_size=16, max_size=16)
 PADS: st.SearchStrategy[PadMode] = st.sampled_from(["stream", "one-time"])
-SAMPLERS: st.SearchStrategy[Sampler] = st.sampled_from(["curators", "server"])
 EPSILONS = st.floats(0, 50, exclude_min=True) | st.integers(1, 50)
 IDENTITIES = st.builds(PublicIdentity, TEXTS, IDS, IDS)
-LINKAGES = st.just(Linkage.by_rows()) | st.builds(
+MODES: st.SearchStrategy[LinkageMode] = st.sampled_from(["aligned", "matched"])
+LINKAGES = st.builds(Linkage.by_rows, MODES) | st.builds(
     Linkage.by_ids,
     st.integers(1, MAX_INTEGER),
     st.lists(st.sampled_from(["nfc", "trim", "lowercase"])),
+    MODES,
 )
 ROWS = st.integers(1, 200_000)
 
@@ -76,7 +78,8 @@ def contracts(draw: st.DrawFn) -> Contract:
     others = common.pop("others")
     uploads = tuple(draw(IDS) for _ in common["curators"])
     stored = draw(st.none() | st.builds(Stored, IDS, st.just(uploads)))
-    by = draw(SAMPLERS) if stored is None else "server"
+    if stored is not None:
+        common["linkage"] = replace(common["linkage"], mode="matched")
     population = draw(st.none() | st.integers(1, MAX_INTEGER))
     most = min(population or MAX_INTEGER, 2**48)
     return Contract(
@@ -85,7 +88,7 @@ def contracts(draw: st.DrawFn) -> Contract:
         epsilon=draw(EPSILONS),
         delta=0,
         accounting="pure-1",
-        sampling=Sampling(by, draw(st.none() | st.integers(1, most))),
+        mechanism=PaperTerms(draw(st.none() | st.integers(1, most))),
         population=population,
         pads=draw(PADS),
         stored=stored,
@@ -97,7 +100,8 @@ def vaults(draw: st.DrawFn) -> Vault:
     """Draw a vault."""
     common = draw(agreements())
     del common["others"]
-    return Vault(**common)
+    linkage = replace(common.pop("linkage"), mode="matched")
+    return Vault(**common, linkage=linkage)
 
 
 def columns(rows: int) -> st.SearchStrategy[tuple[ColumnChunks, ...]]:
@@ -138,7 +142,7 @@ def releases(draw: st.DrawFn) -> Release:
         epsilon=draw(EPSILONS),
         keep_threshold=2**64 - cells * draw(st.integers(1, (2**64 - 1) // cells)),
         population=draw(st.integers(rows, MAX_INTEGER)),
-        sample_size=rows,
+        rows=rows,
         study=draw(IDS),
         uploads=tuple(ReleasedUpload(curator, draw(IDS), positions) for curator in curators),
     )
@@ -177,7 +181,12 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
     "vault": vaults(),
     "secret": st.builds(Secret, sender=IDS, receiver=IDS, scope=IDS, sealed=st.binary()),
     "alignment": st.builds(
-        Alignment, curator=IDS, digest=IDS, population=st.integers(1, MAX_INTEGER), study=IDS
+        Alignment,
+        curator=IDS,
+        decoys=st.none() | IDS,
+        digest=IDS,
+        population=st.integers(1, MAX_INTEGER),
+        study=IDS,
     ),
     "upload": uploads(),
     "release": releases(),

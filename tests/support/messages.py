@@ -10,10 +10,10 @@ from veiltab.wire.contract import (
     CuratorTerms,
     Linkage,
     PublicIdentity,
-    Sampling,
     Stored,
     Vault,
 )
+from veiltab.wire.mechanism import PaperTerms
 from veiltab.wire.messages import (
     Alignment,
     ColumnChunks,
@@ -75,10 +75,10 @@ def contract(**changes: Any) -> Contract:
         "epsilon": 0.5,
         "delta": 0.0,
         "accounting": "pure-1",
-        "sampling": Sampling("server", ROWS),
+        "mechanism": PaperTerms(ROWS),
         "population": POPULATION,
         "pads": "stream",
-        "linkage": Linkage.by_ids(2, ("nfc", "trim", "lowercase")),
+        "linkage": Linkage.by_ids(2, ("nfc", "trim", "lowercase"), "matched"),
         "secret_commitment": filler("commitment"),
         "stored": Stored(filler("vault"), (filler("upload 0"), filler("upload 1"))),
     }
@@ -90,7 +90,7 @@ def plain_contract(**changes: Any) -> Contract:
     fields: dict[str, Any] = {
         "researchers": None,
         "epsilon": 1,
-        "sampling": Sampling("curators", None),
+        "mechanism": PaperTerms(None),
         "population": None,
         "pads": "one-time",
         "linkage": Linkage.by_rows(),
@@ -106,7 +106,7 @@ def vault(**changes: Any) -> Vault:
         "nonce": filler("nonce", 16),
         "curators": (HOSPITAL, TAX_OFFICE),
         "server": SERVER,
-        "linkage": Linkage.by_ids(),
+        "linkage": Linkage.by_ids(mode="matched"),
         "secret_commitment": filler("commitment"),
     }
     return Vault(**fields | changes)
@@ -127,6 +127,7 @@ def alignment(**changes: Any) -> Alignment:
     """Build a curator's keyed digest."""
     fields: dict[str, Any] = {
         "curator": HOSPITAL.party_id,
+        "decoys": None,
         "digest": filler("tokens"),
         "population": POPULATION,
         "study": filler("study"),
@@ -163,7 +164,7 @@ def release(**changes: Any) -> Release:
         "epsilon": 0.5,
         "keep_threshold": 2**64 - 12 * 10**18,
         "population": POPULATION,
-        "sample_size": ROWS,
+        "rows": ROWS,
         "study": filler("study"),
         "uploads": (
             ReleasedUpload(HOSPITAL.party_id, filler("upload 0"), chunks("positions 0")),

@@ -83,7 +83,9 @@ def release(
     uploads = [ReleasedUpload(each.party_id, bytes(32), positions) for each in CONTRACT.curators]
     entropy = CipherEntropy(KEY)
     key = REHEARSAL.server.signing
-    signed = perturb_and_sign(CONTRACT, chosen, part, uploads, key, entropy=entropy, released=store)
+    signed = perturb_and_sign(
+        CONTRACT, chosen, part, uploads, key, row_count=rows, entropy=entropy, released=store
+    )
     return signed, chosen
 
 
@@ -102,7 +104,7 @@ def released(rows: int, *, positions: bool = False) -> tuple[Access, ChunkStore]
     chunks = tuple(store.put(pack_positions(places[each])) for each in chunk_slices(rows))
     signed, chosen = release(rows, store, chunks if positions else None)
     pads = {each.name: StreamReader(each.size, KEY) for each in SCHEMA.attributes}
-    return Access(CONTRACT, signed.body, chosen, pads), store
+    return Access(CONTRACT, signed, chosen, pads), store
 
 
 def scattered(rows: int) -> tuple[Access, ChunkStore]:
@@ -125,7 +127,7 @@ def count_scattered(rows: int) -> None:
 def opened(access: Access) -> Access:
     """Return the same access with pads whose work is counted from the start."""
     pads = {each.name: StreamReader(each.size, KEY) for each in SCHEMA.attributes}
-    return Access(access.contract, access.release, access.plan, pads)
+    return Access(access.contract, access.signed, access.plan, pads)
 
 
 def ids(rows: int) -> IdMessages:
@@ -143,7 +145,8 @@ def shuffle(rows: int) -> None:
 
 def filled(rows: int) -> Intake:
     """Return a table that is complete."""
-    intake = Intake(CONTRACT, SECRET, OWN, MemorySpool(), partitions=PARTITIONS)
+    me = CONTRACT.curators[0].party_id
+    intake = Intake(CONTRACT, SECRET, OWN, MemorySpool(), curator=me, partitions=PARTITIONS)
     intake.add(ids(rows), columns(OWN, rows))
     intake.close()
     return intake

@@ -2,7 +2,7 @@
 
     simulator = Simulator()                              # two curators, 40 respondents
     study = simulator.study(stage=Stage.RELEASED)        # the roles alone
-    study = simulator.study(Terms(epsilon=2.0, sampler="server"))   # open, no upload yet
+    study = simulator.study(Terms(epsilon=2.0, linkage="matched"))   # open, no upload yet
     stored = simulator.draw()                            # rows drawn from stored tables
     study = simulator.on_server(context)                 # through the server's steps, no network
 
@@ -63,7 +63,7 @@ PAIR = SHARES[:2]
 """Those of the two curators of most tests."""
 
 TERMS = Terms(epsilon=1.0, sample_size=20)
-STORED_TERMS = replace(TERMS, sampler="server")
+STORED_TERMS = replace(TERMS, linkage="matched")
 
 
 def attribute(name: str, size: int) -> Attribute:
@@ -190,8 +190,11 @@ class Simulator(Rehearsal):
 
     def propose(self, terms: Terms = TERMS, **changes: Any) -> tuple[Contract, bytes]:
         """Return a new contract, with some fields changed, and its secret."""
-        secret, commitment, nonce = new_secret(self.entropy)
-        return replace(self._contract(terms, commitment, nonce), **changes), secret
+        contribution, commitment, nonce = new_secret(self.entropy)
+        contract = replace(self._contract(terms, commitment, nonce), **changes)
+        if contract.secret_commitment != commitment:  # a vault's, whose secret is another
+            return contract, b""
+        return contract, self._exchange(contract, contribution)[0]
 
     def sign(self, contract: Contract) -> Signed[Contract]:
         """Return a contract that every curator has signed."""
@@ -231,10 +234,10 @@ class Simulator(Rehearsal):
         requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)
         return StoredStudy(self, deposit, outcome, list(requests.values()))
 
-    def _intakes(self, agreement: Agreement, secret: bytes) -> list[Intake]:
-        self.secret = secret
-        self.tokens = [tokens_of(agreement, secret, table.ids) for table in self.holdings]
-        return super()._intakes(agreement, secret)
+    def _intakes(self, agreement: Agreement, secrets: Sequence[bytes]) -> list[Intake]:
+        self.secret = secrets[0]
+        self.tokens = [tokens_of(agreement, self.secret, table.ids) for table in self.holdings]
+        return super()._intakes(agreement, secrets)
 
     def _contexts(self, outgoing: MemoryChunks) -> list[CuratorContext]:
         self.sent = [TeeChunks(outgoing) for _ in self.curators]
@@ -278,7 +281,8 @@ class LocalStudy(StagedStudy):
         self.outcome = self.rehearsal._open(self.contract)
         ids = [table.ids for table in self.rehearsal.holdings]
         self.tokens = [tokens_of(self.contract, self.secret, messages) for messages in ids]
-        self.intakes = self.rehearsal._intakes(self.contract, self.secret)
+        secrets = [self.secret] * self._curators()
+        self.intakes = self.rehearsal._intakes(self.contract, secrets)
 
     def _prepared(self) -> None:
         self.prepared = self.prepare()

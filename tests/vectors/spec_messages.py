@@ -117,12 +117,13 @@ def sealed(value: Value) -> None:
 def linkage(value: Value) -> None:
     """Refuse all but the two forms of section 5."""
     if isinstance(value, dict) and value.get("by") == "rows":
-        record(by=only("rows"))(value)
+        record(by=only("rows"), mode=MODE)(value)
     else:
         rules = many(only("nfc", "trim", "lowercase"))
-        record(by=only("ids"), columns=whole(1), normalisation=rules)(value)
+        record(by=only("ids"), columns=whole(1), mode=MODE, normalisation=rules)(value)
 
 
+MODE = only("aligned", "matched")
 HASH = hexadecimal(64)
 IDENTITY: dict[str, Check] = {"name": text, "sealing_key": HASH, "signing_key": HASH}
 ATTRIBUTES = many(record(name=text, categories=many(text, 1, 65_535)), 1, 1000)
@@ -142,7 +143,7 @@ CONTRACT = record(
     epsilon=EPSILON,
     delta=DELTA,
     accounting=ACCOUNTING,
-    sampling=record(by=only("curators", "server"), size=nullable(whole(1, MAX_ROWS))),
+    mechanism=record(name=only("paper"), sample_size=nullable(whole(1, MAX_ROWS))),
     population=nullable(whole(1)),
     pads=only("stream", "one-time"),
     linkage=linkage,
@@ -159,7 +160,7 @@ RELEASE = record(
     epsilon=EPSILON,
     keep_threshold=threshold,
     population=whole(1),
-    sample_size=whole(1, MAX_ROWS),
+    rows=whole(1, MAX_ROWS),
     study=HASH,
     uploads=many(record(curator=HASH, digest=HASH, positions=nullable(many(HASH))), 1, 1000),
 )
@@ -196,10 +197,10 @@ def read_contract(message: str) -> dict[str, Any]:
     require(cells >= 2, "there is one cell only")
     expected = "pure-1" if body["delta"] == 0 else "shuffle-1"
     require(body["accounting"] == expected, "the accounting does not fit delta")
-    size, population = body["sampling"]["size"], body["population"]
+    size, population = body["mechanism"]["sample_size"], body["population"]
     require(None in {size, population} or size <= population, "the sample is too large")
     if body["stored"] is not None:
-        require(body["sampling"]["by"] == "server", "stored tables are sampled by the server")
+        require(body["linkage"]["mode"] == "matched", "stored tables are matched")
         require(len(body["stored"]["uploads"]) == len(body["curators"]), "uploads are missing")
     return found
 
@@ -210,7 +211,7 @@ def read_release(message: str) -> dict[str, Any]:
     record(body=RELEASE, signatures=SIGNATURES)(found)
     require(len(found["signatures"]) == 1, "a release has one signature")
     body = found["body"]
-    rows, uploads = body["sample_size"], body["uploads"]
+    rows, uploads = body["rows"], body["uploads"]
     require(rows <= body["population"], "the sample is larger than the population")
     require((2**64 - int(body["keep_threshold"])) % body["cells"] == 0, "no M fits the threshold")
     different([column["attribute"] for column in body["columns"]])

@@ -65,7 +65,7 @@ class Study:
     def positions(self, curator: str) -> list[int]:
         """Return which row of a curator's upload each released row is."""
         upload = next(each for each in self.release["uploads"] if each["curator"] == curator)
-        rows = self.release["sample_size"]
+        rows = self.release["rows"]
         if upload["positions"] is None:
             return list(range(rows))
         pairs = zip(upload["positions"], chunk_sizes(rows), strict=True)
@@ -74,7 +74,7 @@ class Study:
     def column(self, name: str) -> list[int]:
         """Return a column of the release, still encrypted."""
         column = next(each for each in self.release["columns"] if each["attribute"] == name)
-        pairs = zip(column["chunks"], chunk_sizes(self.release["sample_size"]), strict=True)
+        pairs = zip(column["chunks"], chunk_sizes(self.release["rows"]), strict=True)
         return [code for d, n in pairs for code in unpack(self.chunk(d), self.sizes[name], n)]
 
 
@@ -93,14 +93,14 @@ def check_study(contract: str, release: str, chunks: Sequence[str]) -> Study:
     require(names == list(study.sizes), "the columns do not agree")
     curators = [upload["curator"] for upload in found["uploads"]]
     require(curators == [party_id(each) for each in terms["curators"]], "other curators")
-    fresh = terms["sampling"]["by"] == "server" and terms["stored"] is None
+    fresh = terms["linkage"]["mode"] == "matched" and terms["stored"] is None
     require((found["uploads"][0]["positions"] is not None) == fresh, "positions do not agree")
     agreed_numbers = (terms["epsilon"], terms["delta"])
     require((found["epsilon"], found["delta"]) == agreed_numbers, "another promise")
-    require(terms["sampling"]["size"] in {None, found["sample_size"]}, "another sample size")
+    require(terms["mechanism"]["sample_size"] in {None, found["rows"]}, "another sample size")
     require(terms["population"] in {None, found["population"]}, "another population")
     require(found["accounting"] in {"pure-1", terms["accounting"]}, "another accounting")
-    numbers = (found["population"], found["sample_size"], found["cells"])
+    numbers = (found["population"], found["rows"], found["cells"])
     t = int(found["keep_threshold"])
     if found["accounting"] == "pure-1":
         check_promise(*numbers, t, found["epsilon"])

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from tests.support.chunks import read_positions, read_tokens
 from tests.support.entropy import ScriptedEntropy
 from tests.vectors.runners import private_identity, read_message
+from veiltab.core.released import ReleasedCounts
 from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.derivation import pad_key, token_key
 from veiltab.crypto.linkage import IdMessages, token_order
 from veiltab.crypto.linkage import tokens as make_tokens
 from veiltab.crypto.pads import StreamPad
 from veiltab.data.ids import id_messages, row_messages
-from veiltab.protocol.curator.agreement import receive_secret
+from veiltab.protocol.curator.agreement import receive_secret, study_secret
 from veiltab.protocol.curator.stored import StoredTable
 from veiltab.protocol.curator.table import Intake, Tokens
 from veiltab.protocol.curator.upload import CuratorContext, Prepared, StreamPads, check_alignment
@@ -65,6 +66,12 @@ class StudyFile:
         texts = [each if isinstance(each, str) else each["message"] for each in found]
         return [read_message(kind, text) for text in texts]
 
+    def combine(self, instead: Mapping[bytes, bytes]) -> bytes:
+        """Put the study secret together, with some contributions instead of the right ones."""
+        drawn = map(bytes.fromhex, self.document["contributions"])
+        ids = [curator.party_id for curator in self.curators]
+        return study_secret(self.contract.body, dict(zip(ids, drawn, strict=True)) | dict(instead))
+
     def attributes(self, number: int) -> tuple[Attribute, ...]:
         """Return the attributes of a curator."""
         return self.agreement.curators[number].attributes
@@ -105,15 +112,29 @@ def research(study: StudyFile, case: Mapping[str, Any], **instead: Any) -> dict[
     columns = [
         np.concatenate(parts) for parts in zip(*decrypt(access, chunks, wanted), strict=True)
     ]
-    rows = len(columns[0])
-    exact = found.channel.invert(np.array([Fraction(int(count), rows) for count in found.counts]))
-    assert found.unbiased == pytest.approx([float(share) for share in exact], abs=1e-12)
+    exact = _estimate(found)
     return {
         **_codes(found.schema.names, columns, long=document["tables"] is None),
         "counts": found.counts.tolist(),
         "estimate": [float(share) for share in exact],
         "estimate_exact": [f"{share.numerator}/{share.denominator}" for share in exact],
     }
+
+
+def _estimate(found: ReleasedCounts) -> list[Fraction]:
+    """Return the exact estimate: shares, or with decoys numbers of respondents."""
+    counts, plan, cells = found.counts.tolist(), found.plan, found.schema.domain_size
+    coin, law = plan.mechanism.coin, plan.mechanism.decoys
+    if coin is None or law is None:
+        shares = np.array([Fraction(count, sum(counts)) for count in counts])
+        exact = list(plan.ranked.channel.marginal(cells).invert(shares))
+        assert found.unbiased == pytest.approx([float(share) for share in exact], abs=1e-12)
+        return exact
+    shares = np.array([Fraction(count) for count in counts])
+    if plan.channel is not None:
+        shares = plan.channel.marginal(cells).invert(shares / sum(counts)) * sum(counts)
+    decoys = law.mean * (plan.domain_size // cells)
+    return [(number - decoys) / coin.probability for number in shares]
 
 
 def _codes(names: Sequence[str], columns: Sequence[Codes], *, long: bool) -> dict[str, Any]:
@@ -124,7 +145,10 @@ def _codes(names: Sequence[str], columns: Sequence[Codes], *, long: bool) -> dic
 
 
 def _receive_secret(study: StudyFile, message: str) -> None:
-    receive_secret(study.agreement, study.curators[1], read_message("secret", message))
+    """Let the second curator receive the first one's contribution, or the vault's secret."""
+    received = receive_secret(study.agreement, study.curators[1], read_message("secret", message))
+    if study.document["vault"] is None:
+        study.combine({study.curators[0].party_id: received})
 
 
 def _align(study: StudyFile, messages: Sequence[str]) -> None:
@@ -207,7 +231,8 @@ def intake_of(study: StudyFile, number: int) -> Intake:
     secret, schema = bytes.fromhex(study.document["secret"]), Schema(study.attributes(number))
     found = study.document["tables"][number]["codes"]
     codes: list[Codes] = [np.array(found[a.name]).astype(a.dtype) for a in schema.attributes]
-    ids, intake = messages_of(study, number), Intake(study.agreement, secret, schema, MemorySpool())
+    ids, me = messages_of(study, number), study.curators[number].party_id
+    intake = Intake(study.agreement, secret, schema, MemorySpool(), curator=me)
     for start in range(0, len(ids), 7):
         part = IdMessages(ids.data, ids.offsets[start : start + 8])
         intake.add(part, [column[start : start + 7] for column in codes])
@@ -240,10 +265,8 @@ def joined_rows(study: StudyFile, number: int) -> NDArray[np.int64]:
     if study.document["requests"]:
         request = study.messages("repad-request", "requests")[number].body
         chunks = store(study.document["requests"][number]["chunks"])
-        return read_positions(request.positions, release.sample_size, chunks)
+        return read_positions(request.positions, release.rows, chunks)
     positions = release.uploads[number].positions
     if positions is None:
-        return np.arange(release.sample_size)
-    return read_positions(
-        positions, release.sample_size, store(study.document["release"]["chunks"])
-    )
+        return np.arange(release.rows)
+    return read_positions(positions, release.rows, store(study.document["release"]["chunks"]))

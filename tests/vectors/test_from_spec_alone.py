@@ -220,7 +220,7 @@ def test_the_package_is_not_even_loaded() -> None:
     """In a process of its own, a study is estimated without a module of the package."""
     code = (
         "import sys; from tests.vectors import test_from_spec_alone as own;"
-        "study = own.DOCUMENTS['study-server-fresh'];"
+        "study = own.DOCUMENTS['study-matched-fresh'];"
         "own.research(study, study['cases'][0]);"
         "print([m for m in sys.modules if m.partition('.')[0] in ('veiltab', 'numpy', 'vectors')])"
     )

@@ -33,13 +33,20 @@ def test_the_parties_agree(file: str) -> None:
     """The contract is signed by all, the secret reaches everybody, and the numbers are planned."""
     study = load(file)
     contract = verify_agreement(study.contract)
-    secrets = study.messages("secret", "secrets")
-    for identity, message in zip(study.curators[1:], secrets, strict=True):
-        secret = receive_secret(study.agreement, identity, message)
-        assert secret.hex() == study.document["secret"]
+    curators = {identity.party_id: identity for identity in study.curators}
+    received: dict[bytes, dict[bytes, bytes]] = {party: {} for party in curators}
+    for message in study.messages("secret", "secrets"):
+        sender, receiver = message.body.sender, message.body.receiver
+        opened = receive_secret(study.agreement, curators[receiver], message)
+        received[receiver][sender] = opened
+    drawn = dict(zip(curators, map(bytes.fromhex, study.document["contributions"]), strict=False))
+    for party, others in received.items():
+        assert others == {sender: drawn[sender] for sender in drawn if sender != party}
+    secret = study.combine({}) if study.document["vault"] is None else next(iter(drawn.values()))
+    assert secret.hex() == study.document["secret"]
     release = verify(study.release, [contract.server.signing_key])
     plan = plan_for(contract, release.population)
-    assert plan.sample_size == release.sample_size
+    assert plan.sample_size == release.rows
     if release.accounting == "pure-1":
         assert plan.keep_threshold == release.keep_threshold
     else:  # found by floating point, which another machine may round otherwise
@@ -64,7 +71,7 @@ def test_the_server_accepts_what_it_is_sent(file: str) -> None:
         check_repad(study.contract.body, requests[number], repad, chunks)
 
 
-@pytest.mark.parametrize("file", [file for file in SHOWN if "curators" in file])
+@pytest.mark.parametrize("file", [file for file in SHOWN if "aligned" in file])
 def test_the_alignments_are_those_of_the_tables(file: str) -> None:
     """Each curator computes its own from its ids, in whatever order its rows are."""
     study = load(file)
@@ -90,7 +97,7 @@ def test_the_uploads_are_the_tables_under_their_pads(file: str) -> None:
             assert added.tolist() == sent.tolist()
 
 
-@pytest.mark.parametrize("file", ["study-server-stored"])
+@pytest.mark.parametrize("file", ["study-matched-stored"])
 def test_repads_are_the_differences_of_pads(file: str) -> None:
     """New pad of row i, less the old pad of position i."""
     study = load(file)
@@ -124,7 +131,7 @@ def test_what_is_decrypted_is_the_sample_and_its_noise(file: str) -> None:
 
 def test_server_samples_are_the_same_people_at_every_curator() -> None:
     """A released row has one id, whichever curator's positions one follows."""
-    for file in ("study-server-fresh", "study-server-stored"):
+    for file in ("study-matched-fresh", "study-matched-stored"):
         study = load(file)
         people = []
         for number, table in enumerate(study.document["tables"]):

@@ -19,6 +19,7 @@ DOCUMENTS = {path.stem: json.loads(path.read_bytes()) for path in sorted(FOLDER.
 HEADINGS = {"about", "cases"}
 STUDY_HEADINGS = HEADINGS | {
     "parties",
+    "contributions",
     "secret",
     "tables",
     "vault",
@@ -85,12 +86,12 @@ def test_the_package_answers_as_the_vector_says(file: str, case: dict[str, Any])
     assert type(caught.value) is BY_CODE[expect["error"]], caught.value
 
 
-@pytest.mark.parametrize("study", ["curators-stream", "server-fresh", "server-stored"])
+@pytest.mark.parametrize("study", ["aligned-stream", "matched-fresh", "matched-stored"])
 def test_the_right_messages_are_accepted(study: str) -> None:
     """What the bad cases of each step change is accepted if it is not changed."""
     document = DOCUMENTS[f"study-{study}"]
     found = StudyFile(document)
-    if study != "server-stored":
+    if study != "matched-stored":
         for upload in document["uploads"]:
             STEPS["upload"](found, message=upload["message"], chunks=upload["chunks"])
     if document["alignments"]:

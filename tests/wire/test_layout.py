@@ -56,10 +56,15 @@ WRITTEN_OUT: list[tuple[Message, dict[str, Any]]] = [
             "epsilon": 0.5,
             "delta": 0,
             "accounting": "pure-1",
-            "sampling": {"by": "server", "size": 70_000},
+            "mechanism": {"name": "paper", "sample_size": 70_000},
             "population": 100_000,
             "pads": "stream",
-            "linkage": {"by": "ids", "columns": 2, "normalisation": ["nfc", "trim", "lowercase"]},
+            "linkage": {
+                "by": "ids",
+                "columns": 2,
+                "mode": "matched",
+                "normalisation": ["nfc", "trim", "lowercase"],
+            },
             "secret_commitment": filler("commitment").hex(),
             "stored": {
                 "vault": filler("vault").hex(),
@@ -72,7 +77,7 @@ WRITTEN_OUT: list[tuple[Message, dict[str, Any]]] = [
         {
             "curators": CURATORS_JSON,
             "kind": "vault",
-            "linkage": {"by": "ids", "columns": 1, "normalisation": []},
+            "linkage": {"by": "ids", "columns": 1, "mode": "matched", "normalisation": []},
             "nonce": filler("nonce", 16).hex(),
             "secret_commitment": filler("commitment").hex(),
             "server": identity_json(SERVER),
@@ -95,6 +100,7 @@ WRITTEN_OUT: list[tuple[Message, dict[str, Any]]] = [
         messages.alignment(),
         {
             "curator": CURATOR,
+            "decoys": None,
             "digest": filler("tokens").hex(),
             "kind": "alignment",
             "population": 100_000,
@@ -127,7 +133,7 @@ WRITTEN_OUT: list[tuple[Message, dict[str, Any]]] = [
             "keep_threshold": "6446744073709551616",
             "kind": "release",
             "population": 100_000,
-            "sample_size": 70_000,
+            "rows": 70_000,
             "study": STUDY,
             "uploads": [
                 {

@@ -22,8 +22,8 @@ DEPTH = 3_000
 
 def bad_messages() -> Document:
     """Put wrong messages of every kind together."""
-    sampled = Written("study-curators-stream")
-    fresh, stored = Written("study-server-fresh"), Written("study-server-stored")
+    sampled = Written("study-aligned-stream")
+    fresh, stored = Written("study-matched-fresh"), Written("study-matched-stored")
     cases = [
         *_contracts(sampled, stored),
         *_texts(sampled),
@@ -66,10 +66,10 @@ def _contracts(study: Written, stored: Written) -> Iterator[Case]:
         "epsilon_text": put("epsilon", to="1"),
         "delta": put("delta", to=1e-6),
         "count_zero": put("population", to=0),
-        "count_fraction": put("sampling", "size", to=2.5),
-        "count_true": put("sampling", "size", to=True),
-        "sample_size": put("sampling", "size", to=61),
-        "sampler": put("sampling", "by", to="researchers"),
+        "count_fraction": put("mechanism", "sample_size", to=2.5),
+        "count_true": put("mechanism", "sample_size", to=True),
+        "sample_size": put("mechanism", "sample_size", to=61),
+        "linkage_mode": put("linkage", "mode", to="researchers"),
         "pads": put("pads", to="none"),
         "linkage": put("linkage", to={"by": "names"}),
         "linkage_by_rows": put("linkage", "by", to="rows"),
@@ -97,7 +97,7 @@ def _contracts(study: Written, stored: Written) -> Iterator[Case]:
         "version", "contract", study.again(message, put("version", to=2)), "unsupported_version"
     )
     for name, change in {
-        "stored_by_curators": put("sampling", "by", to="curators"),
+        "stored_aligned": put("linkage", "mode", to="aligned"),
         "stored_uploads": drop("stored", "uploads", 0),
     }.items():
         yield _case(name, "contract", stored.again(stored.contract, change))
@@ -145,7 +145,7 @@ def _releases(study: Written, fresh: Written) -> Iterator[Case]:
         "threshold_sign": put("keep_threshold", to=f"+{threshold}"),
         "threshold_large": put("keep_threshold", to=str(2**64)),
         "threshold_uneven": put("keep_threshold", to=str(threshold + 1)),
-        "huge_count_of_rows": together(put("population", to=2**48), put("sample_size", to=2**48)),
+        "huge_count_of_rows": together(put("population", to=2**48), put("rows", to=2**48)),
         "huge_count_of_cells": put("cells", to=2**48 + 1),
         "release_sample_size": put("population", to=1),
         "column_twice": put("columns", 1, "attribute", to="smoker"),
@@ -172,7 +172,7 @@ def _uploads(study: Written, fresh: Written) -> Iterator[Case]:
     message = study.document["uploads"][0]["message"]
     tokens = json.loads(fresh.document["uploads"][0]["message"])["body"]["tokens"]
     changes: dict[str, Change] = {
-        "upload_rows": put("rows", to=61),
+        "upload_rows": put("rows", to=65_537),
         "upload_no_rows": put("rows", to=0),
         "upload_huge_count": put("rows", to=2**48 + 1),
         "upload_two_forms": put("tokens", to=tokens),

@@ -25,9 +25,9 @@ MALFORMED, DIGEST, SEAL = "malformed_message", "wrong_digest", "cannot_unseal"
 
 def research_cases() -> Iterator[Case]:
     """Yield what a researcher is given instead of the right messages."""
-    sampled = Written("study-curators-stream")
-    one_time = Written("study-curators-one-time")
-    fresh = Written("study-server-fresh")
+    sampled = Written("study-aligned-stream")
+    one_time = Written("study-aligned-one-time")
+    fresh = Written("study-matched-fresh")
     yield from _signatures(sampled)
     yield from _chunks(sampled, fresh)
     yield from _releases(sampled, one_time, fresh)
@@ -55,7 +55,7 @@ def _signatures(study: Written) -> Iterator[Case]:
     yield _case("signature_of_contract", SIGNATURE, study, contract=broken[0])
     yield _case("signature", SIGNATURE, study, release=broken[1])
     yield _case("signature_of_grant", SIGNATURE, study, grants=broken[2:])
-    unsigned = study.outside(release, put("body", "sample_size", to=15))
+    unsigned = study.outside(release, put("body", "rows", to=15))
     yield _case("signed_body", SIGNATURE, study, release=unsigned)
 
 
@@ -75,7 +75,7 @@ def _chunks(study: Written, fresh: Written) -> Iterator[Case]:
     # Of 257 categories the low plane has base 2 and comes first; row 0 becomes 2·128 + 1.
     district = bytearray.fromhex(fresh.chunks[1])
     district[0] |= 1
-    low = (json.loads(fresh.release)["body"]["sample_size"] + 7) // 8
+    low = (json.loads(fresh.release)["body"]["rows"] + 7) // 8
     word = int.from_bytes(district[low : low + 8], "little")
     district[low : low + 8] = (word - word % 129 + 128).to_bytes(8, "little")
     yield _with_chunk("value_too_large", fresh, 1, district.hex(), case=1)
@@ -106,11 +106,11 @@ def _releases(study: Written, one_time: Written, fresh: Written) -> Iterator[Cas
         "promise_epsilon": (PROMISE, put("epsilon", to=3)),
         "promise_smaller_epsilon": (PROMISE, put("epsilon", to=1)),
         "promise_population": (PROMISE, put("population", to=61)),
-        "promise_sample_size": (PROMISE, put("sample_size", to=17)),
+        "promise_sample_size": (PROMISE, put("rows", to=17)),
     }
     for name, (code, change) in changes.items():
         yield _case(name, code, study, release=study.again(study.release, change))
-    other = one_time.again(one_time.release, put("sample_size", to=49))
+    other = one_time.again(one_time.release, put("rows", to=49))
     yield _case("promise_agreed_sample_size", PROMISE, one_time, release=other)
     take = [put("uploads", index, "positions", to=None) for index in (0, 1)]
     none = fresh.again(fresh.release, together(*take))

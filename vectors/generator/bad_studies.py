@@ -17,8 +17,8 @@ DIGEST, SEAL, ALIGNMENT = "wrong_digest", "cannot_unseal", "not_aligned"
 
 def bad_studies() -> Document:
     """Put what each party must refuse together."""
-    sampled = Written("study-curators-stream")
-    fresh, stored = Written("study-server-fresh"), Written("study-server-stored")
+    sampled = Written("study-aligned-stream")
+    fresh, stored = Written("study-matched-fresh"), Written("study-matched-stored")
     return document(
         "Sections 4 to 12. In a `study` of these files, what `instead` has takes the place of the"
         " right messages, and the party that does the `step` must refuse it: README.md says how.",

@@ -12,6 +12,7 @@ from vectors.generator.files import Case, Document, case, document, filler
 from vectors.generator.hpke import ephemeral_key, seal
 from vectors.generator.study import Play, Table
 from veiltab.core import group
+from veiltab.core.plan import Plan
 from veiltab.core.schema import Attribute, Codes
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.protocol.curator.upload import Prepared
@@ -63,6 +64,7 @@ def study_document(
         f"A whole study; README.md says what is what. {about}",
         cases,
         parties=[{"name": party.name, **private_keys(party)} for party in parties],
+        contributions=[contribution.hex() for contribution in play.contributions],
         secret=play.secret.hex(),
         tables=None if long else [_show_table(table) for table in play.tables],
         vault=None if play.vault is None else play.vault.dumps().decode(),
@@ -96,9 +98,7 @@ def _case(play: Play, attributes: list[str], long: bool) -> Case:  # noqa: FBT00
     access = open_access(play.researcher, play.contract, play.release, grants, now=NOW)
     columns = [np.concatenate(parts) for parts in zip(*decrypt(access, play.released), strict=True)]
     found = count_records(access, play.released)
-    keep = found.channel.keep_probability
-    spread = (1 - keep) / len(found.counts)
-    exact = [(Fraction(int(c), len(columns[0])) - spread) / keep for c in found.counts]
+    exact = _estimate(found.plan, found.counts.tolist())
     names = found.schema.names
     codes = dict(zip(names, columns, strict=True))
     shown: Case = {"codes": {name: column.tolist() for name, column in codes.items()}}
@@ -113,6 +113,18 @@ def _case(play: Play, attributes: list[str], long: bool) -> Case:  # noqa: FBT00
     }
     texts = [grant.dumps().decode() for grant in grants]
     return case(", ".join(names), expect, attributes=list(names), grants=texts, now=NOW)
+
+
+def _estimate(plan: Plan, counts: list[int]) -> list[Fraction]:
+    """Estimate shares, or with decoys the number of respondents in each cell (section 11)."""
+    rows, cells = sum(counts), len(counts)
+    keep = Fraction(1) if plan.channel is None else plan.channel.keep_probability
+    kept = [(count - (1 - keep) * Fraction(rows, cells)) / keep for count in counts]
+    coin, law = plan.mechanism.coin, plan.mechanism.decoys
+    if coin is None or law is None:
+        return [number / rows for number in kept]
+    decoys = law.mean * Fraction(plan.domain_size, cells)
+    return [(number - decoys) / coin.probability for number in kept]
 
 
 def _show_table(table: Table) -> Case:
@@ -155,7 +167,7 @@ def _release_chunks(play: Play) -> list[str]:
 def _noise(play: Play) -> list[int]:
     """Return the noise cell of each released row: what the release has more than was joined."""
     contract, release = play.contract.body, play.release.body
-    rows = release.sample_size
+    rows = release.rows
     columns = {column.attribute: column.chunks for column in release.columns}
     parts: list[Codes] = []
     for number, table in enumerate(play.tables):

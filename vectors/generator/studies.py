@@ -9,7 +9,8 @@ from vectors.generator.show import study_document
 from vectors.generator.study import Play, Table
 from veiltab.core.group import draw_uniform
 from veiltab.core.schema import Attribute, Codes
-from veiltab.wire.contract import Linkage, Sampling
+from veiltab.wire.contract import Linkage
+from veiltab.wire.mechanism import PaperTerms
 
 SMOKER = Attribute("smoker", ("no", "yes"))
 AGE = Attribute("age", ("<40", "40 to <60", ">=60"))
@@ -19,7 +20,7 @@ DISTRICT = Attribute("district", tuple(f"{number:03}" for number in range(257)))
 CLOTHES = Attribute("Größe", ("S", "M", "L"))
 
 
-def curators_stream() -> Document:
+def aligned_stream() -> Document:
     """Let two curators sample, whose ids are spelled differently."""
     people = [(f"M\u00fcller {i}", f"19{i:02}-05-17") for i in range(60)]
     spelled = [(f" MU\u0308LLER {i}\u00a0", birth) for i, (_, birth) in enumerate(people)]
@@ -28,12 +29,12 @@ def curators_stream() -> Document:
         _table("tax office", (INCOME, COUNTRY), 60, spelled[::-1]),
     ]
     play = Play(
-        "curators-stream",
+        "aligned-stream",
         tables,
         Linkage.by_ids(2, ("nfc", "trim", "lowercase")),
         {
             "epsilon": 2,
-            "sampling": Sampling("curators", None),
+            "mechanism": PaperTerms(None),
             "population": 60,
             "pads": "stream",
         },
@@ -47,7 +48,7 @@ def curators_stream() -> Document:
     )
 
 
-def curators_one_time() -> Document:
+def aligned_one_time() -> Document:
     """Let three curators sample; the pads travel in the grants."""
     tables = [
         _table("hospital", (SMOKER,), 90),
@@ -56,11 +57,11 @@ def curators_one_time() -> Document:
     ]
     terms = {
         "epsilon": 0.5,
-        "sampling": Sampling("curators", 50),
+        "mechanism": PaperTerms(50),
         "population": None,
         "pads": "one-time",
     }
-    play = Play("curators-one-time", tables, Linkage.by_rows(), terms)
+    play = Play("aligned-one-time", tables, Linkage.by_rows(), terms)
     return study_document(
         play,
         "The curators sample, with one-time pads; three curators; rows are matched by number.",
@@ -68,18 +69,18 @@ def curators_one_time() -> Document:
     )
 
 
-def curators_shuffle() -> Document:
+def aligned_shuffle() -> Document:
     """Let two curators promise (ε, δ): everybody is sampled, and the order's secrecy counts."""
     tables = [_table("hospital", (SMOKER,), 70), _table("tax office", (INCOME,), 70)]
     terms = {
         "epsilon": 1.5,
         "delta": 1e-4,
         "accounting": "shuffle-1",
-        "sampling": Sampling("curators", None),
+        "mechanism": PaperTerms(None),
         "population": 70,
         "pads": "stream",
     }
-    play = Play("curators-shuffle", tables, Linkage.by_rows(), terms)
+    play = Play("aligned-shuffle", tables, Linkage.by_rows(), terms)
     return study_document(
         play,
         "The curators sample everybody, for a promise of (ε, δ) by the accounting shuffle-1.",
@@ -87,7 +88,7 @@ def curators_shuffle() -> Document:
     )
 
 
-def server_fresh() -> Document:
+def matched_fresh() -> Document:
     """Let the server sample from tables of different people; the release has positions."""
     tables = [
         _table("hospital", (SMOKER, DISTRICT), 50, [(f"id-{i}",) for i in range(50)]),
@@ -95,11 +96,11 @@ def server_fresh() -> Document:
     ]
     terms = {
         "epsilon": 3,
-        "sampling": Sampling("server", 32),
+        "mechanism": PaperTerms(32),
         "population": None,
         "pads": "stream",
     }
-    play = Play("server-fresh", tables, Linkage.by_ids(), terms)
+    play = Play("matched-fresh", tables, Linkage.by_ids(mode="matched"), terms)
     return study_document(
         play,
         "The server samples from fresh uploads, with stream pads; the curators hold different"
@@ -108,7 +109,7 @@ def server_fresh() -> Document:
     )
 
 
-def server_stored() -> Document:
+def matched_stored() -> Document:
     """Let the server sample from stored tables, whose rows are re-padded for the study."""
     tables = [
         _table("hospital", (SMOKER, AGE), 48, [(f"id-{i}",) for i in range(48)]),
@@ -116,11 +117,11 @@ def server_stored() -> Document:
     ]
     terms = {
         "epsilon": 1.25,
-        "sampling": Sampling("server", 30),
+        "mechanism": PaperTerms(30),
         "population": None,
         "pads": "stream",
     }
-    play = Play("server-stored", tables, Linkage.by_ids(), terms, stored=True)
+    play = Play("matched-stored", tables, Linkage.by_ids(mode="matched"), terms, stored=True)
     return study_document(
         play,
         "The server samples from stored tables, with stream pads; the sampled rows are re-padded.",
@@ -134,7 +135,7 @@ def two_chunks() -> Document:
     tables = [_table("hospital", (SMOKER,), rows), _table("Schule", (CLOTHES,), rows)]
     terms = {
         "epsilon": 1.5,
-        "sampling": Sampling("curators", 65_600),
+        "mechanism": PaperTerms(65_600),
         "population": rows,
         "pads": "stream",
     }

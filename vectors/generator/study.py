@@ -15,7 +15,13 @@ from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.derivation import SECRET_BYTES, pad_key
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.data.ids import id_messages, row_messages
-from veiltab.protocol.curator.agreement import new_secret, public_identity, unsigned
+from veiltab.protocol.curator.agreement import (
+    new_contribution,
+    new_secret,
+    public_identity,
+    study_secret,
+    unsigned,
+)
 from veiltab.protocol.curator.stored import StoredTable
 from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.curator.upload import (
@@ -87,7 +93,10 @@ class Play:
         self.name, self.tables, self.linkage = name, tables, linkage
         self.curators = [self._party(table.curator) for table in tables]
         self.server, self.researcher = self._party("server"), self._party("researcher")
-        self.secret, self.commitment, self._nonce = new_secret(entropy(f"{name}, secret"))
+        first, self.commitment, self._nonce = new_secret(entropy(f"{name}, secret"))
+        others = [new_contribution(entropy(f"{name}, {who.name}")) for who in self.curators[1:]]
+        self.contributions = [first] if stored else [first, *others]
+        self.secret = first
         self.sent, self.released = Everything(), MemoryChunks()
         self.vault: Signed[Vault] | None = None
         self.secrets: list[Signed[Secret]] = []
@@ -167,16 +176,15 @@ class Play:
     def _upload(self, study: ServerStudy) -> None:
         contract = self.contract.body
         intakes = self._intakes(contract)
-        by_curators = contract.sampling.by == "curators"
-        if by_curators:
+        if not contract.matched:
             pairs = zip(self.curators, intakes, strict=True)
             self.alignments = [align(contract, who, intake) for who, intake in pairs]
         for number, intake in enumerate(intakes):
             desk, source = self._desk(number, "upload")
-            if by_curators:
-                made = prepare_sample(desk, self.contract, intake, self.alignments)
-            else:
+            if contract.matched:
                 made = prepare_table(desk, self.contract, intake, MemorySpool())
+            else:
+                made = prepare_sample(desk, self.contract, intake, self.alignments)
             self.uploads.append(made)
             self._keep_secret(made.pads, contract, source)
             study.upload(made.message)
@@ -193,17 +201,31 @@ class Play:
             study.repad(answer.message)
 
     def _intakes(self, agreement: Agreement) -> list[Intake]:
-        """Pass the secret from the first curator to the others, and take in everybody's table."""
-        first, *others = self.curators
-        self.secrets = [self._shared_secret(agreement, first, other) for other in others]
-        return [take_in(agreement, self.secret, table) for table in self.tables]
+        """Share the contributions, or the vault's secret, and take in everybody's table."""
+        for sender, contribution in zip(self.curators, self.contributions, strict=False):
+            self.secrets += [
+                self._shared_secret(agreement, sender, receiver, contribution)
+                for receiver in self.curators
+                if receiver is not sender
+            ]
+        if isinstance(agreement, Contract):
+            ids = [who.party_id for who in self.curators]
+            self.secret = study_secret(agreement, dict(zip(ids, self.contributions, strict=True)))
+        return [
+            take_in(agreement, self.secret, table, who.party_id)
+            for table, who in zip(self.tables, self.curators, strict=True)
+        ]
 
     def _shared_secret(
-        self, agreement: Agreement, sender: PrivateIdentity, receiver: PrivateIdentity
+        self,
+        agreement: Agreement,
+        sender: PrivateIdentity,
+        receiver: PrivateIdentity,
+        secret: bytes,
     ) -> Signed[Secret]:
         context = agreement.scope + sender.party_id + receiver.party_id
-        key = ephemeral_key(f"{self.name}, secret to {receiver.name}")
-        sealed = seal(self.secret, receiver.sealing.public, "secret", context, ephemeral=key)
+        key = ephemeral_key(f"{self.name}, secret of {sender.name} to {receiver.name}")
+        sealed = seal(secret, receiver.sealing.public, "secret", context, ephemeral=key)
         message = Secret(
             sender=sender.party_id,
             receiver=receiver.party_id,
@@ -225,7 +247,7 @@ class Play:
             self.upload_secrets[pads.upload_id] = secret
 
 
-def take_in(agreement: Agreement, secret: bytes, table: Table) -> Intake:
+def take_in(agreement: Agreement, secret: bytes, table: Table, curator: bytes) -> Intake:
     """Take in a whole table."""
     if table.ids is None:
         messages = row_messages(len(table.codes[0]))
@@ -233,7 +255,8 @@ def take_in(agreement: Agreement, secret: bytes, table: Table) -> Intake:
         columns = list(zip(*table.ids, strict=True))
         frame = pl.DataFrame({str(i): list(texts) for i, texts in enumerate(columns)})
         messages = id_messages(frame, frame.columns, agreement.linkage.normalisation)
-    intake = Intake(agreement, secret, Schema(table.attributes), MemorySpool(), partitions=1)
+    schema, spool = Schema(table.attributes), MemorySpool()
+    intake = Intake(agreement, secret, schema, spool, curator=curator, partitions=1)
     intake.add(messages, table.codes)
     intake.close()
     return intake

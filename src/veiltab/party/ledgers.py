@@ -35,7 +35,8 @@ from veiltab.wire.codec import (
     part,
     wired,
 )
-from veiltab.wire.contract import ACCOUNTING, DELTA, DIGEST, EPSILON, Accounting
+from veiltab.wire.contract import DIGEST
+from veiltab.wire.mechanism import ACCOUNTING, DELTA, EPSILON, Accounting
 from veiltab.wire.signed import Message
 
 _READABLE = 40

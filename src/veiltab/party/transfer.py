@@ -73,7 +73,7 @@ def reading_order(
 ) -> Iterator[bytes]:
     """Yield the digests of all chunks that estimating these attributes reads, in its order."""
     held = shares(contract, release, attributes)
-    for number in range(chunk_count(release.sample_size)):
+    for number in range(chunk_count(release.rows)):
         for share in held:
             if share.positions is not None:
                 yield share.positions[number]
@@ -97,7 +97,7 @@ def read_bundle(body: bytes, digests: Sequence[bytes]) -> list[bytes]:
 
 def released_sizes(contract: Contract, release: Release) -> dict[bytes, int]:
     """Return how many bytes each chunk of a release has."""
-    slices = list(chunk_slices(release.sample_size))
+    slices = list(chunk_slices(release.rows))
     rows = [where.stop - where.start for where in slices]
     categories = {
         attribute.name: attribute.size

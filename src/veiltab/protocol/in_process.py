@@ -6,18 +6,22 @@ and everything is kept in memory.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 
 from veiltab.core.entropy import Entropy
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.linkage import IdMessages
 from veiltab.protocol.curator.agreement import (
+    new_contribution,
     new_secret,
     public_identity,
     receive_secret,
     share_secret,
     sign_contract,
     sign_vault,
+    study_secret,
     unsigned,
 )
 from veiltab.protocol.curator.grant import grant
@@ -28,6 +32,7 @@ from veiltab.protocol.curator.upload import (
     CuratorContext,
     Prepared,
     align,
+    needs_alignment,
     prepare_sample,
     prepare_table,
 )
@@ -37,18 +42,8 @@ from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
-from veiltab.wire.contract import (
-    Agreement,
-    Contract,
-    CuratorTerms,
-    Linkage,
-    PadMode,
-    Sampler,
-    Sampling,
-    Stored,
-    Vault,
-    accounting_for,
-)
+from veiltab.wire.contract import Agreement, Contract, CuratorTerms, Linkage, PadMode, Stored, Vault
+from veiltab.wire.mechanism import MechanismTerms, PaperTerms
 from veiltab.wire.messages import Release, Repad, SignedGrant, Upload
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import State
@@ -80,14 +75,18 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What the parties agree on, besides who they are."""
+    """What the parties agree on, besides who they are.
+
+    Without a mechanism it is the paper's, with this sample size, or the best one.
+    """
 
     epsilon: float
     delta: float = 0.0
     sample_size: int | None = None
-    sampler: Sampler = "curators"
+    linkage: LinkageMode = "aligned"
     pads: PadMode = "stream"
     population: int | None = None
+    mechanism: MechanismTerms | None = None
 
 
 @dataclass(eq=False)
@@ -144,9 +143,10 @@ class Rehearsal:
 
     def run(self, terms: Terms) -> Outcome:
         """Go through a study up to its release, with uploads made for it alone."""
-        secret, commitment, nonce = new_secret(self.entropy)
+        contribution, commitment, nonce = new_secret(self.entropy)
         outcome = self._open(self._contract(terms, commitment, nonce))
-        intakes = self._intakes(outcome.contract.body, secret)
+        contract = outcome.contract.body
+        intakes = self._intakes(contract, self._exchange(contract, contribution))
         for prepared in self._prepare(outcome, intakes):
             outcome.study.upload(prepared.message)
             outcome.prepared.append(prepared)
@@ -162,14 +162,14 @@ class Rehearsal:
                 nonce=nonce,
                 curators=self._curator_terms(),
                 server=public_identity(self.server),
-                linkage=self.linkage,
+                linkage=replace(self.linkage, mode="matched"),
                 secret_commitment=commitment,
             )
         )
         for identity in self.curators:
             signed = sign_vault(signed, identity)
         tables = MemoryChunks()
-        intakes = self._intakes(signed.body, secret)
+        intakes = self._intakes(signed.body, self._pass_on(signed.body, secret))
         prepared = [
             prepare_table(context, signed, intake, MemorySpool())
             for context, intake in zip(self._contexts(tables), intakes, strict=True)
@@ -214,18 +214,19 @@ class Rehearsal:
         return open_access(self.researcher, outcome.contract, release, grants, now=0)
 
     def _contract(self, terms: Terms, commitment: bytes, nonce: bytes) -> Contract:
+        mechanism = terms.mechanism or PaperTerms(terms.sample_size)
         return Contract(
             title="rehearsal",
             nonce=nonce,
             curators=self._curator_terms(),
             server=public_identity(self.server),
-            linkage=self.linkage,
+            linkage=replace(self.linkage, mode=terms.linkage),
             secret_commitment=commitment,
             researchers=None,
             epsilon=terms.epsilon,
             delta=terms.delta,
-            accounting=accounting_for(terms.delta),
-            sampling=Sampling(by=terms.sampler, size=terms.sample_size),
+            accounting=mechanism.accounting(terms.delta),
+            mechanism=mechanism,
             population=terms.population,
             pads=terms.pads,
             stored=None,
@@ -243,28 +244,48 @@ class Rehearsal:
         study.sign(signed)
         return Outcome(signed, study, received, released, self._contexts(received))
 
-    def _intakes(self, agreement: Agreement, secret: bytes) -> list[Intake]:
-        """Pass the secret from the first curator to the others, and take in everybody's table."""
+    def _pass_on(self, vault: Vault, secret: bytes) -> list[bytes]:
+        """Pass the vault's secret from the first curator to the others."""
         first, *others = self.curators
-        secrets = [secret]
-        for identity in others:
-            message = share_secret(agreement, first, secret, identity.party_id)
-            secrets.append(receive_secret(agreement, identity, message))
+        messages = [share_secret(vault, first, secret, who.party_id) for who in others]
+        received = [receive_secret(vault, *pair) for pair in zip(others, messages, strict=True)]
+        return [secret, *received]
+
+    def _exchange(self, contract: Contract, proposers: bytes) -> list[bytes]:
+        """Let every curator contribute to the study's secret; return it as each of them has it."""
+        drawn = [proposers, *(new_contribution(self.entropy) for _ in self.curators[1:])]
+        contributions = {
+            who.party_id: {who.party_id: contribution}
+            for who, contribution in zip(self.curators, drawn, strict=True)
+        }
+        for sender, receiver in permutations(self.curators, 2):
+            own = contributions[sender.party_id][sender.party_id]
+            message = share_secret(contract, sender, own, receiver.party_id)
+            received = receive_secret(contract, receiver, message)
+            contributions[receiver.party_id][sender.party_id] = received
+        return [study_secret(contract, contributions[who.party_id]) for who in self.curators]
+
+    def _intakes(self, agreement: Agreement, secrets: Sequence[bytes]) -> list[Intake]:
+        """Take in everybody's table."""
         # On machines of their own they would not wait for each other either; but threads for small
         # tables, again in every run of a simulation, would take longer than they save.
         large = any(holding.partitions > 1 for holding in self.holdings)
-        parties = zip(secrets, self.holdings, strict=True)
+        ids = [identity.party_id for identity in self.curators]
+        parties = zip(secrets, self.holdings, ids, strict=True)
         threads = None if large else 1
         return list(ordered_map(lambda party: take_in(agreement, *party), parties, threads))
 
     def _prepare(self, outcome: Outcome, intakes: Sequence[Intake]) -> list[Prepared[Upload]]:
         signed = outcome.contract
         parties = list(zip(outcome.contexts, intakes, strict=True))
-        if signed.body.sampling.by == "server":
+        aligned = []
+        if needs_alignment(signed.body):
+            aligned = [align(signed.body, context.identity, intake) for context, intake in parties]
+        if signed.body.matched:
             return [
-                prepare_table(context, signed, intake, MemorySpool()) for context, intake in parties
+                prepare_table(context, signed, intake, MemorySpool(), aligned)
+                for context, intake in parties
             ]
-        aligned = [align(signed.body, context.identity, intake) for context, intake in parties]
         return [prepare_sample(context, signed, intake, aligned) for context, intake in parties]
 
     def _curator_terms(self) -> tuple[CuratorTerms, ...]:
@@ -280,10 +301,11 @@ class Rehearsal:
         ]
 
 
-def take_in(agreement: Agreement, secret: bytes, holding: Holding) -> Intake:
-    """Take in a whole holding in memory."""
+def take_in(agreement: Agreement, secret: bytes, holding: Holding, curator: bytes) -> Intake:
+    """Take in a curator's whole holding in memory."""
     schema, parts = Schema(holding.attributes), holding.partitions
-    intake = Intake(agreement, secret, schema, MemorySpool(), partitions=parts)
+    spool = MemorySpool()
+    intake = Intake(agreement, secret, schema, spool, curator=curator, partitions=parts)
     holding.fill(intake)
     intake.close()
     return intake

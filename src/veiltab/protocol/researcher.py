@@ -19,14 +19,17 @@ from veiltab.protocol.verify import (
     SEAL_PURPOSE,
     Share,
     check_researcher,
+    publication_epsilon,
     seal_context,
     shares,
+    sign,
     verify_agreement,
     verify_grant,
     verify_release,
 )
-from veiltab.wire.contract import MAX_ROWS, Contract
-from veiltab.wire.messages import Release, SignedGrant
+from veiltab.wire.contract import Contract
+from veiltab.wire.mechanism import MAX_ROWS
+from veiltab.wire.messages import Publication, Release, SignedGrant
 from veiltab.wire.packing import (
     CHUNK_ROWS,
     chunk_count,
@@ -96,9 +99,14 @@ class Access:
     """A verified release, and the pads of the attributes that were granted."""
 
     contract: Contract
-    release: Release
+    signed: Signed[Release]
     plan: Plan
     pads: Mapping[str, PadReader] = field(repr=False)
+
+    @property
+    def release(self) -> Release:
+        """What the server has signed."""
+        return self.signed.body
 
 
 def open_access(
@@ -123,7 +131,7 @@ def open_access(
                 hint="give each grant once; if two overlap, give only the larger one",
             )
         pads |= opened
-    return Access(terms, released, plan, pads)
+    return Access(terms, release, plan, pads)
 
 
 def _open_grant(
@@ -198,6 +206,21 @@ def _wrong_material() -> MalformedError:
     )
 
 
+def publication(
+    access: Access, identity: PrivateIdentity, attributes: Sequence[str], digest: bytes
+) -> Signed[Publication]:
+    """Name the one copy of the counts that others may read, by its digest (spec 11.1)."""
+    body = Publication(
+        attributes=tuple(granted_attributes(access, attributes)),
+        counts=digest,
+        epsilon=publication_epsilon(access.contract),
+        release=access.signed.digest,
+        researcher=identity.party_id,
+        study=access.contract.study_id,
+    )
+    return sign(body, identity.signing)
+
+
 def count_records(
     access: Access, chunks: ChunkStore, attributes: Sequence[str] | None = None
 ) -> ReleasedCounts:
@@ -220,7 +243,7 @@ def decrypt(
     """Yield the sampled and perturbed records, span by span, as a column of codes per attribute."""
     schema = access.contract.schema.subset(granted_attributes(access, attributes))
     curator_shares = shares(access.contract, access.release, schema.names)
-    for where in span_slices(access.release.sample_size):
+    for where in span_slices(access.release.rows):
         columns: dict[str, Codes] = {}
         for packed in _fetch(curator_shares, where, chunks):
             columns |= _decrypt_share(access, packed, where)

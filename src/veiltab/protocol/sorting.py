@@ -18,6 +18,9 @@ PARTITIONS = 256
 """Parts of a table: with 100 million rows, each has 400,000 of them, about 10 MB."""
 
 MAX_PARTITIONS = 1 << 16
+KEY_RANGE = 1 << 64
+"""One more than the first 64 bits of a key can be."""
+
 BUFFER_ROWS = 1 << 18
 """Records held before they are split: enough that each part is given some 25 kB at a time."""
 
@@ -71,19 +74,20 @@ class Sorter:
     """
 
     def __init__(
-        self, fields: Sequence[tuple[str, str]], spool: Spool, partitions: int = PARTITIONS
+        self, fields: Sequence[tuple[str, str]], spool: Spool, starts: Sequence[int]
     ) -> None:
-        """Name the fields that follow the key of 16 bytes; whatever is in the spool is deleted."""
-        if not 1 <= partitions <= MAX_PARTITIONS:
+        """Name the fields that follow the key of 16 bytes; whatever is in the spool is deleted.
+
+        ``starts`` says with which keys the partitions begin, as :func:`range_starts` does.
+        """
+        if not 1 <= len(starts) <= MAX_PARTITIONS:
             raise ParameterError(
-                f"a table cannot be sorted in {partitions:,} partitions",
+                f"a table cannot be sorted in {len(starts):,} partitions",
                 hint=f"use 1 to {MAX_PARTITIONS:,}",
             )
         self._dtype: np.dtype[np.void] = np.dtype([(KEY, BLOCK), *fields])
-        self._spool, self._partitions = spool, partitions
-        # A partition begins with the least 32 bits that, times the partitions, reach its number.
-        firsts = [-(-(number << 32) // partitions) << 32 for number in range(partitions)]
-        self._firsts = np.array(firsts, dtype=np.uint64)
+        self._spool, self._partitions = spool, len(starts)
+        self._firsts = np.array(starts, dtype=np.uint64)
         self._waiting = np.empty(0, dtype=self._dtype)
         self._held = 0
         spool.clear()
@@ -132,6 +136,16 @@ class Sorter:
     def spans(self, limit: int) -> Iterator[Records]:
         """Read the first ``limit`` records back in spans of which only the last may be short."""
         return cut(self.parts(), limit, SPAN_ROWS)
+
+
+def range_starts(partitions: int, start: int = 0, stop: int = KEY_RANGE) -> list[int]:
+    """Return where equal ranges of keys begin, from ``start`` up to ``stop``: 64-bit numbers.
+
+    They are multiples of 2³², because the lowest bits of a word that is sorted number its record.
+    """
+    first, last = -(-start >> 32), -(-stop >> 32)
+    steps = (-(-number * (last - first) // partitions) for number in range(partitions))
+    return [(first + step) << 32 for step in steps]
 
 
 def block_bytes(records: Records, name: str) -> NDArray[np.uint8]:

@@ -138,10 +138,21 @@ def read_token_chunk(
     return unpack_tokens(store.get(digests[number]), where.stop - where.start)
 
 
-def check_tokens(digests: Sequence[bytes], rows: int, store: ChunkStore) -> None:
-    """Refuse a missing, damaged or ill-formed chunk of tokens, one at a time."""
+def check_tokens(
+    digests: Sequence[bytes], rows: int, store: ChunkStore, below: int | None = None
+) -> None:
+    """Refuse a missing, damaged or ill-formed chunk of tokens, one at a time.
+
+    ``below`` is the coin's threshold, if there is one: whose token is not below it takes no part.
+    """
     for digest, where in zip(digests, chunk_slices(rows), strict=False):
-        unpack_tokens(store.get(digest), where.stop - where.start)
+        tokens = unpack_tokens(store.get(digest), where.stop - where.start)
+        if below is not None and int(tokens.view(">u8")[:, 0].max()) >= below:
+            raise MismatchError(
+                "the upload has a row of somebody who takes no part",
+                hint="prepare the table with the contract's coin: uploading everybody breaks the"
+                " promise",
+            )
 
 
 def read_position_chunk(

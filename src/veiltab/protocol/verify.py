@@ -5,10 +5,11 @@ A check returns what it has checked, or raises; nothing here decrypts.
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from veiltab.core.plan import Plan, plan
+from veiltab.core.plausible import plausible_rows
 from veiltab.core.schema import Attribute
 from veiltab.crypto import signing
 from veiltab.crypto.signing import SigningKey
@@ -22,15 +23,9 @@ from veiltab.errors import (
     SignatureError,
 )
 from veiltab.protocol.stores import Digests, check_column_names
-from veiltab.wire.contract import (
-    PURE_1,
-    Agreement,
-    Contract,
-    CuratorTerms,
-    Vault,
-    accounting_name,
-)
-from veiltab.wire.messages import Grant, Release, SignedGrant, Upload
+from veiltab.wire.contract import Agreement, Contract, CuratorTerms, Vault
+from veiltab.wire.mechanism import PURE_1, PaperTerms, accounting_name
+from veiltab.wire.messages import Grant, Publication, Release, SignedGrant, Upload
 from veiltab.wire.signed import Message, Signature, Signed, signing_input
 
 Body = TypeVar("Body", bound=Message)
@@ -84,32 +79,55 @@ def verify_agreement(signed: Signed[AgreementType]) -> AgreementType:
     return verify(signed, [terms.identity.signing_key for terms in signed.body.curators])
 
 
-def plan_for(contract: Contract, population_size: int) -> Plan:
-    """Return the plan for the study, once the number of respondents is known (spec 4.1)."""
+def plan_for(contract: Contract, population_size: int | None) -> Plan:
+    """Return the plan for the study, once the number of respondents is known (spec 4.1).
+
+    With decoys the contract alone has all its numbers, and where rows are matched, nobody knows how
+    many respondents there are: then it is None.
+    """
+    if contract.decoys is not None:
+        known = None if contract.matched else _known_population(contract, population_size)
+        return replace(contract.decoy_plan, population_size=known)
+    known = _known_population(contract, population_size)
     return plan(
-        population_size=population_size,
+        population_size=known,
         domain_size=contract.schema.domain_size,
         epsilon=contract.epsilon,
         delta=contract.delta,
-        sample_size=_stated_size(contract, population_size),
+        sample_size=_stated_size(contract, known),
         mechanism="shuffle" if contract.delta else "paper",
     )
 
 
 def planned_sample_size(contract: Contract, population_size: int) -> int:
-    """Return how many respondents are sampled, without planning the noise if that is slow."""
+    """Return how many respondents are sampled by rank, without planning the noise if it is slow."""
+    check_population(contract, population_size)
     size = _stated_size(contract, population_size)
     return plan_for(contract, population_size).ranked.sample_size if size is None else size
 
 
-def _stated_size(contract: Contract, population_size: int) -> int | None:
-    """Return the sample size if the contract fixes it; check that it can be drawn."""
+def check_population(contract: Contract, population_size: int) -> None:
+    """Refuse another number of respondents than the contract states, if it states one."""
     if contract.population not in (None, population_size):
         raise MismatchError(
             f"the contract is about {contract.population} respondents, not {population_size}",
             hint="check that every curator uses the table that was agreed on",
         )
-    size = contract.sampling.size
+
+
+def _known_population(contract: Contract, population_size: int | None) -> int:
+    if population_size is None:
+        raise MismatchError(
+            "the number of respondents is not known, and the plan depends on it",
+            hint="only where rows are matched, and there are decoys, can it stay unknown",
+        )
+    check_population(contract, population_size)
+    return population_size
+
+
+def _stated_size(contract: Contract, population_size: int) -> int | None:
+    """Return the sample size if the contract fixes it; check that it can be drawn."""
+    size = _stated_sample(contract)
     if size is None and contract.delta > 0:
         size = population_size  # shuffling gains most from everybody, and all parties must agree
     if size is not None and size > population_size:
@@ -119,6 +137,11 @@ def _stated_size(contract: Contract, population_size: int) -> int | None:
             hint="propose a study with a smaller sample",
         )
     return size
+
+
+def _stated_sample(contract: Contract) -> int | None:
+    """Return the sample size that the contract states, if it does."""
+    return contract.mechanism.sample_size if isinstance(contract.mechanism, PaperTerms) else None
 
 
 def check_researcher(contract: Contract, party_id: bytes) -> None:
@@ -209,7 +232,7 @@ def _check_release(contract: Contract, release: Release) -> None:
     schema = contract.schema
     curators = tuple(terms.party_id for terms in contract.curators)
     positions = release.uploads[0].positions is not None
-    fresh = contract.sampling.by == "server" and contract.stored is None
+    fresh = contract.matched and contract.stored is None
     if (
         release.study != contract.study_id
         or release.cells != schema.domain_size
@@ -224,24 +247,38 @@ def _check_release(contract: Contract, release: Release) -> None:
 
 
 def _checked_plan(contract: Contract, release: Release) -> Plan:
-    """Recompute the promise from the release's own numbers (spec 4.1)."""
-    if (release.epsilon, release.delta) != (contract.epsilon, contract.delta) or (
-        release.accounting not in (PURE_1, contract.accounting)
-        or contract.sampling.size not in (None, release.sample_size)
-        or contract.population not in (None, release.population)
-    ):
+    """Recompute the promise: from the release's own numbers by rank, else from the contract's."""
+    decoys = contract.decoys
+    if decoys is None:
+        accountings = {PURE_1, contract.accounting}
+        same = _stated_sample(contract) in (None, release.rows)
+        known = contract.population in (None, release.population)
+    else:
+        accountings = {contract.accounting}
+        same = release.keep_threshold == decoys.keep_threshold
+        known = (release.population is None) == contract.matched
+    same &= (release.epsilon, release.delta) == (contract.epsilon, contract.delta)
+    if not same or not known or release.accounting not in accountings:
         raise PromiseError(
             "the release states other parameters than the contract",
             hint="do not use it; ask the curators and the server what happened",
         )
+    return _ranked_plan(release) if decoys is None else _decoy_plan(contract, release)
+
+
+def _ranked_plan(release: Release) -> Plan:
+    """Return the plan that a release by rank follows; it cannot be built if it breaks its promise.
+
+    Every such release has a population and a threshold; 0 stands for neither.
+    """
     try:
         return Plan.by_rank(
-            population_size=release.population,
+            population_size=release.population or 0,
             domain_size=release.cells,
             epsilon=release.epsilon,
             delta=release.delta,
-            sample_size=release.sample_size,
-            keep_threshold=release.keep_threshold,
+            sample_size=release.rows,
+            keep_threshold=release.keep_threshold or 0,
             accounting=accounting_name(release.accounting),
         )
     except InputError as error:
@@ -249,6 +286,70 @@ def _checked_plan(contract: Contract, release: Release) -> Plan:
             f"the release does not keep its promise: {error.message}",
             hint="do not use it; ask the curators and the server what happened",
         ) from error
+
+
+def _decoy_plan(contract: Contract, release: Release) -> Plan:
+    """Return the contract's plan, and refuse a number of rows that it would hardly ever give."""
+    if release.population is not None and contract.population not in (None, release.population):
+        raise PromiseError(
+            "the release is about another number of respondents than the contract",
+            hint="do not use it; ask the curators and the server what happened",
+        )
+    chosen = plan_for(contract, release.population)
+    if not plausible_rows(chosen, release.rows):
+        raise PromiseError(
+            f"a release of {release.rows:,} rows is not what the contract's decoys give",
+            hint="do not use it; a curator has left rows or decoys out, or the server has",
+        )
+    return chosen
+
+
+def may_see_release(contract: Contract, party_id: bytes) -> bool:
+    """Tell whether a party may see the release and the number of its rows, if it is let in at all.
+
+    A curator knows the decoys.  Where the server matches, the number of rows would tell it how many
+    respondents it has in common with the others.
+    """
+    curators = {terms.party_id for terms in contract.curators}
+    return party_id not in curators or not contract.matched or contract.decoys is None
+
+
+def publication_epsilon(contract: Contract) -> float:
+    """Return the ε for all who only read published copies."""
+    decoys = contract.decoys
+    return contract.epsilon if decoys is None else decoys.epsilon_public
+
+
+def verify_publication(
+    contract: Contract, release: Signed[Release], signed: Signed[Publication]
+) -> Publication:
+    """Return what a researcher says of the copy that it publishes, if it is about this release.
+
+    The signing key is that of the researcher whom the contract names.  If it names none, the
+    message has its own key, and whoever keeps it knows from whom it came.
+    """
+    body = signed.body
+    check_researcher(contract, body.researcher)
+    keys = [r.signing_key for r in contract.researchers or () if r.party_id == body.researcher]
+    verify(signed, keys or [signature.key for signature in signed.signatures])
+    if body.study != contract.study_id or body.release != release.digest:
+        raise MismatchError(
+            "the publication is of another study or another release",
+            hint="publish the counts of this study's release",
+        )
+    unknown = sorted(set(body.attributes) - set(contract.schema.names))
+    if unknown:
+        raise MismatchError(
+            f"the study has no attribute {', '.join(map(repr, unknown))}",
+            hint="a publication names attributes of the contract",
+        )
+    if body.epsilon != publication_epsilon(contract):
+        raise PromiseError(
+            f"the published copy has the noise of epsilon {body.epsilon:g}, and the contract"
+            f" promises {publication_epsilon(contract):g} to whoever reads it",
+            hint="publish a copy with the contract's noise",
+        )
+    return body
 
 
 def seal_context(study: bytes, curator: bytes, researcher: bytes, grant_id: bytes) -> bytes:

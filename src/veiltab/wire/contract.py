@@ -5,17 +5,18 @@ which tables are stored for many studies.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import chain
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from veiltab.core import hashing
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.parameters import (
     MAX_DOMAIN_SIZE,
-    check_delta,
     check_domain_size,
-    check_epsilon,
     check_sample_size,
 )
+from veiltab.core.plan import DECOYS, Plan
 from veiltab.core.schema import MAX_CATEGORIES, Attribute, Schema
 from veiltab.errors import MismatchError
 from veiltab.wire.codec import (
@@ -34,25 +35,30 @@ from veiltab.wire.codec import (
     malformed,
     message,
     nested,
-    number,
     optional,
     part,
     wired,
 )
+from veiltab.wire.mechanism import (
+    ACCOUNTING,
+    DELTA,
+    EPSILON,
+    MAX_ROWS,
+    MECHANISM,
+    Accounting,
+    DecoyTerms,
+    MechanismTerms,
+    PaperTerms,
+)
 from veiltab.wire.signed import KEY_BYTES, SignedMessage
 
-Sampler = Literal["curators", "server"]
 PadMode = Literal["stream", "one-time"]
-Accounting = Literal["pure-1", "shuffle-1"]
 LinkageBy = Literal["ids", "rows"]
 Normalisation = Literal["nfc", "trim", "lowercase"]
 
 MAX_CURATORS = 1_000
 MAX_ATTRIBUTES = 1_000
 """Attributes of one curator."""
-
-MAX_ROWS = 2**48
-"""Rows of an upload (spec 8)."""
 
 NONCE_BYTES = 16
 
@@ -63,20 +69,11 @@ DIGEST = hexadecimal(32)
 """The codec of a digest, a commitment, a study id or a vault id."""
 
 PADS: Codec[PadMode] = choice("stream", "one-time")
-ROWS = integer(1, MAX_ROWS)
+ROWS = integer(0, MAX_ROWS)
+"""Rows of an upload or a release; with decoys there may be none at all."""
+
 POPULATION = integer(1, MAX_INTEGER)
-EPSILON = number(check_epsilon)
-DELTA = number(check_delta)
-PURE_1: Final = "pure-1"
-"""A promise by Theorem 1 alone, for δ = 0."""
-
-SHUFFLE_1: Final = "shuffle-1"
-"""A promise by the privacy blanket, which counts on δ and on the secret order."""
-
-ACCOUNTING: Codec[Accounting] = choice(PURE_1, SHUFFLE_1)
-"""How a promise is computed: the name that plans have for it, and its version."""
-
-SAMPLER: Codec[Sampler] = choice("curators", "server")
+LINKAGE_MODE: Codec[LinkageMode] = choice("aligned", "matched")
 _CATEGORIES = items(TEXT, least=1, most=MAX_CATEGORIES)
 _BY: Codec[LinkageBy] = choice("ids", "rows")
 _COLUMNS = integer(1, MAX_INTEGER)
@@ -154,32 +151,44 @@ class CuratorTerms(Part):
 
 @part
 class Linkage(Part):
-    """How the curators' rows are matched: by ids, or row by row (spec 5)."""
+    """How the curators' rows belong together: by ids, or row by row (spec 5).
+
+    "aligned": all curators hold the same respondents, and compare digests of them; "matched": the
+    server matches the respondents whom all curators hold, by tokens.
+    """
 
     by: LinkageBy
     columns: int | None
     normalisation: tuple[Normalisation, ...]
+    mode: LinkageMode = "aligned"
 
     @classmethod
-    def by_ids(cls, columns: int = 1, normalisation: Iterable[Normalisation] = ()) -> Self:
+    def by_ids(
+        cls,
+        columns: int = 1,
+        normalisation: Iterable[Normalisation] = (),
+        mode: LinkageMode = "aligned",
+    ) -> Self:
         """Match rows with the same ids: ``columns`` texts, normalised by rules in this order."""
-        return cls("ids", columns, tuple(normalisation))
+        return cls("ids", columns, tuple(normalisation), mode)
 
     @classmethod
-    def by_rows(cls) -> Self:
+    def by_rows(cls, mode: LinkageMode = "aligned") -> Self:
         """Match the first row with the first row, and so on."""
-        return cls("rows", None, ())
+        return cls("rows", None, (), mode)
 
     def to_json(self, path: str = "") -> dict[str, Any]:
         """Return the linkage as JSON values."""
         by = _BY.write(self.by, join(path, "by"))
+        mode = LINKAGE_MODE.write(self.mode, join(path, "mode"))
         if self.columns is None and by == "rows" and not self.normalisation:
-            return {"by": by}
+            return {"by": by, "mode": mode}
         if self.columns is None or by == "rows":
             raise malformed(join(path, "columns"), "go with linkage by ids alone")
         return {
             "by": by,
             "columns": _COLUMNS.write(self.columns, join(path, "columns")),
+            "mode": mode,
             "normalisation": _NORMALISATION.write(self.normalisation, join(path, "normalisation")),
         }
 
@@ -189,12 +198,14 @@ class Linkage(Part):
         # "by" first: it decides which other fields there are.
         by = _BY.read(value.get("by"), join(path, "by")) if isinstance(value, dict) else "ids"
         others = () if by == "rows" else ("columns", "normalisation")
-        members = exact_fields(value, ("by", *others), path)
+        members = exact_fields(value, ("by", "mode", *others), path)
+        mode = LINKAGE_MODE.read(members["mode"], join(path, "mode"))
         if by == "rows":
-            return cls.by_rows()
+            return cls.by_rows(mode)
         return cls.by_ids(
             _COLUMNS.read(members["columns"], join(path, "columns")),
             _NORMALISATION.read(members["normalisation"], join(path, "normalisation")),
+            mode,
         )
 
 
@@ -223,6 +234,11 @@ class Agreement(SignedMessage):
     def schema(self) -> Schema:
         """The joint table's schema: the attributes of all curators, in order (spec 4)."""
         return Schema(chain.from_iterable(terms.attributes for terms in self.curators))
+
+    @property
+    def matched(self) -> bool:
+        """Whether the server matches the respondents, instead of the curators holding the same."""
+        return self.linkage.mode == "matched"
 
     def parties(self) -> Iterator[tuple[str, PublicIdentity]]:
         """Yield everybody whom the document names, with the place where it does."""
@@ -263,29 +279,6 @@ class Agreement(SignedMessage):
             self.schema  # noqa: B018 - refuses equal attribute names
 
 
-def accounting_for(delta: float) -> Accounting:
-    """Return the accounting that a contract with this δ states (spec 4)."""
-    return PURE_1 if delta == 0 else SHUFFLE_1
-
-
-def accounting_id(name: str, version: int) -> Accounting:
-    """Return how messages write the accounting of a plan and its version (spec 4.1)."""
-    return ACCOUNTING.read(f"{name}-{version}", "accounting")
-
-
-def accounting_name(accounting: Accounting) -> str:
-    """Return the name that plans have for the accounting that a message states."""
-    return accounting.partition("-")[0]
-
-
-@part
-class Sampling(Part):
-    """Who samples, and how many; no size stands for the best one (spec 4)."""
-
-    by: Sampler = wired(SAMPLER)
-    size: int | None = wired(optional(ROWS))
-
-
 @part
 class Stored(Part):
     """The vault and the uploads, in the order of the curators, that a study reads (spec 12)."""
@@ -305,7 +298,7 @@ class Contract(Agreement):
     epsilon: float = wired(EPSILON)
     delta: float = wired(DELTA)
     accounting: Accounting = wired(ACCOUNTING)
-    sampling: Sampling = wired(nested(Sampling))
+    mechanism: MechanismTerms = wired(MECHANISM)
     population: int | None = wired(optional(POPULATION))
     pads: PadMode = wired(PADS)
     stored: Stored | None = wired(optional(nested(Stored)))
@@ -322,22 +315,89 @@ class Contract(Agreement):
             yield f"researchers[{position}]", researcher
 
     def check(self) -> None:
-        """Refuse terms that contradict each other (spec 4)."""
+        """Refuse terms that contradict each other, and a promise that is not kept (spec 4)."""
         Agreement.check(self)
-        expected = accounting_for(self.delta)
+        expected = self.mechanism.accounting(self.delta)
         if self.accounting != expected:
-            raise malformed("accounting", f"must be {expected!r} for a delta of {self.delta:g}")
-        if self.sampling.size is not None and self.population is not None:
-            with input_errors_at("sampling.size"):
-                check_sample_size(self.sampling.size, self.population)
-        if self.stored is None:
-            return
-        if self.sampling.by != "server":
-            raise malformed("sampling.by", "must be 'server' for a study on stored tables")
-        if len(self.stored.uploads) != len(self.curators):
+            raise malformed(
+                "accounting",
+                f"must be {expected!r} for the mechanism {self.mechanism.name!r} and a delta of"
+                f" {self.delta:g}",
+            )
+        if isinstance(self.mechanism, PaperTerms):
+            self._check_sample_size(self.mechanism.sample_size)
+        else:
+            with input_errors_at("mechanism"):
+                self.decoy_plan  # noqa: B018 - cannot be built if it breaks its promise
+        if self.stored is not None:
+            self._check_stored(self.stored)
+
+    @property
+    def decoys(self) -> DecoyTerms | None:
+        """The terms of a study with decoys, or None for the paper's mechanism."""
+        return self.mechanism if isinstance(self.mechanism, DecoyTerms) else None
+
+    @property
+    def decoy_plan(self) -> Plan:
+        """The plan of a study with decoys: all its numbers are fixed by the contract alone."""
+        if self.decoys is None:
+            raise MismatchError(
+                "the study has no decoys", hint="its plan depends on the number of respondents"
+            )
+        return _decoy_plan(
+            self.decoys,
+            self.epsilon,
+            self.delta,
+            self.population,
+            self.linkage.mode,
+            tuple(terms.schema.domain_size for terms in self.curators),
+        )
+
+    def _check_sample_size(self, size: int | None) -> None:
+        if size is not None and self.population is not None:
+            with input_errors_at("mechanism.sample_size"):
+                check_sample_size(size, self.population)
+
+    def _check_stored(self, stored: Stored) -> None:
+        if not self.matched:
+            raise malformed("linkage.mode", "must be 'matched' for a study on stored tables")
+        if self.decoys is not None:
+            raise malformed(
+                "mechanism",
+                "stored tables have no decoys: a server that sees rows in many studies could tell"
+                " which are decoys",
+                hint="upload the tables for this study alone, or use the paper's mechanism",
+            )
+        if len(stored.uploads) != len(self.curators):
             raise malformed(
                 "stored.uploads", f"must have one item per curator, {len(self.curators)}"
             )
+
+
+@lru_cache(maxsize=64)
+def _decoy_plan(  # noqa: PLR0917 - a cached function is called by position
+    terms: DecoyTerms,
+    epsilon: float,
+    delta: float,
+    population: int | None,
+    mode: LinkageMode,
+    curator_cells: tuple[int, ...],
+) -> Plan:
+    """Build the plan, which checks its promise exactly; that takes a while, so it is kept."""
+    cells = 1
+    for size in curator_cells:
+        cells *= size
+    return Plan(
+        population_size=population,
+        domain_size=cells,
+        epsilon=epsilon,
+        delta=delta,
+        mechanism=terms.mechanism,
+        accounting=DECOYS,
+        linkage=mode,
+        epsilon_public=terms.epsilon_public,
+        curator_cells=curator_cells,
+    )
 
 
 @message
@@ -346,6 +406,12 @@ class Vault(Agreement):
 
     kind: ClassVar[str] = "vault"
     label: ClassVar[str] = "vault"
+
+    def check(self) -> None:
+        """Refuse what every agreement refuses, and tables that are not matched."""
+        Agreement.check(self)
+        if not self.matched:
+            raise malformed("linkage.mode", "must be 'matched': stored tables are matched")
 
     @property
     def vault_id(self) -> bytes:

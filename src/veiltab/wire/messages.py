@@ -4,20 +4,17 @@ The sealed secret (spec 4.2), the alignment of respondents (5.1), the upload (8)
 stored tables (12.2), the release (10) and the grant (11).
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
+from veiltab.core.channel import GammaDiagonal
 from veiltab.core.parameters import MAX_DOMAIN_SIZE, check_sample_size
 from veiltab.wire.codec import (
     BASE64,
     MAX_INTEGER,
     TEXT,
-    Codec,
     Part,
-    describe,
     dump,
     exact_fields,
     hexadecimal,
@@ -33,17 +30,22 @@ from veiltab.wire.codec import (
     wired,
 )
 from veiltab.wire.contract import (
-    ACCOUNTING,
-    DELTA,
     DIGEST,
-    EPSILON,
     MAX_CURATORS,
     PADS,
     PARTY_ID,
     POPULATION,
     ROWS,
-    Accounting,
     PadMode,
+)
+from veiltab.wire.mechanism import (
+    ACCOUNTING,
+    DECOYS_1,
+    DELTA,
+    EPSILON,
+    SAMPLE_SIZE,
+    THRESHOLD,
+    Accounting,
 )
 from veiltab.wire.packing import chunk_count
 from veiltab.wire.signed import Message, Signed, SignedMessage
@@ -52,19 +54,7 @@ UPLOAD_ID = hexadecimal(16)
 CHUNKS = items(DIGEST)
 """The digests of a column's chunks, in order (spec 7)."""
 
-_DRAW = integer(1, DRAW_RANGE - 1)
-_DECIMAL = re.compile("[1-9][0-9]{0,19}")
 _SEALED = optional(BASE64)
-
-
-def _read_threshold(value: object, path: str) -> int:
-    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
-        raise malformed(path, f"must be a number of 1 to 20 digits as text, not {describe(value)}")
-    return _DRAW.read(int(value), path)
-
-
-_THRESHOLD = Codec(_read_threshold, lambda value, path: str(_DRAW.write(value, path)))
-"""A 64-bit integer as decimal text: JSON numbers are exact only below 2⁵³."""
 
 
 @part
@@ -92,19 +82,32 @@ class Secret(SignedMessage):
 
 @message
 class Alignment(SignedMessage):
-    """A curator's number of respondents and the keyed digest of their tokens."""
+    """What curators compare before they upload: keyed digests of their respondents and decoys.
+
+    Where the server matches, nobody is told how many respondents a curator holds: then there is
+    only the digest of the decoys.
+    """
 
     kind: ClassVar[str] = "alignment"
 
     curator: bytes = wired(PARTY_ID)
-    digest: bytes = wired(DIGEST)
-    population: int = wired(POPULATION)
+    decoys: bytes | None = wired(optional(DIGEST))
+    digest: bytes | None = wired(optional(DIGEST))
+    population: int | None = wired(optional(POPULATION))
     study: bytes = wired(DIGEST)
+
+    def check(self) -> None:
+        """Refuse a number without a digest or the reverse, and a message that says nothing."""
+        if (self.digest is None) != (self.population is None):
+            missing = "digest" if self.digest is None else "population"
+            raise malformed(missing, "must not be null: a digest and a population go together")
+        if self.digest is None and self.decoys is None:
+            raise malformed("decoys", "must not be null if the digest is")
 
 
 @message
 class Upload(SignedMessage):
-    """A curator's columns; with ``population`` if curators sample, else with ``tokens``."""
+    """A curator's columns; with ``population`` if rows are aligned, else with ``tokens``."""
 
     kind: ClassVar[str] = "upload"
 
@@ -121,8 +124,6 @@ class Upload(SignedMessage):
         check_columns(self.columns, self.rows)
         if (self.population is None) == (self.tokens is None):
             raise malformed("population, tokens", "exactly one of the two must be null")
-        if self.population is not None and self.rows > self.population:
-            raise malformed("rows", f"must be at most the population, {self.population:,}")
         if self.tokens is not None:
             check_chunks(self.tokens, self.rows, "tokens")
             check_different(self.tokens, "tokens")
@@ -137,7 +138,7 @@ class RepadRequest(SignedMessage):
     curator: bytes = wired(PARTY_ID)
     population: int = wired(POPULATION)
     positions: tuple[bytes, ...] = wired(CHUNKS)
-    sample_size: int = wired(ROWS)
+    sample_size: int = wired(SAMPLE_SIZE)
     study: bytes = wired(DIGEST)
     upload_digest: bytes = wired(DIGEST, key="upload")
 
@@ -158,7 +159,7 @@ class Repad(SignedMessage):
     columns: tuple[ColumnChunks, ...] = wired(COLUMNS)
     curator: bytes = wired(PARTY_ID)
     request_digest: bytes = wired(DIGEST, key="request")
-    rows: int = wired(ROWS)
+    rows: int = wired(SAMPLE_SIZE)
     study: bytes = wired(DIGEST)
     upload_id: bytes = wired(UPLOAD_ID, key="upload")
 
@@ -178,7 +179,11 @@ class ReleasedUpload(Part):
 
 @message
 class Release(SignedMessage):
-    """All columns of the joint table, ``sample_size`` rows, and what the researcher must check."""
+    """All columns of the joint table, and what the researcher must check.
+
+    With decoys there may be no noise, and more rows than respondents; and where the server has
+    matched them, their number is not known.
+    """
 
     kind: ClassVar[str] = "release"
 
@@ -187,9 +192,9 @@ class Release(SignedMessage):
     columns: tuple[ColumnChunks, ...] = wired(COLUMNS)
     delta: float = wired(DELTA)
     epsilon: float = wired(EPSILON)
-    keep_threshold: int = wired(_THRESHOLD)
-    population: int = wired(POPULATION)
-    sample_size: int = wired(ROWS)
+    keep_threshold: int | None = wired(optional(THRESHOLD))
+    population: int | None = wired(optional(POPULATION))
+    rows: int = wired(ROWS)
     study: bytes = wired(DIGEST)
     uploads: tuple[ReleasedUpload, ...] = wired(
         items(nested(ReleasedUpload), least=1, most=MAX_CURATORS)
@@ -197,12 +202,21 @@ class Release(SignedMessage):
 
     def check(self) -> None:
         """Refuse lengths, curators or a threshold that cannot be; the promise is not checked."""
-        with input_errors_at("sample_size"):
-            check_sample_size(self.sample_size, self.population)
-        with input_errors_at("keep_threshold"):
-            GammaDiagonal.from_threshold(self.cells, self.keep_threshold)
-        check_columns(self.columns, self.sample_size)
+        if self.accounting != DECOYS_1:
+            self._check_by_rank()
+        if self.keep_threshold is not None:
+            with input_errors_at("keep_threshold"):
+                GammaDiagonal.from_threshold(self.cells, self.keep_threshold)
+        check_columns(self.columns, self.rows)
         self._check_uploads()
+
+    def _check_by_rank(self) -> None:
+        """Refuse what only a release with decoys can lack, and a sample that cannot be."""
+        for field in ("keep_threshold", "population"):
+            if getattr(self, field) is None:
+                raise malformed(field, "must not be null in a release without decoys")
+        with input_errors_at("rows"):
+            check_sample_size(self.rows, self.population or 0)
 
     def _check_uploads(self) -> None:
         if len({upload.curator for upload in self.uploads}) != len(self.uploads):
@@ -212,8 +226,27 @@ class Release(SignedMessage):
         for position, upload in enumerate(self.uploads):
             if upload.positions is not None:
                 path = f"uploads[{position}].positions"
-                check_chunks(upload.positions, self.sample_size, path)
+                check_chunks(upload.positions, self.rows, path)
                 check_different(upload.positions, path)
+
+
+@message
+class Publication(SignedMessage):
+    """A researcher names the one copy of its counts that others may read, by its digest."""
+
+    kind: ClassVar[str] = "publication"
+
+    attributes: tuple[str, ...] = wired(items(TEXT, least=1))
+    counts: bytes = wired(DIGEST)
+    epsilon: float = wired(EPSILON)
+    release: bytes = wired(DIGEST)
+    researcher: bytes = wired(PARTY_ID)
+    study: bytes = wired(DIGEST)
+
+    def check(self) -> None:
+        """Refuse an attribute that comes twice."""
+        if len(set(self.attributes)) != len(self.attributes):
+            raise malformed("attributes", "an attribute comes twice")
 
 
 @message

@@ -31,4 +31,5 @@ class AuditEvent(StrEnum):
     COMPLETE = "complete"
     RELEASED = "released"
     GRANTED = "granted"
+    PUBLISHED = "published"
     ABORTED = "aborted"

@@ -1,8 +1,10 @@
 """What curators agree on: the contract, the ledger's consent, and the shared secret."""
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from veiltab.core.entropy import Entropy, random_bytes
+from veiltab.crypto import derivation
 from veiltab.crypto.derivation import SECRET_BYTES, secret_commitment
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.sealing import seal
@@ -27,9 +29,17 @@ def public_identity(identity: PrivateIdentity) -> PublicIdentity:
 
 
 def new_secret(entropy: Entropy) -> tuple[bytes, bytes, bytes]:
-    """Draw a study's or vault's secret; return it with its commitment and a nonce (spec 4)."""
-    secret = random_bytes(SECRET_BYTES, entropy)
+    """Draw what the proposer contributes; return it with its commitment and a nonce (spec 4).
+
+    To a study's secret every other curator contributes, too; a vault's secret is this alone.
+    """
+    secret = new_contribution(entropy)
     return secret, secret_commitment(secret), random_bytes(NONCE_BYTES, entropy)
+
+
+def new_contribution(entropy: Entropy) -> bytes:
+    """Draw what a curator contributes to a study's secret (spec 4.2)."""
+    return random_bytes(SECRET_BYTES, entropy)
 
 
 def sign_contract(
@@ -66,8 +76,8 @@ def unsigned(agreement: AgreementType) -> Signed[AgreementType]:
 def share_secret(
     agreement: Agreement, identity: PrivateIdentity, secret: bytes, receiver: bytes
 ) -> Signed[Secret]:
-    """Seal the secret to another curator (spec 4.2)."""
-    _check_commitment(agreement, secret)
+    """Seal a contribution to a study's secret, or a vault's secret, to another curator (4.2)."""
+    _check_secret(agreement, secret)
     to = agreement.curator(receiver).identity
     context = _context(agreement, identity.party_id, receiver)
     return sign(
@@ -84,26 +94,55 @@ def share_secret(
 def receive_secret(
     agreement: Agreement, identity: PrivateIdentity, signed: Signed[Secret]
 ) -> bytes:
-    """Open the secret that another curator has sealed to this one, and check it."""
+    """Open what another curator has sealed to this one.
+
+    Of a study it is a contribution, and :func:`study_secret` checks the proposer's.
+    """
     sender = agreement.curator(signed.body.sender).identity
     message = verify(signed, [sender.signing_key])
     if message.scope != agreement.scope or message.receiver != identity.party_id:
         raise MismatchError(
             "the sealed secret is for another study or another curator",
-            hint="ask the proposer to send the secret of this study to you",
+            hint="ask its sender for the secret of this study, sealed to you",
         )
     context = _context(agreement, message.sender, identity.party_id)
     secret = identity.sealing.open(message.sealed, PURPOSE, context)
-    _check_commitment(agreement, secret)
+    _check_secret(agreement, secret)
     return secret
 
 
-def _check_commitment(agreement: Agreement, secret: bytes) -> None:
-    if len(secret) != SECRET_BYTES or secret_commitment(secret) != agreement.secret_commitment:
+def study_secret(contract: Contract, contributions: Mapping[bytes, bytes]) -> bytes:
+    """Return the secret of a study from what every curator has contributed, by party id (4.2).
+
+    The contract commits to the contribution of the curator who proposed it.  So nobody can be made
+    to take part in a study under another secret than the proposer's.
+    """
+    missing = [t.identity.name for t in contract.curators if t.party_id not in contributions]
+    if missing:
         raise MismatchError(
-            "the secret is not the one that the contract commits to",
-            hint="ask the proposer for the right one; without it the rows would not match",
+            f"{', '.join(map(repr, missing))} has not contributed to the study's secret",
+            hint="wait until every curator has signed, and has sent its contribution to you",
         )
+    ordered = [contributions[terms.party_id] for terms in contract.curators]
+    if contract.secret_commitment not in map(secret_commitment, ordered):
+        raise _wrong_secret()
+    return derivation.study_secret(ordered, contract.study_id)
+
+
+def _check_secret(agreement: Agreement, secret: bytes) -> None:
+    """Refuse what is no secret, and another one than a vault commits to."""
+    whole = len(secret) == SECRET_BYTES
+    if not whole or (
+        isinstance(agreement, Vault) and secret_commitment(secret) != agreement.secret_commitment
+    ):
+        raise _wrong_secret()
+
+
+def _wrong_secret() -> MismatchError:
+    return MismatchError(
+        "the secret is not the one that the contract commits to",
+        hint="ask the proposer for the right one; without it the rows would not match",
+    )
 
 
 def _context(agreement: Agreement, sender: bytes, receiver: bytes) -> bytes:

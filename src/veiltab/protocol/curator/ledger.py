@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from veiltab.core.parameters import check_delta, check_epsilon
 from veiltab.errors import BudgetError, ParameterError
-from veiltab.wire.contract import PURE_1
+from veiltab.wire.mechanism import PURE_1
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,9 @@ However long the table is, memory holds one batch, or one part, at a time.  Mean
 holds the tokens and codes of everybody.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+import hmac
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -13,20 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core.schema import Codes, Schema, check_range
-from veiltab.crypto.derivation import alignment_key, token_key
+from veiltab.crypto.derivation import alignment_key, table_digest_key, token_key
 from veiltab.crypto.linkage import TOKEN_BYTES, IdMessages, alignment_digest, repeats, tokens
 from veiltab.errors import LinkageError, ParameterError, SchemaError, StateError
+from veiltab.protocol.curator.decoys import Decoys, own_rows
 from veiltab.protocol.sorting import (
     BLOCK,
     BUFFER_ROWS,
     KEY,
+    KEY_RANGE,
     PARTITIONS,
     Records,
     Sorter,
     Spool,
     block_bytes,
+    range_starts,
 )
-from veiltab.wire.contract import Agreement
+from veiltab.wire.contract import Agreement, Contract
+from veiltab.wire.mechanism import DecoyTerms
 from veiltab.wire.packing import SPAN_ROWS
 
 Tokens: TypeAlias = NDArray[np.uint8]
@@ -34,14 +40,18 @@ Rows: TypeAlias = tuple[Tokens, list[Codes]]
 """Some rows: their tokens, and the codes of each attribute."""
 
 _ROW, _TOKEN = "row", "token"
+_NO_ROW = -1
+"""Where a decoy stands in the table: nowhere."""
+
 _LISTED_ROWS = 5
 
 
 class Intake:
     """The respondents of one curator in one study or vault, each with its token and codes.
 
-    Add the whole table, close, then align and prepare.  Used in a ``with`` statement it leaves
-    nothing in the spool.
+    Add the whole table, close, then align and prepare.  Where the study has decoys, closing
+    invents those that the curator holds, and from then on they stand among the respondents.  Used
+    in a ``with`` statement it leaves nothing in the spool.
     """
 
     def __init__(
@@ -51,16 +61,21 @@ class Intake:
         schema: Schema,
         spool: Spool,
         *,
+        curator: bytes,
         partitions: int = PARTITIONS,
     ) -> None:
         """Start with no rows; ``schema`` has the curator's attributes, and the spool is emptied."""
-        self.scope, self.schema = agreement.scope, schema
+        _check_schema(agreement.schema_of(curator), schema)
+        self.scope, self.schema, self.curator = agreement.scope, schema, curator
+        self._secret = secret
         self._token_key = token_key(secret, agreement.scope)
-        self._alignment_key = alignment_key(secret, agreement.scope)
+        self._contract = agreement if isinstance(agreement, Contract) else None
+        self._terms = None if self._contract is None else self._contract.decoys
         self._spool, self._partitions = spool, partitions
-        self._sorter = Sorter([(_ROW, "<i8"), *self._code_fields()], spool, partitions)
+        starts = _ranges(partitions, self._terms)
+        self._sorter = Sorter([(_ROW, "<i8"), *self._code_fields()], spool, starts)
         self._population = 0
-        self._digest: bytes | None = None
+        self._closed: _Closed | None = None
 
     def __enter__(self) -> Self:
         """Return the intake itself."""
@@ -77,7 +92,7 @@ class Intake:
 
     def add(self, ids: IdMessages, codes: Sequence[Codes]) -> None:
         """Add the next rows of the table: their ids, and the codes of each attribute."""
-        if self._digest is not None:
+        if self._closed is not None:
             raise StateError(
                 "the table was closed already", hint="add all rows first, and close it once"
             )
@@ -90,22 +105,44 @@ class Intake:
             self._population += stop - start
 
     def close(self) -> None:
-        """Go through all respondents once: there must be some, and none may come twice."""
-        if self._digest is not None:
+        """Go through all respondents once: there must be some, and none may come twice.
+
+        Only then are decoys added to them, so that none of the digests of respondents has any.
+        """
+        if self._closed is not None:
             return
         if not self._population:
             raise LinkageError(
                 "the table has no respondents", hint="give a table with at least one row"
             )
         self._sorter.flush()
-        repeated = _Repeated()
-        self._digest = alignment_digest(
-            self._alignment_key, self._population, repeated.watch(self._sorter.parts())
+        reading = _Reading(self.schema, self._secret, self.scope, self._terms)
+        alignment = alignment_digest(
+            alignment_key(self._secret, self.scope),
+            self._population,
+            reading.watch(self._sorter.parts(), self._codes),
         )
-        if repeated.count:
-            self._digest = None
+        if reading.repeated.count:
             self._spool.clear()
-            raise repeated.error()
+            raise reading.repeated.error()
+        table = reading.table_digest(alignment)
+        if self._contract is None or self._terms is None:
+            self._closed = _Closed(alignment, table)
+            return
+        decoys = Decoys(self._contract, self._terms, self._secret)
+        rows = reading.participants + self._add_decoys(self._contract, decoys)
+        self._closed = _Closed(alignment, table, decoys.digest, rows)
+
+    def _add_decoys(self, contract: Contract, decoys: Decoys) -> int:
+        """Add the decoys that this curator holds, and return how many they are."""
+        place = [terms.party_id for terms in contract.curators].index(self.curator)
+        added = 0
+        for numbers, row_tokens in decoys.spans():
+            held, codes = own_rows(decoys.patterns, self.schema, place, numbers, row_tokens)
+            self._sorter.add(held, [np.full(len(held), _NO_ROW), *codes])
+            added += len(held)
+        self._sorter.flush()
+        return added
 
     @property
     def population(self) -> int:
@@ -116,13 +153,34 @@ class Intake:
     @property
     def alignment_digest(self) -> bytes:
         """The keyed digest of who they are (spec 5.1)."""
-        return self._check_closed()
+        return self._check_closed().alignment
+
+    @property
+    def table_digest(self) -> bytes:
+        """The keyed digest of who they are and of their codes, for the curator alone."""
+        return self._check_closed().table
+
+    @property
+    def decoy_digest(self) -> bytes | None:
+        """The keyed digest of all decoys of the study (spec 5.2); None if it has none."""
+        return self._check_closed().decoys
+
+    @property
+    def sample_rows(self) -> int | None:
+        """How many rows are uploaded: whoever takes part, and decoys; None without decoys.
+
+        As secret as the study secret is which of them, and how many, are decoys.
+        """
+        return self._check_closed().sample_rows
 
     def rows(self, limit: int | None = None) -> Iterator[Rows]:
-        """Yield the rows in token order, up to ``limit`` of them, span by span."""
-        self._check_closed()
-        wanted = self._population if limit is None else min(limit, self._population)
-        for records in self._sorter.spans(wanted):
+        """Yield the rows in token order, up to ``limit`` of them, span by span.
+
+        With decoys, the rows are those who take part and the decoys.  They come first: their tokens
+        are below the coin's threshold, and all others are not.
+        """
+        most = self._rows_to_upload()
+        for records in self._sorter.spans(most if limit is None else min(limit, most)):
             yield block_bytes(records, KEY), self._codes(records)
 
     def shuffled(self, order_key: bytes, spool: Spool) -> Generator[Rows]:
@@ -133,17 +191,21 @@ class Intake:
         if spool is self._spool:
             raise ParameterError("one spool cannot hold two orders", hint="give a second spool")
         fields = [(_TOKEN, BLOCK), *self._code_fields()]
-        sorter = Sorter(fields, spool, self._partitions)
+        sorter = Sorter(fields, spool, range_starts(self._partitions))
         offsets = np.arange(0, TOKEN_BYTES * (SPAN_ROWS + 1), TOKEN_BYTES)
         try:
             for row_tokens, codes in self.rows():
                 keys = tokens(order_key, row_tokens.reshape(-1), offsets[: len(row_tokens) + 1])
                 sorter.add(keys, [row_tokens.view(BLOCK).reshape(-1), *codes])
             sorter.flush()
-            for records in sorter.spans(self._population):
+            for records in sorter.spans(self._rows_to_upload()):
                 yield block_bytes(records, _TOKEN), self._codes(records)
         finally:
             spool.clear()
+
+    def _rows_to_upload(self) -> int:
+        sample = self._check_closed().sample_rows
+        return self._population if sample is None else sample
 
     def _code_fields(self) -> list[tuple[str, str]]:
         """Lay out a code of each attribute, by number: names may be anything."""
@@ -165,12 +227,54 @@ class Intake:
         for attribute, column in zip(self.schema.attributes, codes, strict=True):
             check_range(column, attribute.size, f"codes of {attribute.name!r}")
 
-    def _check_closed(self) -> bytes:
-        if self._digest is None:
+    def _check_closed(self) -> "_Closed":
+        if self._closed is None:
             raise StateError(
                 "the table is not complete yet", hint="add all rows, and close it, before using it"
             )
-        return self._digest
+        return self._closed
+
+
+@dataclass(frozen=True, slots=True)
+class _Closed:
+    """What is known of a table once all of it was read."""
+
+    alignment: bytes
+    table: bytes
+    decoys: bytes | None = None
+    sample_rows: int | None = None
+
+
+class _Reading:
+    """One pass over the sorted respondents: who comes twice, who takes part, and the digests."""
+
+    def __init__(
+        self, schema: Schema, secret: bytes, scope: bytes, terms: DecoyTerms | None
+    ) -> None:
+        self.repeated = _Repeated()
+        self.participants = 0
+        self._most = None if terms is None else np.uint64(terms.coin_threshold - 1)
+        self._key = table_digest_key(secret, scope)
+        self._columns = [hmac.new(self._key, digestmod="sha256") for _ in schema.attributes]
+
+    def watch(
+        self, parts: Iterator[Records], codes_of: Callable[[Records], list[Codes]]
+    ) -> Iterator[Tokens]:
+        """Pass the tokens of sorted records on."""
+        for records in parts:
+            ordered = block_bytes(records, KEY)
+            self.repeated.look_at(records[_ROW], ordered)
+            if self._most is not None:
+                high = ordered.view(">u8")[:, 0].astype(np.uint64)
+                self.participants += int(np.searchsorted(high, self._most, side="right"))
+            for digest, codes in zip(self._columns, codes_of(records), strict=True):
+                digest.update(codes.view(np.uint8).data)
+            yield ordered
+
+    def table_digest(self, alignment: bytes) -> bytes:
+        """Return the digest of all tokens and codes, however the table was cut into parts."""
+        columns = [digest.digest() for digest in self._columns]
+        return hmac.digest(self._key, b"".join([alignment, *columns]), "sha256")
 
 
 class _Repeated:
@@ -180,16 +284,13 @@ class _Repeated:
         self.count = 0
         self._rows: list[int] = []
 
-    def watch(self, parts: Iterator[Records]) -> Iterator[Tokens]:
-        """Pass the tokens of sorted records on; equal ones are in the same part."""
-        for records in parts:
-            ordered = block_bytes(records, KEY)
-            rows = records[_ROW][repeats(ordered)]
-            if rows.size:
-                self.count += rows.size
-                first = np.sort(rows)[:_LISTED_ROWS].tolist()
-                self._rows = sorted(chain(self._rows, first))[:_LISTED_ROWS]
-            yield ordered
+    def look_at(self, rows: NDArray[np.int64], ordered: Tokens) -> None:
+        """Look for equal tokens in a sorted part; they never are in two parts."""
+        repeated = rows[repeats(ordered)]
+        if repeated.size:
+            self.count += repeated.size
+            first = np.sort(repeated)[:_LISTED_ROWS].tolist()
+            self._rows = sorted(chain(self._rows, first))[:_LISTED_ROWS]
 
     def error(self) -> LinkageError:
         """Return the error, with the first rows, counted from 1."""
@@ -197,4 +298,26 @@ class _Repeated:
         return LinkageError(
             f"{self.count} rows share an id with another row, such as rows {rows}",
             hint="each respondent must occur once in a table (row 1 is the first data row)",
+        )
+
+
+def _ranges(partitions: int, terms: DecoyTerms | None) -> list[int]:
+    """Return where the parts of the table begin.
+
+    Decoys all have tokens below the coin's threshold.  However small it is, half of the parts are
+    for those, so that no part becomes much longer than it would without decoys.
+    """
+    border = KEY_RANGE if terms is None else terms.coin_threshold
+    below = partitions // 2
+    if border == KEY_RANGE or not below:
+        return range_starts(partitions)
+    return range_starts(below, 0, border) + range_starts(partitions - below, border)
+
+
+def _check_schema(own: Schema, schema: Schema) -> None:
+    """Refuse columns that are not the curator's attributes."""
+    if schema != own:
+        raise SchemaError(
+            f"the table was read as {', '.join(map(repr, schema.names))}",
+            hint=f"the curator's attributes are {', '.join(map(repr, own.names))}",
         )

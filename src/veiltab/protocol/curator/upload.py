@@ -11,16 +11,23 @@ from typing import Generic, Protocol, TypeVar
 
 from veiltab.core import group
 from veiltab.core.entropy import Entropy, random_bytes
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.derivation import SECRET_BYTES, UPLOAD_ID_BYTES, pad_key
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.linkage import KEY_BYTES
 from veiltab.crypto.pads import StreamPad, one_time_pad
-from veiltab.errors import AlignmentError, MismatchError, SchemaError
+from veiltab.errors import AlignmentError, MismatchError
 from veiltab.protocol.curator.table import Intake, Rows
 from veiltab.protocol.sorting import Spool
 from veiltab.protocol.stores import ChunkStore, Digests, read_rows, write_rows, write_tokens
-from veiltab.protocol.verify import planned_sample_size, sign, verify, verify_agreement
+from veiltab.protocol.verify import (
+    check_population,
+    planned_sample_size,
+    sign,
+    verify,
+    verify_agreement,
+)
 from veiltab.wire.contract import Contract, Vault
 from veiltab.wire.messages import Alignment, ColumnChunks, Repad, Upload
 from veiltab.wire.packing import chunk_slices, span_slices
@@ -142,46 +149,96 @@ class Prepared(Generic[Message]):
     pads: Pads
 
 
+def needs_alignment(contract: Contract) -> bool:
+    """Tell whether the curators compare digests before they upload: of respondents, or decoys."""
+    return not contract.matched or contract.decoys is not None
+
+
 def align(contract: Contract, identity: PrivateIdentity, intake: Intake) -> Signed[Alignment]:
-    """Publish how many respondents there are, and a keyed digest of who they are (spec 5.1)."""
+    """Publish keyed digests of what all curators must hold alike (spec 5.1).
+
+    Where the respondents are aligned, they are said to be so many, and these; where there are
+    decoys, they are said to be these.  Where the server matches, nobody is told whom, or how many,
+    a curator holds.
+    """
     _check_scope(contract, intake)
+    aligned = not contract.matched
     return sign(
         Alignment(
             curator=identity.party_id,
-            digest=intake.alignment_digest,
-            population=intake.population,
+            decoys=intake.decoy_digest,
+            digest=intake.alignment_digest if aligned else None,
+            population=intake.population if aligned else None,
             study=contract.study_id,
         ),
         identity.signing,
     )
 
 
-def check_alignment(contract: Contract, alignments: Sequence[Signed[Alignment]]) -> int:
-    """Return n if all curators hold the same respondents; stop with the counts otherwise."""
+def check_alignment(contract: Contract, alignments: Sequence[Signed[Alignment]]) -> int | None:
+    """Return n if all curators hold the same respondents and decoys; stop otherwise.
+
+    Where the server matches, n is nobody's to know, and None.
+    """
     by_curator = {contract.curator(s.body.curator).party_id: s for s in alignments}
     held = []
     for terms in contract.curators:
         signed = by_curator.get(terms.party_id)
         if signed is None:
             raise AlignmentError(
-                f"{terms.identity.name!r} has not said which respondents it holds",
+                f"{terms.identity.name!r} has not said what it holds",
                 hint="wait for the alignment of every curator",
             )
-        body = verify(signed, [terms.identity.signing_key])
-        if body.study != contract.study_id:
-            raise MismatchError(
-                f"the alignment of {terms.identity.name!r} is of another study",
-                hint="ask it for the alignment of this study",
-            )
-        held.append((terms.identity.name, body.population, body.digest))
-    if len({(count, digest) for _, count, digest in held}) > 1:
-        counts = ", ".join(f"{name!r} holds {count:,}" for name, count, _ in held)
+        held.append((terms.identity.name, verify(signed, [terms.identity.signing_key])))
+        _check_alignment_form(contract, terms.identity.name, signed.body)
+    _check_same_respondents(held)
+    _check_same_decoys(held)
+    population = held[0][1].population
+    if population is not None:
+        check_population(contract, population)
+    return population
+
+
+Held = Sequence[tuple[str, Alignment]]
+"""What curators hold, by their names."""
+
+
+def _check_alignment_form(contract: Contract, name: str, alignment: Alignment) -> None:
+    """Refuse another study's alignment, and one that says more or less than the contract asks."""
+    if alignment.study != contract.study_id:
+        raise MismatchError(
+            f"the alignment of {name!r} is of another study",
+            hint="ask it for the alignment of this study",
+        )
+    stated = (alignment.digest is not None, alignment.decoys is not None)
+    if stated != (not contract.matched, contract.decoys is not None):
+        raise MismatchError(
+            f"the alignment of {name!r} is not of the form that the contract asks for",
+            hint="ask it to align with a program that knows the contract's linkage and mechanism",
+        )
+
+
+def _check_same_respondents(held: Held) -> None:
+    if len({(body.population, body.digest) for _, body in held}) > 1:
+        counts = ", ".join(f"{name!r} holds {body.population:,}" for name, body in held)
         raise AlignmentError(
             f"the curators do not hold the same respondents: {counts}",
-            hint="compare the tables' sources and dates; or agree on a study where the server"
-            " samples, which takes the respondents that all curators hold",
+            hint="compare the tables' sources and dates; or agree on a study with matched linkage,"
+            " which takes the respondents that all curators hold",
         )
-    return held[0][1]
+
+
+def _check_same_decoys(held: Held) -> None:
+    groups: dict[bytes | None, list[str]] = {}
+    for name, body in held:
+        groups.setdefault(body.decoys, []).append(repr(name))
+    if len(groups) > 1:
+        differing = "; ".join(" and ".join(names) for names in groups.values())
+        raise AlignmentError(
+            f"the curators have not invented the same decoys: {differing} differ",
+            hint="the program or the study secret of a curator differs; upload nothing: without the"
+            " same decoys everywhere the promise is broken",
+        )
 
 
 def prepare_sample(
@@ -190,38 +247,47 @@ def prepare_sample(
     intake: Intake,
     alignments: Sequence[Signed[Alignment]],
 ) -> Prepared[Upload]:
-    """Sample and encrypt, where the curators sample (the paper's F_A).
+    """Sample and encrypt, where all curators hold the same respondents (the paper's F_A).
 
     The order of the tokens is the same secret random order for every curator; the rows are never
-    sorted by anything else.
+    sorted by anything else.  The sample is the first m, or, with decoys, whoever's token is below
+    the coin's threshold, and the decoys.
     """
     contract = verify_agreement(signed)
-    _check_sampler(contract, "curators")
+    _check_linkage(contract, "aligned")
     population = check_alignment(contract, alignments)
-    _check_scope(contract, intake)
-    if intake.alignment_digest not in {signed.body.digest for signed in alignments}:  # all the same
-        raise MismatchError(
-            f"the alignment was of {population:,} respondents, and not of the table's"
-            f" {intake.population:,}",
-            hint="prepare the same table that was aligned",
-        )
-    rows = planned_sample_size(contract, population)
+    _check_intake(context, contract, intake)
+    _check_aligned(intake, alignments)
+    rows = intake.sample_rows
+    if rows is None:
+        rows = planned_sample_size(contract, intake.population)
     return _prepare(context, contract, intake, intake.rows(rows), rows=rows, population=population)
 
 
 def prepare_table(
-    context: CuratorContext, signed: Signed[AgreementType], intake: Intake, spool: Spool
+    context: CuratorContext,
+    signed: Signed[AgreementType],
+    intake: Intake,
+    spool: Spool,
+    alignments: Sequence[Signed[Alignment]] = (),
 ) -> Prepared[Upload]:
-    """Encrypt a whole table in a fresh secret random order, where the server samples.
+    """Encrypt the rows in a fresh secret random order, with their tokens, for the server to match.
 
-    The order is that of AES-256-CMAC of the tokens under a key that is drawn here and forgotten.
-    ``spool`` is scratch space for sorting, and must not be the one of the intake.
+    The rows are the whole table, or, with decoys, whoever takes part, and the decoys that the
+    curator holds.  The order is that of AES-256-CMAC of the tokens under a key that is drawn here
+    and forgotten.  ``spool`` is scratch space for sorting, and must not be the one of the intake.
     """
     agreement = verify_agreement(signed)
     if isinstance(agreement, Contract):
-        _check_sampler(agreement, "server")
-    _check_scope(agreement, intake)
-    rows = intake.population
+        _check_linkage(agreement, "matched")
+        if agreement.decoys is not None:
+            check_alignment(agreement, alignments)
+    _check_intake(context, agreement, intake)
+    rows = intake.sample_rows
+    if rows is None:
+        rows = intake.population
+    else:
+        _check_aligned(intake, alignments)
     with closing(intake.shuffled(random_bytes(KEY_BYTES, context.entropy), spool)) as shuffled:
         return _prepare(context, agreement, intake, shuffled, rows=rows)
 
@@ -236,12 +302,7 @@ def _prepare(
     population: int | None = None,
 ) -> Prepared[Upload]:
     """Encrypt the rows in the given order under fresh pads, and sign what was made."""
-    schema = agreement.schema_of(context.identity.party_id)
-    if intake.schema != schema:
-        raise SchemaError(
-            f"the table was read as {', '.join(map(repr, intake.schema.names))}",
-            hint=f"the curator's attributes are {', '.join(map(repr, schema.names))}",
-        )
+    schema = intake.schema
     # A stored table serves many studies, so its pads can only come from a key.
     mode = agreement.pads if isinstance(agreement, Contract) else "stream"
     pads = fresh_pads(context, mode, schema, agreement.scope, rows)
@@ -293,10 +354,36 @@ def _check_scope(agreement: Contract | Vault, intake: Intake) -> None:
         )
 
 
-def _check_sampler(contract: Contract, sampler: str) -> None:
-    if contract.sampling.by != sampler or contract.stored is not None:
-        who = "server samples" if contract.sampling.by == "server" else "curators sample"
+def _check_intake(context: CuratorContext, agreement: Contract | Vault, intake: Intake) -> None:
+    """Refuse a table that was read for another scope, or for another curator."""
+    _check_scope(agreement, intake)
+    if intake.curator != context.identity.party_id:
         raise MismatchError(
-            f"by the contract, the {who}{' from stored tables' if contract.stored else ''}",
+            "the table was read for another curator",
+            hint="read it again as your own: every curator writes its own part of a decoy",
+        )
+
+
+def _check_aligned(intake: Intake, alignments: Sequence[Signed[Alignment]]) -> None:
+    """Refuse a table that was not the aligned one; of the alignments, which agree, any will do."""
+    body = alignments[0].body
+    if body.digest not in (None, intake.alignment_digest):
+        raise MismatchError(
+            f"the alignment was of {body.population:,} respondents, and not of the table's"
+            f" {intake.population:,}",
+            hint="prepare the same table that was aligned",
+        )
+    if body.decoys != intake.decoy_digest:
+        raise MismatchError(
+            "the alignment was of other decoys than the table has now",
+            hint="align again, with the secret of this study",
+        )
+
+
+def _check_linkage(contract: Contract, mode: LinkageMode) -> None:
+    if contract.linkage.mode != mode or contract.stored is not None:
+        stored = " from stored tables" if contract.stored else ""
+        raise MismatchError(
+            f"by the contract, the respondents are {contract.linkage.mode}{stored}",
             hint="prepare the data as the contract says",
         )

@@ -2,14 +2,19 @@
 
 from collections.abc import Sequence
 
+from veiltab.core.mechanism import LinkageMode
+from veiltab.core.plausible import plausible_rows
 from veiltab.errors import MismatchError
 from veiltab.protocol.stores import ChunkStore, check_column, check_column_names, check_tokens
-from veiltab.protocol.verify import check_vault, planned_sample_size, verify
-from veiltab.wire.contract import Agreement, Contract, Sampler, Vault
+from veiltab.protocol.verify import check_vault, plan_for, planned_sample_size, verify
+from veiltab.wire.contract import Agreement, Contract, Vault
 from veiltab.wire.messages import Repad, RepadRequest, Upload
 from veiltab.wire.signed import Signed
 
-_SAMPLING: dict[Sampler, str] = {"curators": "the curators sample", "server": "the server samples"}
+_JOINED: dict[LinkageMode, str] = {
+    "aligned": "the curators hold the same respondents here",
+    "matched": "the server matches the respondents here",
+}
 
 
 def check_upload(agreement: Agreement, signed: Signed[Upload], chunks: ChunkStore) -> None:
@@ -25,7 +30,9 @@ def check_upload(agreement: Agreement, signed: Signed[Upload], chunks: ChunkStor
     check_column_names(upload.columns, terms.schema)
     for attribute, column in zip(terms.schema.attributes, upload.columns, strict=True):
         check_column(column.chunks, attribute, upload.rows, chunks)
-    check_tokens(upload.tokens or (), upload.rows, chunks)
+    decoys = agreement.decoys if isinstance(agreement, Contract) else None
+    coin = None if decoys is None else decoys.coin_threshold
+    check_tokens(upload.tokens or (), upload.rows, chunks, coin)
 
 
 def check_repad(
@@ -51,21 +58,39 @@ def check_repad(
 
 
 def _check_form(agreement: Agreement, upload: Upload) -> None:
-    """Refuse the form of the other architecture, or another sample than the contract's."""
-    contract = agreement if isinstance(agreement, Contract) else None
-    sampler: Sampler = "server" if contract is None else contract.sampling.by
-    if (sampler == "curators") != (upload.population is not None):
+    """Refuse the form of the other linkage, or another sample than the contract's."""
+    if agreement.matched != (upload.population is None):
         raise MismatchError(
-            f"{_SAMPLING[sampler]} here, and the upload is of the other form",
+            f"{_JOINED[agreement.linkage.mode]}, and the upload is of the other form",
             hint="prepare the data in the way that the contract says",
         )
-    if contract is not None and upload.population is not None:
-        expected = planned_sample_size(contract, upload.population)
+    if isinstance(agreement, Contract) and agreement.decoys is not None:
+        _check_decoyed_rows(agreement, upload)
+    elif isinstance(agreement, Contract) and upload.population is not None:
+        expected = planned_sample_size(agreement, upload.population)
         if upload.rows != expected:
             raise MismatchError(
                 f"the upload has {upload.rows} rows, the contract asks for {expected}",
                 hint="upload exactly the agreed sample",
             )
+    elif not upload.rows:
+        raise MismatchError(
+            "the upload has no rows", hint="upload a table with at least one respondent"
+        )
+
+
+def _check_decoyed_rows(contract: Contract, upload: Upload) -> None:
+    """Refuse an aligned upload whose number of rows no coins and decoys would give.
+
+    Where the server matches, a curator's number of respondents is its own secret.
+    """
+    if upload.population is not None and not plausible_rows(
+        plan_for(contract, upload.population), upload.rows
+    ):
+        raise MismatchError(
+            "the upload has another number of rows than coins and decoys give",
+            hint="prepare the data with the contract's mechanism",
+        )
 
 
 def check_stored(

@@ -16,7 +16,17 @@ from veiltab.crypto.linkage import TOKEN_BYTES, repeats, token_runs, token_words
 from veiltab.errors import MismatchError, UnavailableError
 from veiltab.protocol.parallel import ordered_map
 from veiltab.protocol.server.context import Scratch
-from veiltab.protocol.sorting import KEY, MAX_PARTITIONS, Records, Sorter, Spool, block_bytes, cut
+from veiltab.protocol.sorting import (
+    KEY,
+    KEY_RANGE,
+    MAX_PARTITIONS,
+    Records,
+    Sorter,
+    Spool,
+    block_bytes,
+    cut,
+    range_starts,
+)
 from veiltab.protocol.stores import ChunkStore, read_chunk, read_token_chunk
 from veiltab.wire.messages import Upload
 from veiltab.wire.packing import CHUNK_ROWS, chunk_slices
@@ -244,7 +254,7 @@ class Shuffled:
         width = TOKEN_BYTES + sum(layout.itemsize for layout in self._layouts)
         most = min(table.upload.rows for table in tables)
         blocks = [(_block_name(number), table.block) for number, table in enumerate(tables)]
-        self._sorter = Sorter(blocks, spool, partition_count(most * width))
+        self._sorter = Sorter(blocks, spool, range_starts(partition_count(most * width)))
         self.population = 0
 
     def fill(self, matched: Iterable[Sequence[Records]]) -> None:
@@ -267,17 +277,18 @@ class Shuffled:
 
 @contextmanager
 def shuffled(
-    tables: Sequence[UploadedTable], entropy: Entropy, scratch: Scratch
+    tables: Sequence[UploadedTable], entropy: Entropy, scratch: Scratch, below: int = KEY_RANGE
 ) -> Iterator[Shuffled]:
     """Match the tables, and shuffle the respondents whom all of them have.
 
-    The scratch space is empty afterwards, also after an error.
+    The first 64 bits of all tokens are less than ``below``.  The scratch space is empty afterwards,
+    also after an error.
     """
     spools = [CheckedSpool(scratch(f"table-{number}")) for number, _ in enumerate(tables)]
     sample = CheckedSpool(scratch("sample"))
     try:
         common = Shuffled(tables, entropy, sample)
-        common.fill(match_tables(tables, spools))
+        common.fill(match_tables(tables, spools, below))
         for spool in spools:
             spool.clear()
         yield common
@@ -287,14 +298,15 @@ def shuffled(
 
 
 def match_tables(
-    tables: Sequence[UploadedTable], spools: Sequence[CheckedSpool]
+    tables: Sequence[UploadedTable], spools: Sequence[CheckedSpool], below: int = KEY_RANGE
 ) -> Iterator[list[Records]]:
     """Yield the rows of common respondents in the order of their tokens, range by range."""
     sizes = [table.upload.rows * table.width for table in tables]
-    partitions = partition_count(max(sizes))  # the same for all, so that the ranges are the same
+    # The same for all, so that the ranges are the same.
+    starts = range_starts(partition_count(max(sizes)), stop=below)
     pairs = zip(tables, spools, strict=True)
-    sorters = [_split(table, spool, partitions) for table, spool in pairs]
-    for partition in range(partitions):
+    sorters = [_split(table, spool, starts) for table, spool in pairs]
+    for partition, _ in enumerate(starts):
         yield _match_part(sorters, partition)
 
 
@@ -333,17 +345,17 @@ def partition_count(size: int) -> int:
     return min(max(1, -(-size // PART_BYTES)), MAX_PARTITIONS)
 
 
-def _split(table: UploadedTable, spool: CheckedSpool, partitions: int) -> Sorter:
+def _split(table: UploadedTable, spool: CheckedSpool, starts: Sequence[int]) -> Sorter:
     """Split a table by token range; refuse tokens that would all fall into a few of the ranges.
 
     Real tokens are outputs of AES-CMAC (spec 5), and spread evenly.  A curator who sends others
     could make the server match its whole table in memory.
     """
-    sorter = Sorter([(_BLOCK, table.block)], spool, partitions)
+    sorter = Sorter([(_BLOCK, table.block)], spool, starts)
     for tokens, rows in table.batches():
         sorter.add(tokens, [rows.view(table.block)])
     sorter.flush()
-    if spool.largest > table.width * (2 * table.upload.rows // partitions + CHUNK_ROWS):
+    if spool.largest > table.width * (2 * table.upload.rows // len(starts) + CHUNK_ROWS):
         raise MismatchError(
             "an upload has tokens that are not spread as tokens are",
             hint="a curator prepares its table with veiltab, and sends the tokens as they are",

@@ -9,15 +9,16 @@ from veiltab.core import group
 from veiltab.core.entropy import Entropy
 from veiltab.core.noise import NoiseSource
 from veiltab.core.plan import Plan
-from veiltab.core.schema import Attribute, Codes, unmix
+from veiltab.core.schema import Attribute, Codes, Schema, unmix
 from veiltab.crypto.signing import SigningKey
 from veiltab.errors import AlignmentError, MismatchError
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.match import ROW, UploadedTable, shuffled
-from veiltab.protocol.sorting import Records
+from veiltab.protocol.sorting import KEY_RANGE, Records
 from veiltab.protocol.stores import ChunkStore, Digests, read_rows, write_rows
 from veiltab.protocol.verify import plan_for, sign
-from veiltab.wire.contract import Contract, accounting_id
+from veiltab.wire.contract import Contract
+from veiltab.wire.mechanism import accounting_id
 from veiltab.wire.messages import ColumnChunks, Release, ReleasedUpload, Repad, RepadRequest, Upload
 from veiltab.wire.packing import pack, pack_positions, span_slices
 from veiltab.wire.signed import Signed
@@ -25,9 +26,13 @@ from veiltab.wire.signed import Signed
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
-    """The sample, joined but not perturbed: it must never leave the server as it is."""
+    """The rows, joined but not perturbed: they must never leave the server as they are.
+
+    (Only where the contract has decoys and no channel, the release is these very rows.)
+    """
 
     plan: Plan
+    row_count: int
     attributes: tuple[Attribute, ...]
     columns: tuple[Digests, ...]
     uploads: tuple[ReleasedUpload, ...]
@@ -52,6 +57,7 @@ class Drawn:
     """Rows drawn from whole tables: the plan, each curator's positions, and the ciphertext."""
 
     plan: Plan
+    row_count: int
     positions: tuple[Digests, ...]
     columns: tuple[Digests, ...]
 
@@ -64,9 +70,16 @@ def join_sampled(contract: Contract, uploads: Sequence[Signed[Upload]]) -> Joine
             f"the curators sampled from populations of {sorted(map(str, populations))}",
             hint="all curators must hold the same respondents; abort and align again",
         )
-    (population,) = populations
+    row_counts = {upload.body.rows for upload in uploads}
+    if len(row_counts) != 1:
+        raise MismatchError(
+            "the curators' uploads do not have the same number of rows",
+            hint="all curators must invent the same decoys; abort and align again",
+        )
+    (population,), (row_count,) = populations, row_counts
     return Joined(
-        plan=plan_for(contract, population or 0),
+        plan=plan_for(contract, population),
+        row_count=row_count,
         attributes=contract.schema.attributes,
         columns=tuple(column.chunks for upload in uploads for column in upload.body.columns),
         uploads=tuple(_released(upload, None) for upload in uploads),
@@ -80,6 +93,7 @@ def join_fresh(
     drawn = draw_rows(context, contract, uploads, context.received, context.released)
     return Joined(
         plan=drawn.plan,
+        row_count=drawn.row_count,
         attributes=contract.schema.attributes,
         columns=drawn.columns,
         uploads=tuple(map(_released, uploads, drawn.positions)),
@@ -91,6 +105,7 @@ def join_stored(contract: Contract, drawn: Drawn, repads: Mapping[bytes, Signed[
     ordered = [repads[terms.party_id] for terms in contract.curators]
     return Joined(
         plan=drawn.plan,
+        row_count=drawn.row_count,
         attributes=contract.schema.attributes,
         columns=drawn.columns,
         uploads=tuple(
@@ -108,30 +123,44 @@ def draw_rows(
     stored: ChunkStore,
     positions: ChunkStore,
 ) -> Drawn:
-    """Match whole tables, draw a fresh sample in random order, and collect its ciphertext.
+    """Match tables, draw rows of whoever is in all of them, in random order, and collect those.
 
-    ``stored`` has the tables' chunks; the drawn positions go to ``positions``.
+    By rank a fresh sample is drawn; with decoys all matched rows are taken, because the curators
+    have thrown the coins.  ``stored`` has the tables' chunks; the drawn positions go to
+    ``positions``.
     """
     tables = [
         UploadedTable(upload.body, terms.attributes, stored)
         for upload, terms in zip(uploads, contract.curators, strict=True)
     ]
-    with shuffled(tables, context.entropy, context.scratch) as common:
-        if not common.population:
-            raise AlignmentError(
-                "the curators have no respondent in common",
-                hint="check that all use the same ids, normalised in the same way",
-            )
-        plan = plan_for(contract, common.population)
+    decoys = contract.decoys
+    below = KEY_RANGE if decoys is None else decoys.coin_threshold
+    with shuffled(tables, context.entropy, context.scratch, below) as common:
+        if decoys is None:
+            plan, row_count = _ranked_sample(contract, common.population)
+        else:
+            plan, row_count = plan_for(contract, None), common.population
         written = [_DrawnRows(table, context.received, positions) for table in tables]
-        for chunk in common.sample(plan.ranked.sample_size):
+        for chunk in common.sample(row_count):
             for drawn, rows in zip(written, chunk, strict=True):
                 drawn.write(rows)
     return Drawn(
         plan=plan,
+        row_count=row_count,
         positions=tuple(tuple(rows.positions) for rows in written),
         columns=tuple(tuple(column) for rows in written for column in rows.columns),
     )
+
+
+def _ranked_sample(contract: Contract, population: int) -> tuple[Plan, int]:
+    """Return the plan for so many respondents in common, and the size of the sample."""
+    if not population:
+        raise AlignmentError(
+            "the curators have no respondent in common",
+            hint="check that all use the same ids, normalised in the same way",
+        )
+    plan = plan_for(contract, population)
+    return plan, plan.ranked.sample_size
 
 
 def repad_requests(
@@ -197,25 +226,23 @@ def perturb_and_sign(
     uploads: Sequence[ReleasedUpload],
     key: SigningKey,
     *,
+    row_count: int,
     entropy: Entropy,
     released: ChunkStore,
 ) -> Signed[Release]:
     """Return the signed release (the paper's M); its chunks go to ``released``.
 
     The noise of a row is a joint cell.  It is added in the group of the cells, so it passes through
-    every pad (Lemma 1).
+    every pad (Lemma 1).  Without a channel the rows are released as they are, still encrypted.
     """
     attributes = contract.schema.attributes
     digests: list[list[bytes]] = [[] for _ in attributes]
-    ranked = plan.ranked
-    source = NoiseSource(ranked.channel, ranked.sample_size, entropy)
-    for where in span_slices(ranked.sample_size):
-        noise = np.empty(where.stop - where.start, dtype=source.dtype)
-        source.draw(noise)
-        parts = unmix(contract.schema.sizes, noise)
-        columns = zip(attributes, joined(where), parts, digests, strict=True)
-        for attribute, encrypted, part, chunks in columns:
-            group.add(encrypted, part, attribute.size, out=encrypted)
+    noise = None if plan.channel is None else NoiseSource(plan.channel, row_count, entropy)
+    for where in span_slices(row_count):
+        columns = joined(where)
+        if noise is not None:
+            _perturb(contract.schema, columns, noise)
+        for attribute, encrypted, chunks in zip(attributes, columns, digests, strict=True):
             chunks.extend(write_rows(encrypted, attribute, released))
     release = Release(
         accounting=accounting_id(plan.accounting, plan.accounting_version),
@@ -226,10 +253,19 @@ def perturb_and_sign(
         ),
         delta=plan.delta,
         epsilon=plan.epsilon,
-        keep_threshold=ranked.keep_threshold,
-        population=ranked.population_size,
-        sample_size=ranked.sample_size,
+        keep_threshold=plan.keep_threshold,
+        population=plan.population_size,
+        rows=row_count,
         study=contract.study_id,
         uploads=tuple(uploads),
     )
     return sign(release, key)
+
+
+def _perturb(schema: Schema, columns: Sequence[Codes], source: NoiseSource) -> None:
+    """Add a fresh noise cell to every row, attribute by attribute, in place."""
+    noise = np.empty(columns[0].size, dtype=source.dtype)
+    source.draw(noise)
+    parts = unmix(schema.sizes, noise)
+    for attribute, encrypted, part in zip(schema.attributes, columns, parts, strict=True):
+        group.add(encrypted, part, attribute.size, out=encrypted)

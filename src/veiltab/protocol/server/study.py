@@ -18,9 +18,21 @@ from veiltab.protocol.server.release import (
 )
 from veiltab.protocol.server.transitions import Event, advance, expect
 from veiltab.protocol.stores import ChunkStore
-from veiltab.protocol.verify import verify_agreement, verify_grant, verify_some
+from veiltab.protocol.verify import (
+    verify_agreement,
+    verify_grant,
+    verify_publication,
+    verify_some,
+)
 from veiltab.wire.contract import Contract, Vault
-from veiltab.wire.messages import Release, Repad, RepadRequest, SignedGrant, Upload
+from veiltab.wire.messages import (
+    Publication,
+    Release,
+    Repad,
+    RepadRequest,
+    SignedGrant,
+    Upload,
+)
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import State
 
@@ -51,6 +63,7 @@ class ServerStudy:
         self.requests: dict[bytes, Signed[RepadRequest]] = {}
         self._repads: dict[bytes, Signed[Repad]] = {}
         self._grants: dict[bytes, SignedGrant] = {}
+        self._publications: dict[bytes, Signed[Publication]] = {}
         self._drawn: Drawn | None = None
         self._joined: Joined | None = None
         self._release: Signed[Release] | None = None
@@ -65,6 +78,7 @@ class ServerStudy:
         *,
         release: Signed[Release] | None = None,
         grants: Iterable[SignedGrant] = (),
+        publications: Iterable[Signed[Publication]] = (),
     ) -> Self:
         """Continue a study from its kept state; every message given here was checked before.
 
@@ -76,6 +90,7 @@ class ServerStudy:
         study.uploads = {upload.body.curator: upload for upload in uploads}
         study._release = release
         study._grants = {grant.body.grant_id: grant for grant in grants}
+        study._publications = {signed.body.researcher: signed for signed in publications}
         return study
 
     @property
@@ -184,6 +199,19 @@ class ServerStudy:
         if earlier != grant:
             raise MismatchError("another grant has this id", hint="draw a fresh id for each grant")
 
+    def accept_publication(self, signed: Signed[Publication], now: int) -> None:
+        """Keep which copy of its counts a researcher publishes: one, and the same ever after."""
+        body = verify_publication(self.contract.body, self._released(), signed)
+        earlier = self._publications.get(body.researcher)
+        if earlier is not None and earlier != signed:
+            raise StateError(
+                "this researcher has published another copy of this study before",
+                hint="use that copy: what several copies tell would add up",
+            )
+        if earlier is None:
+            self._check_published(body, now)
+            self._publications[body.researcher] = signed
+
     def check_researcher(self, researcher: bytes, now: int) -> None:
         """Refuse a researcher who holds no unexpired grant: the release message is not for them."""
         release = self._released().body
@@ -211,6 +239,18 @@ class ServerStudy:
             )
         for grant in used:
             verify_grant(self.contract.body, release, grant, now)
+
+    def _check_published(self, body: Publication, now: int) -> None:
+        """Refuse attributes that no unexpired grant lets the researcher read."""
+        self.check_researcher(body.researcher, now)
+        grants = [g.body for g in self._grants_to(body.researcher) if g.body.expires > now]
+        granted = {name for grant in grants for name in grant.attributes}
+        missing = [name for name in body.attributes if name not in granted]
+        if missing:
+            raise NotGrantedError(
+                f"no grant of yours covers {', '.join(map(repr, missing))}",
+                hint="publish attributes that you were granted",
+            )
 
     def abort(self) -> None:
         """End the study before its release."""
@@ -245,6 +285,7 @@ class ServerStudy:
             lambda where: joined.rows(where, context.received),
             joined.uploads,
             context.key,
+            row_count=joined.row_count,
             entropy=context.entropy,
             released=context.released,
         )
@@ -252,9 +293,9 @@ class ServerStudy:
     def _join(self) -> Joined:
         contract = self.contract.body
         uploads = [self.uploads[terms.party_id] for terms in contract.curators]
-        if contract.sampling.by == "curators":
-            return join_sampled(contract, uploads)
-        return join_fresh(self._context, contract, uploads)
+        if contract.matched:
+            return join_fresh(self._context, contract, uploads)
+        return join_sampled(contract, uploads)
 
     def _released(self) -> Signed[Release]:
         expect(self.state, State.RELEASED)
