@@ -95,6 +95,12 @@ class ConditionError(InputError):
         self.position = position
 
 
+class TooFewPeopleError(InputError):
+    """Shares are asked of a release with almost nobody in it; they would be ratios of noise."""
+
+    code = "too_few_people"
+
+
 class OutputError(VeiltabError):
     """A result could not be written to the given place."""
 

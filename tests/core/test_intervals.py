@@ -18,9 +18,10 @@ from veiltab.core.intervals import (
     share_band,
     share_interval,
 )
-from veiltab.core.uncertainty import Population, ReleaseDesign
+from veiltab.core.rank_design import RankDesign
+from veiltab.core.uncertainty import Population
 
-DESIGN = ReleaseDesign(GammaDiagonal(24, Fraction(1, 2)), 10_000, 500)
+DESIGN = RankDesign(GammaDiagonal(24, Fraction(1, 2)), 10_000, 500)
 Z = 1.96
 
 
@@ -68,11 +69,11 @@ def test_far_from_the_edges_the_ends_are_z_standard_errors_away(
     estimate: float, cells: int, population: Population
 ) -> None:
     """With the standard error of the end itself: Wilson's interval, through the channel."""
-    design = ReleaseDesign(DESIGN.channel, 10_000, 500, population)
+    design = RankDesign(DESIGN.channel, 10_000, 500, population)
     found = share_interval(np.array([estimate]), cells, design, Z)
     for end in (float(found.low[0]), float(found.high[0])):
         share = np.array([end])
-        variance = design.set_privacy(share, cells) + design.set_sampling(share)
+        variance = design.total.of_sets(share, cells / design.cells)
         if min(end, 1 - end) > 1.01 * Z * float(variance[0]) ** 0.5:
             assert abs(estimate - end) == pytest.approx(Z * float(variance[0]) ** 0.5, rel=1e-5)
 

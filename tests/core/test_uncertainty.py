@@ -1,6 +1,8 @@
 """The covariance by cause, exactly; normal draws with that covariance; critical values."""
 
 from fractions import Fraction
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -10,21 +12,19 @@ from scipy.stats import chi2, norm
 from tests.support.laws import fractions
 from veiltab.core.channel import GammaDiagonal, square_roots
 from veiltab.core.intervals import SIDAK_CELLS, sup_t
-from veiltab.core.resampling import redraw_releases
+from veiltab.core.rank_design import RankDesign, finite_population_correction
 from veiltab.core.uncertainty import (
+    CovarianceForm,
     Population,
     ReleaseDesign,
     VarianceComponents,
     critical_value,
-    estimate_covariance,
 )
 from veiltab.errors import ParameterError
 
 # Every root in the formulas is rational here, so that they can be checked exactly.
-SQUARES = VarianceComponents(
-    fractions(["1/16", "1/16", "1/16", "4/16", "9/16"]),
-    ReleaseDesign(GammaDiagonal(5, Fraction(1, 5)), population_size=5, sample_size=4),
-)
+SQUARES = fractions(["1/36", "1/36", "9/36", "25/36"])
+SQUARE_FORM = CovarianceForm(Fraction(4), Fraction(9), Fraction(1, 4))
 
 
 def matrix_of(uncertainty: VarianceComponents) -> NDArray[np.object_]:
@@ -34,17 +34,21 @@ def matrix_of(uncertainty: VarianceComponents) -> NDArray[np.object_]:
 
 
 @pytest.mark.parametrize(("n", "m"), [(9, 4), (4, 4), (1, 1)])
-def test_both_parts_sum_to_the_exact_covariance(n: int, m: int) -> None:
-    """For the respondents themselves, total(w) is what the enumerated covariance says."""
-    truth, channel = fractions(["1/2", "1/3", "1/6"]), GammaDiagonal.from_gamma(3, Fraction(7, 2))
-    uncertainty = VarianceComponents(truth, ReleaseDesign(channel, n, m))
-    covariance = estimate_covariance(truth, channel, n, m)
-    weights, others = fractions([1, -2, "1/2"]), fractions([0, 1, 1])
-    assert uncertainty.total(weights) == covariance.between(weights, weights)
-    assert uncertainty.between(weights, others) == covariance.between(weights, others)
-    parts = uncertainty.privacy(weights) + uncertainty.sampling(weights)
-    assert parts == uncertainty.total(weights)
-    assert (uncertainty.cells().total == covariance.variances()).all()
+def test_both_parts_sum_to_the_textbook_covariance(n: int, m: int) -> None:
+    """(1/m)[A⁻¹ diag(AT) A⁻ᵀ − diag(T)] + (f/m)(diag(T) − TTᵀ), written out as matrices."""
+    truth, gamma = fractions(["1/2", "1/3", "1/6"]), Fraction(7, 2)
+    channel = GammaDiagonal.from_gamma(3, gamma)
+    uncertainty = VarianceComponents(truth, RankDesign(channel, n, m))
+    inverse = (np.diag(fractions([1] * 3)) * channel.normalizer - 1) / (gamma - 1)
+    factor = finite_population_correction(n, m)
+    privacy = (inverse @ np.diag(channel.transform(truth)) @ inverse.T - np.diag(truth)) / m
+    sampling = (np.diag(truth) - np.outer(truth, truth)) * factor / m
+    assert (matrix_of(uncertainty) == privacy + sampling).all()
+    weights = fractions([1, -2, "1/2"])
+    assert uncertainty.privacy(weights) == weights @ privacy @ weights
+    assert uncertainty.sampling(weights) == weights @ sampling @ weights
+    assert uncertainty.total(weights) == weights @ (privacy + sampling) @ weights
+    assert (uncertainty.cells().total == (privacy + sampling).diagonal()).all()
     assert (uncertainty.sampling(weights) == 0) == (n == m)
 
 
@@ -57,7 +61,7 @@ def test_a_larger_population_is_a_multinomial_sample_through_the_channel() -> No
     expected = inverse @ (np.diag(released) - np.outer(released, released)) @ inverse.T / 4
     for n in (4, 9):
         assert (
-            matrix_of(VarianceComponents(truth, ReleaseDesign(channel, n, 4, "super"))) == expected
+            matrix_of(VarianceComponents(truth, RankDesign(channel, n, 4, "super"))) == expected
         ).all()
 
 
@@ -65,41 +69,34 @@ def test_a_larger_population_is_a_multinomial_sample_through_the_channel() -> No
 def test_a_set_of_cells_has_the_variance_of_its_own_share(population: Population) -> None:
     """Closed forms for sets and partitions agree with sums over the joint covariance, exactly."""
     truth, channel = fractions(["1/2", "1/6", "1/6", "1/6"]), GammaDiagonal(4, Fraction(2, 5))
-    uncertainty = VarianceComponents(truth, ReleaseDesign(channel, 9, 4, population))
+    uncertainty = VarianceComponents(truth, RankDesign(channel, 9, 4, population))
     design = uncertainty.design
     sets = fractions([1, 1, 0, 0]), fractions([0, 0, 1, 0]), fractions([0, 0, 0, 1])
-    shares, cells = fractions(["2/3", "1/6", "1/6"]), fractions([2, 1, 1])
-    privacy = design.partition_privacy(shares, cells)
-    sampling = design.partition_sampling(shares)
+    shares, parts = fractions(["2/3", "1/6", "1/6"]), fractions(["1/2", "1/4", "1/4"])
+    privacy = design.privacy.of_partition(shares, parts)
+    sampling = design.sampling.of_partition(shares, parts)
+    constant, slope, square = design.total.quadratic(parts)
     for i, left in enumerate(sets):
-        assert design.set_privacy(shares, cells)[i] == uncertainty.privacy(left)
-        assert design.set_sampling(shares)[i] == uncertainty.sampling(left)
+        assert design.privacy.of_sets(shares, parts)[i] == uncertainty.privacy(left)
+        assert design.sampling.of_sets(shares, parts)[i] == uncertainty.sampling(left)
+        polynomial = constant[i] + slope[i] * shares[i] + square * shares[i] ** 2
+        assert polynomial == uncertainty.total(left)
         for j, right in enumerate(sets):
             assert privacy[i, j] + sampling[i, j] == uncertainty.between(left, right)
-            assert privacy[i, j] == uncertainty.privacy_covariance.between(left, right)
+            assert privacy[i, j] == design.privacy.between(truth, left, right)
 
 
-@pytest.mark.parametrize("population", ["finite", "super"])
-def test_the_map_behind_the_draws_has_exactly_the_covariance(population: Population) -> None:
+def test_the_map_behind_the_draws_has_exactly_the_covariance() -> None:
     """BBᵀ = Cov for the linear maps B that turn independent numbers into errors."""
-    uncertainty = VarianceComponents(
-        SQUARES.distribution,
-        ReleaseDesign(SQUARES.design.channel, SQUARES.design.population_size, 4, population),
-    )
-    units = fractions([1, 0, 0, 0, 0] * 5).reshape(5, 5)
-    for i in range(5):
-        units[i] = fractions([int(i == j) for j in range(5)])
-    nothing = units * 0
-    kept = uncertainty.privacy_error(units, nothing)
-    replaced = uncertainty.privacy_error(nothing, units)
-    sampled = uncertainty.sampling_error(units)
-    privacy = kept.T @ kept + replaced.T @ replaced
-    sampling = sampled.T @ sampled
-    for i, left in enumerate(units):
-        for j, right in enumerate(units):
-            assert privacy[i, j] == uncertainty.privacy_covariance.between(left, right)
-            assert sampling[i, j] == uncertainty.sampling_covariance.between(left, right)
-    assert (privacy + sampling == matrix_of(uncertainty)).all()
+    design = cast("ReleaseDesign", SimpleNamespace(total=SQUARE_FORM))
+    uncertainty = VarianceComponents(SQUARES, design)
+    units = np.array([fractions([int(i == j) for j in range(4)]) for i in range(4)])
+    nothing, single = units * 0, units[:, :1] * 0
+    truth = uncertainty.error(units, nothing, single)
+    uniform = uncertainty.error(nothing, units, single)
+    shift = uncertainty.error(nothing[:1], nothing[:1], fractions([1]).reshape(1, 1))
+    covariance = truth.T @ truth + uniform.T @ uniform + shift.T @ shift
+    assert (covariance == matrix_of(uncertainty)).all()
 
 
 def test_exact_roots_are_refused_where_there_are_none() -> None:
@@ -114,7 +111,7 @@ def test_draws_have_the_covariance(population: Population) -> None:
     """Variances of 20,000 draws in five directions; false alarm below 1e-6, with a fixed seed."""
     truth, draws = np.array([0.5, 0.3, 0.15, 0.05]), 20_000
     uncertainty = VarianceComponents(
-        truth, ReleaseDesign(GammaDiagonal(4, Fraction(2, 5)), 400, 150, population)
+        truth, RankDesign(GammaDiagonal(4, Fraction(2, 5)), 400, 150, population)
     )
     errors = uncertainty.draw(draws, np.random.default_rng(3))
     np.testing.assert_allclose(errors.sum(axis=1), 0, atol=1e-12)
@@ -128,9 +125,9 @@ def test_many_distributions_at_once() -> None:
     """One per row; each has its own variances."""
     truths = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
     channel, weights = GammaDiagonal(3, Fraction(2, 5)), np.array([1.0, -1.0, 0.5])
-    together = VarianceComponents(truths, ReleaseDesign(channel, 50, 20)).total(weights)
+    together = VarianceComponents(truths, RankDesign(channel, 50, 20)).total(weights)
     for row in range(2):
-        alone = VarianceComponents(truths[row], ReleaseDesign(channel, 50, 20)).total(weights)
+        alone = VarianceComponents(truths[row], RankDesign(channel, 50, 20)).total(weights)
         assert together[row] == pytest.approx(alone, rel=1e-12)
 
 
@@ -146,7 +143,7 @@ def test_the_band_lies_between_one_cell_and_sidak() -> None:
     """Wider than for one cell; no wider than Šidák's by more than the draws' own error."""
     channel = GammaDiagonal(24, Fraction(1, 2))
     uncertainty = VarianceComponents(
-        np.full(24, 1 / 24), ReleaseDesign(channel, 10**8, 10**6, "super")
+        np.full(24, 1 / 24), RankDesign(channel, 10**8, 10**6, "super")
     )
     found = sup_t(uncertainty, 0.95, np.random.default_rng(0))
     sidak = float(norm.ppf((1 + 0.95 ** (1 / 24)) / 2))
@@ -157,13 +154,12 @@ def test_the_band_lies_between_one_cell_and_sidak() -> None:
 def test_the_band_needs_draws_of_the_release_where_cells_are_small() -> None:
     """With eight records a cell the counts are skewed, and the normal value is too small."""
     channel = GammaDiagonal(24, Fraction(1, 2))
-    uncertainty = VarianceComponents(np.full(24, 1 / 24), ReleaseDesign(channel, 10**6, 198))
+    uncertainty = VarianceComponents(np.full(24, 1 / 24), RankDesign(channel, 10**6, 198))
     generator = np.random.default_rng(0)
     found = sup_t(uncertainty, 0.95, generator)
-    design = ReleaseDesign(channel, 10**6, 198)
-    errors = channel.estimate(
-        redraw_releases(uncertainty.distribution, design, 20_000, generator)
-    ) - (1 / 24)
+    design = RankDesign(channel, 10**6, 198)
+    releases = design.redraw(uncertainty.distribution, 20_000, generator)
+    errors = design.estimate(releases) - 1 / 24
     largest = (np.abs(errors) / np.sqrt(uncertainty.cells().total)).max(axis=1)
     # The standard error of both is 0.15%, and counts come in steps: false alarm below 1e-6.
     assert 0.94 < float((largest <= found).mean()) < 0.975
@@ -175,7 +171,7 @@ def test_the_band_of_normal_errors_agrees_with_that_of_releases() -> None:
     """Above some thousand cells normal errors are drawn; with many records both say the same."""
     truth = np.full(2_001, 1 / 2_001)
     channel = GammaDiagonal(2_001, Fraction(1, 2))
-    uncertainty = VarianceComponents(truth, ReleaseDesign(channel, 10**8, 4 * 10**6, "super"))
+    uncertainty = VarianceComponents(truth, RankDesign(channel, 10**8, 4 * 10**6, "super"))
     found = sup_t(uncertainty, 0.95, np.random.default_rng(0), draws=1_000)
     sidak = float(norm.ppf((1 + 0.95 ** (1 / 2_001)) / 2))
     assert found == pytest.approx(sidak, abs=0.15)
@@ -185,7 +181,7 @@ def test_very_many_cells_need_no_draws() -> None:
     """Above the limit the value is Šidák's, whatever the generator."""
     cells = SIDAK_CELLS + 1
     uncertainty = VarianceComponents(
-        np.full(cells, 1 / cells), ReleaseDesign(GammaDiagonal(cells, Fraction(1, 2)), 10**6, 10**5)
+        np.full(cells, 1 / cells), RankDesign(GammaDiagonal(cells, Fraction(1, 2)), 10**6, 10**5)
     )
     found = sup_t(uncertainty, 0.95, np.random.default_rng(0))
     assert found == pytest.approx(float(norm.isf((1 - 0.95 ** (1 / cells)) / 2)), rel=1e-6)
@@ -194,7 +190,7 @@ def test_very_many_cells_need_no_draws() -> None:
 def test_a_table_without_uncertainty_has_the_value_of_one_cell() -> None:
     """A single cell holds everybody; there is nothing to be wrong about."""
     uncertainty = VarianceComponents(
-        np.ones(1), ReleaseDesign(GammaDiagonal(1, Fraction(1, 2)), 10, 10)
+        np.ones(1), RankDesign(GammaDiagonal(1, Fraction(1, 2)), 10, 10)
     )
     assert sup_t(uncertainty, 0.9, np.random.default_rng(0)) == critical_value(0.9)
 
@@ -202,5 +198,5 @@ def test_a_table_without_uncertainty_has_the_value_of_one_cell() -> None:
 def test_only_two_populations_are_known() -> None:
     """A word that is neither is refused, with both named."""
     with pytest.raises(ParameterError, match="no population 'infinite'") as caught:
-        ReleaseDesign(GammaDiagonal(2, Fraction(1, 2)), 3, 2, "infinite")  # type: ignore[arg-type]
+        RankDesign(GammaDiagonal(2, Fraction(1, 2)), 3, 2, "infinite")  # type: ignore[arg-type]
     assert "super" in caught.value.hint

@@ -14,7 +14,8 @@ from tests.support.laws import channel_matrix, fractions, orderings, release_law
 from veiltab.core import utility
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.privacy import gamma_for
-from veiltab.core.uncertainty import estimate_covariance, finite_population_correction
+from veiltab.core.rank_design import RankDesign, finite_population_correction
+from veiltab.core.uncertainty import VarianceComponents
 
 DATABASES = [
     ((0,), 1, 2, Fraction(3)),
@@ -60,9 +61,9 @@ def test_exact_error_and_covariance(
     assert (mean == truth).all()
     error = utility.mean_squared_error(n, m, cells, gamma, (truth**2).sum())
     assert error == matrix.trace()
-    covariance = estimate_covariance(truth, channel, n, m)
-    assert (covariance.variances() == matrix.diagonal()).all()
-    assert covariance.variances().sum() == error
+    covariance = VarianceComponents(truth, RankDesign(channel, n, m))
+    assert (covariance.cells().total == matrix.diagonal()).all()
+    assert covariance.cells().total.sum() == error
     units = np.array([[Fraction(int(i == j)) for j in range(cells)] for i in range(cells)])
     for i, j in product(range(cells), repeat=2):
         assert covariance.between(units[i], units[j]) == matrix[i, j]
@@ -72,19 +73,23 @@ def test_the_covariance_of_a_marginal_is_that_of_its_own_channel() -> None:
     """Summing joint cells, or estimating the marginal alone: the same variance, exactly."""
     joint = fractions(["0.1", "0.2", "0.3", "0.25", "0.05", "0.1"])
     channel = GammaDiagonal.from_gamma(6, Fraction(5))
-    whole = estimate_covariance(joint, channel, 20, 7)
-    part = estimate_covariance(joint.reshape(2, 3).sum(axis=1), channel.marginal(2), 20, 7)
+    design = RankDesign(channel, 20, 7)
+    whole = VarianceComponents(joint, design)
+    part = VarianceComponents(joint.reshape(2, 3).sum(axis=1), design.marginal(2))
     first = fractions([1, 1, 1, 0, 0, 0])
-    assert whole.between(first, first) == part.variances()[0]
+    assert whole.between(first, first) == part.cells().total[0]
 
 
 def test_floats_and_fractions_agree() -> None:
     """The everyday path in floats gives the exact path's answers."""
     shares = ["0.1", "0.2", "0.3", "0.4"]
     channel = GammaDiagonal.from_gamma(4, Fraction(5))
-    exact = estimate_covariance(fractions(shares), channel, 100, 30)
-    everyday = estimate_covariance(np.array(shares, dtype=float), channel, 100, 30)
-    np.testing.assert_allclose(everyday.variances(), exact.variances().astype(float), rtol=1e-12)
+    design = RankDesign(channel, 100, 30)
+    exact = VarianceComponents(fractions(shares), design)
+    everyday = VarianceComponents(np.array(shares, dtype=float), design)
+    np.testing.assert_allclose(
+        everyday.cells().total, exact.cells().total.astype(float), rtol=1e-12
+    )
 
 
 @given(n=st.integers(2, 10**6), cells=st.integers(2, 1000), epsilon=st.floats(0.01, 5))

@@ -49,13 +49,6 @@ def test_everything_comes_back(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(estimates)
 
 
-def test_files_without_parties_are_as_before(tmp_path: Path) -> None:
-    """The field is there only if something is known; files without it are read."""
-    ESTIMATE.save(tmp_path / "plain")
-    assert "parties" not in json.loads((tmp_path / "plain").read_bytes())
-    assert Estimate.load(tmp_path / "plain").provenance.holders == {}
-
-
 def test_plans_with_a_delta_come_back(tmp_path: Path) -> None:
     """The accounting is stored with its version."""
     chosen = plan(
@@ -89,11 +82,20 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "another format": (lambda v: v.update(format="other"), "does not say"),
     "no format": (lambda v: v.pop("format"), "does not say"),
     "a field too many": (lambda v: v.update(extra=1), "unknown field"),
-    "a field missing": (lambda v: v.pop("plan" if "plan" in v else "epsilon"), "is missing"),
-    "another threshold": (lambda v: v.update(keep_threshold="7"), "threshold"),
-    "a threshold that is no number": (lambda v: v.update(keep_threshold="0x7"), "whole number"),
+    "a field missing": (lambda v: v.pop("epsilon"), "is missing"),
+    "another threshold": (lambda v: v["mechanism"].update(keep_threshold="7"), "threshold"),
+    "a threshold that is no number": (
+        lambda v: v["mechanism"].update(keep_threshold="0x7"),
+        "digits as text",
+    ),
+    "another mechanism": (lambda v: v["mechanism"].update(name="decoys"), "unknown field"),
+    "an unknown mechanism": (lambda v: v["mechanism"].update(name="magic"), "mechanism.name"),
+    "no mechanism": (lambda v: v.update(mechanism=None), "mechanism.name"),
     "a broken promise": (lambda v: v.update(epsilon=0.01), "spends more"),
-    "another sample": (lambda v: v.update(sample_size=v["sample_size"] - 1), ""),
+    "another sample": (
+        lambda v: v["mechanism"].update(sample_size=v["mechanism"]["sample_size"] - 1),
+        "",
+    ),
     "other attributes": (lambda v: v["attributes"].pop(), "counts"),
     "equal attributes": (lambda v: v.update(attributes=v["attributes"][:1] * 2), "attributes"),
     "no attributes": (lambda v: v.update(attributes=[]), "at least 1"),
@@ -158,9 +160,9 @@ def test_a_later_version_is_named(tmp_path: Path) -> None:
     """With what to do about it."""
     path = tmp_path / "file"
     ESTIMATE.save(path)
-    value = json.loads(path.read_bytes()) | {"version": 2}
+    value = json.loads(path.read_bytes()) | {"version": 3}
     path.write_bytes(codec.dump(value))
-    with pytest.raises(VersionError, match="version 2"):
+    with pytest.raises(VersionError, match="version 3"):
         Estimate.load(path)
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from veiltab.core import utility
-from veiltab.core.uncertainty import estimate_covariance
+from veiltab.core.designs import release_design
+from veiltab.core.uncertainty import VarianceComponents
 from veiltab.errors import ParameterError
 from veiltab.paper import figures
 from veiltab.paper.experiment import (
@@ -136,11 +137,9 @@ def test_estimates_have_the_exact_covariance() -> None:
     runs = 40_000
     released = simulate_counts(setting.table, chosen, runs, 4, "covariance")
     estimates = chosen.ranked.channel.estimate(released)
-    covariance = estimate_covariance(
-        truth, chosen.ranked.channel, chosen.ranked.population_size, chosen.ranked.sample_size
-    )
+    covariance = VarianceComponents(truth, release_design(chosen))
     # The relative standard error of a variance is about √(2/40000) = 0.7%: 5% is seven of them.
-    np.testing.assert_allclose(estimates.var(axis=0), covariance.variances(), rtol=0.05)
+    np.testing.assert_allclose(estimates.var(axis=0), covariance.cells().total, rtol=0.05)
     male = np.arange(24) // 2 % 2 == 0
     for weights in (male.astype(float), np.where(male, 1.0, -1.0)):
         expected = covariance.between(weights, weights)

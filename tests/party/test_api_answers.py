@@ -43,7 +43,10 @@ OTHER_STATUS = STATUS | {"study": OTHER.hex()}
     [
         (GETS["status"][0], OTHER_STATUS),
         (GETS["contract"][0], signed(messages.contract(title="Another one")).dumps()),
-        (GETS["secret"][0], of_study(messages.secret, "scope", OTHER).dumps()),
+        (
+            GETS["secrets"][0],
+            {"secrets": [of_study(messages.secret, "scope", OTHER).to_json()]},
+        ),
         (
             GETS["alignments"][0],
             {"alignments": [each.to_json() for each in (ALIGNMENT, signed(messages.alignment()))]},

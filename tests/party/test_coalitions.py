@@ -1,20 +1,17 @@
 """What a curator reads before it signs: what each coalition could learn, in numbers and words."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.support.decoys import decoy_terms
+from tests.support.decoys import EPSILON, decoy_terms
 from tests.support.messages import HOSPITAL, TAX_OFFICE, plain_contract
-from veiltab.core.channel import DRAW_RANGE
 from veiltab.party.coalitions import Coalition, coalitions
 from veiltab.wire.contract import Contract, Linkage
 
 CELLS = HOSPITAL.schema.domain_size * TAX_OFFICE.schema.domain_size
-HALF = DRAW_RANGE // 2 // CELLS * CELLS + DRAW_RANGE % CELLS
-"""Keeps half of all rows: γ = N + 1, or nearly."""
-
 BASE = (
     "researcher",
     "researcher and server",
@@ -26,8 +23,12 @@ BASE = (
 
 def contract_of(**changes: Any) -> Contract:
     """Return a contract of two curators."""
-    terms: dict[str, Any] = {"epsilon": 1.0, "accounting": "decoys-1", "mechanism": decoy_terms()}
-    return plain_contract(**terms | {"population": None} | changes)
+    terms: dict[str, Any] = {
+        "epsilon": EPSILON,
+        "accounting": "decoys-1",
+        "mechanism": decoy_terms(),
+    }
+    return plain_contract(**terms | changes)
 
 
 def learned(contract: Contract) -> dict[str, Coalition]:
@@ -39,9 +40,9 @@ def learned(contract: Contract) -> dict[str, Coalition]:
 
 def test_decoys_without_noise() -> None:
     """The server adds nothing for a researcher; a curator who helps reads everything."""
-    found = learned(contract_of(mechanism=decoy_terms(epsilon_public=0.25)))
+    found = learned(contract_of(mechanism=replace(decoy_terms(), epsilon_public=0.25)))
     assert tuple(found) == BASE
-    assert found["researcher"].epsilon == found["researcher and server"].epsilon == 1.0
+    assert found["researcher"].epsilon == found["researcher and server"].epsilon == EPSILON
     assert found["researcher and curator"].epsilon is None
     assert found["researcher and curator"].numbers == "no bound"
     assert "reads the other curators' values" in found["researcher and curator"].words
@@ -50,8 +51,8 @@ def test_decoys_without_noise() -> None:
 
 
 def test_the_servers_noise_bounds_what_a_curator_can_give_away() -> None:
-    """By ln γ, whatever the decoys are."""
-    found = learned(contract_of(mechanism=decoy_terms(keep_threshold=HALF)))
+    """By ln γ, whatever the decoys are: γ = N + 1 if half of all rows are kept."""
+    found = learned(contract_of(mechanism=decoy_terms(keep=0.5, cells=CELLS)))
     helped = found["researcher and curator"]
     assert helped.epsilon == pytest.approx(math.log(CELLS + 1), rel=1e-6)
     assert helped.numbers.startswith("ε = 2.5")
@@ -63,7 +64,7 @@ def test_matched_respondents() -> None:
     assert tuple(found) == (*BASE, "membership")
     membership = found["membership"].epsilon
     assert membership is not None
-    assert 0 < membership < 1
+    assert 0 < membership < EPSILON
     assert "ids the curator guesses" in found["server and curator"].words
 
 

@@ -11,19 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core import estimators
-from veiltab.core.intervals import (
-    Interval,
-    product_ratio,
-    proportion_interval,
-    share_band,
-    share_interval,
-    sup_t,
-)
+from veiltab.core.designs import release_design
+from veiltab.core.intervals import Interval, share_band, share_interval, sup_t
 from veiltab.core.schema import CountTable
 from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents, critical_value
 from veiltab.data.counts import adult_table
 from veiltab.inference.conditions import Mask, read_condition
-from veiltab.inference.quantities import Events, estimate_events
+from veiltab.inference.quantities import (
+    Events,
+    conditional_interval,
+    estimate_events,
+    ratio_interval,
+)
 from veiltab.paper.experiment import (
     DISTRIBUTIONS,
     Release,
@@ -90,9 +89,9 @@ def estimator_gains(runs: int, seed: int) -> list[Gain]:
     """Return what each estimator's error is at the twelve settings, on the same releases."""
     gains = []
     for setting in paper_settings():
-        counts, channel = releases(setting, runs, seed), setting.plan.ranked.channel
+        counts, design = releases(setting, runs, seed), release_design(setting.plan)
         errors = {
-            name: _rmse(estimator(counts, channel), setting.table.distribution)
+            name: _rmse(estimator(counts, design), setting.table.distribution)
             for name, estimator in (
                 ("unbiased", estimators.unbiased),
                 ("projected", estimators.projected),
@@ -149,24 +148,19 @@ Measured = tuple[str, Interval, NDArray[np.float64]]
 
 def intervals(setting: Setting, counts: Release, level: float) -> Iterator[Measured]:
     """Yield each quantity's intervals of all releases at once, and the truth."""
-    table, plan = setting.table, setting.plan
-    design = ReleaseDesign(
-        plan.ranked.channel, plan.ranked.population_size, plan.ranked.sample_size
-    )
+    table, design = setting.table, release_design(setting.plan)
     critical = critical_value(level)
-    truth, cells = table.distribution, estimators.unbiased(counts, plan.ranked.channel)
+    truth, cells = table.distribution, design.estimate(counts)
     yield "cells", share_interval(cells, 1, design, critical), truth
     names = table.schema.names
-    parts = [table.schema.subset([name]) for name in names]
-    for name, part in zip(names, parts, strict=True):
+    for name in names:
         shape = (counts.shape[0], *table.schema.sizes)
         others = tuple(axis for axis, other in enumerate(names, start=1) if other != name)
-        channel = plan.ranked.channel.marginal(part.domain_size)
-        smaller = ReleaseDesign(channel, plan.ranked.population_size, plan.ranked.sample_size)
-        shares = estimators.unbiased(counts.reshape(shape).sum(axis=others), channel)
+        part = design.marginal(table.schema.subset([name]).domain_size)
+        shares = part.estimate(counts.reshape(shape).sum(axis=others))
         yield (
             f"marginal {name}",
-            share_interval(shares, 1, smaller, critical),
+            share_interval(shares, 1, part, critical),
             table.marginal([name]).distribution,
         )
     yield from _event_intervals(table, design, counts, critical)
@@ -185,11 +179,12 @@ def _event_intervals(
     outcome, group = (read_condition(text, table.schema).mask for text in (OUTCOME, GROUP))
     pair = [outcome & group, outcome & ~group]
     events, truth = _both(table, design, counts, pair)
-    value, true = events.shares @ [1.0, -1.0], np.array([1.0, -1.0]) @ truth
-    half = critical * np.sqrt(np.einsum("i,rij,j->r", [1.0, -1.0], events.total, [1.0, -1.0]))
-    yield "difference", Interval(value - half, value + half, half >= 0), true
+    gradient = np.array([1.0, -1.0])
+    value, true = events.shares @ gradient, gradient @ truth
+    below, above = events.margins(gradient, critical)
+    yield "difference", Interval(value - below, value + above, below >= 0), true
     events, truth = _both(table, design, counts, [outcome & group, group])
-    share = proportion_interval(events.shares[:, 0], events.shares[:, 1], events.total, critical)
+    share = conditional_interval(events, critical)
     yield "conditional share", share, truth[0] / truth[1]
     for name, factors in (
         ("risk ratio", [outcome & group, group, outcome & ~group, ~group]),
@@ -197,7 +192,7 @@ def _event_intervals(
     ):
         events, truth = _both(table, design, counts, factors)
         ratio = truth[0] * truth[3] / (truth[1] * truth[2])
-        yield name, product_ratio(events.shares, events.total, critical), ratio
+        yield name, ratio_interval(events, critical), ratio
 
 
 def _both(

@@ -11,10 +11,12 @@ and below that
     k = (μ² + d²)/(2μ)    and    Φ(d) − Φ(−k) = the level.
 
 The interval holds all θ that accept the estimate: it covers as often as it says, at zero too.
+Where the law of an estimate is not normal, because decoys are few or published noise has heavy
+tails, the deviation (x − θ)/σ is replaced by its score (:mod:`veiltab.core.shape`).
 Simultaneous intervals use one critical value, larger than z, for all cells.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,13 +24,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from scipy.special import ndtr
 
-from veiltab.core.resampling import MAX_COUNTED_POPULATION, redraw_releases
+from veiltab.core.shape import Shape
 from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents, critical_value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from veiltab.core.coin_design import CoinDesign
+
     Array = NDArray[np.float64]
+
+ShapeAt: TypeAlias = Callable[["Array"], Shape]
+"""Returns the shape of the law of an estimate for each true value."""
 
 Quadratic: TypeAlias = tuple[Any, Any, Any]
 """Coefficients a, b, c (numbers or arrays) of the variance a + bθ + cθ²."""
@@ -45,13 +52,23 @@ SIDAK_CELLS = 100_000
 """For more cells the critical value is Šidák's, which needs no draws and is never too small."""
 
 RELEASED_CELLS = 2_000
-"""Up to so many cells whole releases are drawn; above, normal errors with the same covariance."""
+"""Up to so many cells whole releases are drawn; above, normal errors with the same covariance.
+
+Errors that are not normal get Šidák's value above it, with the shape of the worst cell.
+"""
 
 DRAWN_NUMBERS = 20_000_000
 """About how many numbers are drawn for one critical value: a second or two."""
 
-ROUNDING = 1e-9
+ROUNDING = 1e-12
 """A standard error below this is a rounded zero."""
+
+MOST_SHAPES = 1 << 12
+SHAPE_STEPS = 128
+"""For more estimates, the shape of their errors is computed at so many shares and interpolated."""
+
+FAR = 20.0
+"""How many standard errors above its estimate a number of people is searched."""
 
 FEWEST_DRAWS, MOST_DRAWS = 1_000, 20_000
 _BATCH_NUMBERS = 1 << 20
@@ -79,10 +96,12 @@ def share_interval(
 ) -> Interval:
     """Return the intervals for the shares θ of sets of cells, from their unbiased estimates.
 
-    A set's variance depends on its own share alone, as a + bθ + gθ(1 − θ), so that it need not be
-    estimated: these are score intervals, as Wilson's is, for data from the channel.
+    A set's variance depends on its own share alone, as a + bθ + cθ², so that it need not be
+    estimated: these are score intervals, as Wilson's is, for data from the mechanism.
     """
-    return feldman_cousins(estimate, _variance(estimate, cells, design), critical)
+    fractions = cells / design.cells
+    variance = design.total.quadratic(fractions)
+    return feldman_cousins(estimate, variance, critical, _shapes(design, fractions, estimate.size))
 
 
 def share_band(estimate: "Array", cells: Any, design: ReleaseDesign, critical: float) -> Interval:  # noqa: ANN401 - as above
@@ -91,30 +110,85 @@ def share_band(estimate: "Array", cells: Any, design: ReleaseDesign, critical: f
     They are plain score intervals.  Estimates outside 0..1 are moved to its ends first, which only
     makes the band hold more often.
     """
-    constant, linear, square = _variance(estimate, cells, design)
+    constant, linear, square = design.total.quadratic(cells / design.cells)
     inside, squared = np.clip(estimate, 0, 1), critical**2
     leading = 1 - squared * square
-    middle = (inside + squared * linear / 2) / leading
-    root = np.sqrt(np.maximum(middle**2 - (inside**2 - squared * constant) / leading, 0))
-    low, high = np.clip(middle - root, 0, 1), np.clip(middle + root, 0, 1)
+    safe = np.where(leading > 0, leading, 1.0)
+    middle = (inside + squared * linear / 2) / safe
+    root = np.sqrt(np.maximum(middle**2 - (inside**2 - squared * constant) / safe, 0))
+    low = np.where(leading > 0, np.clip(middle - root, 0, 1), 0.0)  # otherwise all is possible
+    high = np.where(leading > 0, np.clip(middle + root, 0, 1), 1.0)
     return Interval(low, high, np.ones(low.shape, dtype=np.bool_))
 
 
-def _variance(estimate: "Array", cells: Any, design: ReleaseDesign) -> "Quadratic":  # noqa: ANN401 - as above
-    """Return the coefficients of a set's variance over its share."""
-    constant, slope = design.privacy_line(cells, estimate)
-    factor = float(design.sampling_factor / design.sample_size)
-    return constant, slope + factor, -factor
+def people_interval(
+    estimate: "Array",
+    cells: Any,  # noqa: ANN401 - as above
+    design: "CoinDesign",
+    critical: float,
+) -> Interval:
+    """Return the intervals for numbers of people in sets of cells, where their sum is not known.
+
+    They are those of shares, of a number that is far larger than any of these.
+    """
+    fractions = cells / design.cells
+    constant, slope = design.people_variance(fractions)
+    people = np.maximum(estimate, 0)
+    error = np.sqrt(np.maximum(constant + slope * people, 0))
+    whole = 4 * float(np.max(people + FAR * error + 1))
+    interval = feldman_cousins(
+        estimate / whole,
+        (constant / whole**2, slope / whole, 0.0),
+        critical,
+        lambda share: design.people_shape(share * whole, fractions),
+    )
+    return Interval(interval.low * whole, interval.high * whole, interval.bounded)
 
 
-def feldman_cousins(estimate: "Array", variance: Quadratic, critical: float) -> Interval:
+def widened(critical: float, shape: Shape | None) -> Any:  # noqa: ANN401 - a number or an array
+    """Return the critical value for an interval in both directions that a skew law needs."""
+    if shape is None:
+        return critical
+    return np.maximum(shape.deviation(critical), -shape.deviation(-critical))
+
+
+def _shapes(design: ReleaseDesign, fractions: Any, values: int) -> ShapeAt | None:  # noqa: ANN401 - as above
+    """Return the shape of the estimate of a set by its share, None for the normal law.
+
+    For very many ``values`` it is interpolated.
+    """
+
+    def shape_at(shares: "Array") -> Shape:
+        pair = np.stack([shares, 1 - shares], axis=-1)
+        part = np.stack(np.broadcast_arrays(fractions, 1 - fractions), axis=-1)
+        return design.shape(np.array([1.0, 0.0]), pair, part)
+
+    if design.normal:
+        return None
+    if values <= MOST_SHAPES or np.ndim(fractions) or design.many:
+        return shape_at
+    # Finer towards both ends, where few people make the law change quickly.
+    quarter = np.linspace(0, 1, SHAPE_STEPS, endpoint=False) ** 4 / 2
+    grid = np.concatenate([quarter, [1 / 2], 1 - quarter[::-1]])
+    shapes = shape_at(grid)
+    return lambda shares: Shape(
+        np.interp(shares, grid, shapes.skewness), np.interp(shares, grid, shapes.excess)
+    )
+
+
+def feldman_cousins(
+    estimate: "Array", variance: Quadratic, critical: float, shape_at: ShapeAt | None = None
+) -> Interval:
     """Return the interval within 0..1 of a share whose estimate has a variance quadratic in it."""
-    low, high = _feldman_cousins_ends(estimate, variance, critical)
+    low, high = _feldman_cousins_ends(estimate, variance, critical, shape_at)
     return Interval(low, high, np.ones(low.shape, dtype=np.bool_))
 
 
 def fieller(
-    numerator: "Array", denominator: "Array", covariance: "Array", critical: float
+    numerator: "Array",
+    denominator: "Array",
+    covariance: "Array",
+    critical: Any,  # noqa: ANN401 - a number, or one for each
 ) -> Interval:
     """Return the ratios ρ with (a − ρb)² ≤ z²·Var(a − ρb): Fieller's set.
 
@@ -134,9 +208,16 @@ def fieller(
 
 
 def proportion_interval(
-    part: "Array", whole: "Array", covariance: "Array", critical: float
+    part: "Array",
+    whole: "Array",
+    covariance: "Array",
+    critical: float,
+    shape: Shape | None = None,
 ) -> Interval:
-    """Return Fieller's interval for the share of a part in its whole, within 0..1."""
+    """Return Fieller's interval for the share of a part in its whole, within 0..1.
+
+    ``shape`` is that of the part less its share of the whole, None for the normal law.
+    """
     bounded = fieller(part, whole, covariance, critical).bounded
     safe = np.where(bounded, whole, 1.0)
     variance = (
@@ -144,12 +225,13 @@ def proportion_interval(
         -2 * covariance[..., 0, 1] / safe**2,
         covariance[..., 1, 1] / safe**2,
     )
-    interval = feldman_cousins(part / safe, variance, critical)
+    shape_at = None if shape is None else lambda _: shape
+    interval = feldman_cousins(part / safe, variance, critical, shape_at)
     low, high = np.where(bounded, interval.low, -np.inf), np.where(bounded, interval.high, np.inf)
     return Interval(low, high, bounded)
 
 
-def product_ratio(factors: "Array", covariance: "Array", critical: float) -> Interval:
+def product_ratio(factors: "Array", covariance: "Array", critical: Any) -> Interval:  # noqa: ANN401 - as above
     """Return an interval for x₀x₃/(x₁x₂), such as an odds ratio: Fieller's, on the two products.
 
     The products' covariance is taken to first order (delta method); nothing is divided by an
@@ -179,9 +261,9 @@ def sup_t(
     the normal law with the exact covariance.  It is never below the value for one cell alone.
     """
     single = critical_value(level)
-    cells = components.distribution.size
-    if cells > SIDAK_CELLS:
-        return critical_value(level ** (1 / cells))
+    cells, design = components.distribution.size, components.design
+    if cells > SIDAK_CELLS or (cells > RELEASED_CELLS and not design.normal):
+        return _sidak(level, components)
     errors = np.sqrt(np.maximum(components.cells().total, 0))
     uncertain = errors > ROUNDING
     if not uncertain.any():
@@ -196,42 +278,65 @@ def sup_t(
     return max(single, float(quantile))
 
 
+def _sidak(level: float, components: VarianceComponents) -> float:
+    """Return Šidák's critical value, for the cell whose law is farthest from normal."""
+    truth, design = components.distribution, components.design
+    single = critical_value(level ** (1 / truth.size))
+    shapes = _shapes(design, 1 / truth.size, truth.size)
+    if shapes is None:
+        return single
+    return float(np.max(widened(single, shapes(truth))))
+
+
 def _drawn_errors(
     components: VarianceComponents, draws: int, generator: np.random.Generator
 ) -> "Iterator[Array]":
     """Yield drawn errors of the unbiased estimate, in batches so that memory stays bounded."""
     truth, design = components.distribution, components.design
-    countable = design.population == "super" or design.population_size <= MAX_COUNTED_POPULATION
-    whole = countable and truth.size <= RELEASED_CELLS
+    whole = design.drawable and truth.size <= RELEASED_CELLS
     batch = max(1, _BATCH_NUMBERS // truth.size)
     for start in range(0, draws, batch):
         size = min(batch, draws - start)
         if whole:
-            yield design.channel.estimate(redraw_releases(truth, design, size, generator)) - truth
+            yield design.estimate(design.redraw(truth, size, generator)) - truth
         else:
             yield components.draw(size, generator)
 
 
 def _feldman_cousins_ends(
-    estimate: "Array", variance: Quadratic, critical: float
+    estimate: "Array", variance: Quadratic, critical: float, shape_at: ShapeAt | None
 ) -> "tuple[Array, Array]":
     """Return both ends; above one half, where 1 is the near limit, 1 − θ is estimated instead."""
     a, b, c = variance
     mirrored = estimate > 1 / 2
     value = np.where(mirrored, 1 - estimate, estimate)
     mirrored_variance = (np.where(mirrored, a + b + c, a), np.where(mirrored, -b - 2 * c, b), c)
-    low = _end(value, mirrored_variance, critical, upper=False)
-    high = _end(value, mirrored_variance, critical, upper=True)
+
+    def scored(deviation: "Array", theta: "Array") -> "Array":
+        if shape_at is None:
+            return deviation
+        side = np.where(mirrored, -1.0, 1.0)
+        return side * shape_at(np.where(mirrored, 1 - theta, theta)).score(side * deviation)
+
+    low = _end(value, mirrored_variance, critical, scored, upper=False)
+    high = _end(value, mirrored_variance, critical, scored, upper=True)
     return np.where(mirrored, 1 - high, low), np.where(mirrored, 1 - low, high)
 
 
-def _end(value: "Array", variance: Quadratic, critical: float, *, upper: bool) -> "Array":
+def _end(
+    value: "Array",
+    variance: Quadratic,
+    critical: float,
+    scored: "Callable[[Array, Array], Array]",
+    *,
+    upper: bool,
+) -> "Array":
     """Find an end by bisection: the last θ that is too small, or the first that is too large."""
     below, above = np.zeros_like(value), np.ones_like(value)
     for _ in range(HALVINGS):
         theta = (below + above) / 2
         error = np.sqrt(np.maximum(_variance_at(variance, theta), _TINY**2))
-        deviation = (value - theta) / error
+        deviation = scored((value - theta) / error, theta)
         above_theta = _accepted_above(theta / error, critical)
         bound = -_accepted_below(theta / error, above_theta) if upper else above_theta
         smaller = deviation >= bound

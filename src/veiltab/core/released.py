@@ -9,30 +9,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core import estimators
-from veiltab.core.channel import MAX_ESTIMATED_CELLS, GammaDiagonal
+from veiltab.core.channel import MAX_ESTIMATED_CELLS
+from veiltab.core.coin_design import CoinDesign
+from veiltab.core.designs import release_design, size_known
 from veiltab.core.plan import Plan
+from veiltab.core.publication import PublicationNoise, publication_digest
 from veiltab.core.schema import CountTable, Schema
 from veiltab.core.uncertainty import Population, ReleaseDesign, VarianceComponents
-from veiltab.errors import ParameterError
+from veiltab.errors import ParameterError, TooFewPeopleError
 
 Estimator = Literal["best", "unbiased", "projected", "most_likely"]
 BEST: Estimator = "projected"
 """What "best" stands for: the least error on average over the paper's settings."""
+
+CLEARLY_SOMEBODY = 5.0
+"""Shares need an estimated population of at least so many of its own standard errors."""
 
 Shares = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class ReleasedCounts:
-    """Sampled and perturbed records, counted in the cells of a schema, with the plan behind them.
+    """Released rows, counted in the cells of a schema, with the plan behind them.
 
     The schema may hold only some of the attributes that were released together: a marginal's
-    channel has the same keep probability.
+    channel has the same keep probability, and its cells have the decoys of several joint cells.
+    ``publication`` is the noise of a published copy, None for the researcher's own view.
     """
 
     schema: Schema
     counts: NDArray[np.int64]
     plan: Plan
+    publication: PublicationNoise | None = None
 
     def __post_init__(self) -> None:
         """Refuse counts that are not a release of this plan; keep a read-only copy of them."""
@@ -45,25 +53,52 @@ class ReleasedCounts:
                 hint="give one whole number per cell, in the schema's order",
             )
         counts = counts.astype(np.int64, copy=False)
-        if counts.min() < 0 or int(counts.sum()) != self.plan.sample_size:
-            raise ParameterError(
-                f"the counts sum to {int(counts.sum()):,}, but the plan releases"
-                f" {self.plan.sample_size:,} records; no count may be negative",
-                hint="give the counts of the released records, before any estimation",
-            )
+        self._check_sum(counts)
         counts.flags.writeable = False
         object.__setattr__(self, "counts", counts)
-        _ = self.channel  # refuses a schema that is no marginal of what was released
+        self._check_marginal()
+
+    def _check_sum(self, counts: NDArray[np.int64]) -> None:
+        if self.publication is not None:  # noise makes any whole numbers possible
+            return
+        size = self.plan.sample_size
+        if counts.min() < 0 or (size is not None and int(counts.sum()) != size):
+            expected = "" if size is None else f", but the plan releases {size:,} records"
+            raise ParameterError(
+                f"the counts sum to {int(counts.sum()):,}{expected}; no count may be negative",
+                hint="give the counts of the released records, before any estimation",
+            )
+
+    def _check_marginal(self) -> None:
+        cells = self.schema.domain_size
+        tables = [self.plan.domain_size]
+        if self.publication is not None:
+            tables.append(self.publication.cells)
+        if any(table % cells for table in tables) or tables[0] % tables[-1]:
+            raise ParameterError(
+                f"a table of {tables[0]:,} cells has no marginal of {cells:,} cells",
+                hint="a marginal's number of cells divides the joint table's",
+            )
 
     @property
-    def channel(self) -> GammaDiagonal:
-        """What the perturbation did to these attributes: the joint channel's marginal."""
-        return self.plan.ranked.channel.marginal(self.schema.domain_size)
+    def size_known(self) -> bool:
+        """Whether it is known how many respondents the release is about."""
+        return size_known(self.plan)
+
+    @property
+    def digest(self) -> str | None:
+        """The digest by which the audit log names a published copy; None for the own view.
+
+        A marginal of a published copy has its own.
+        """
+        if self.publication is None:
+            return None
+        return publication_digest(self.schema, self.counts, self.publication.epsilon).hex()
 
     @cached_property
     def unbiased(self) -> Shares:
-        """The paper's estimate of each cell's share (spec 11); it can be negative."""
-        return self.channel.estimate(self.counts)
+        """The unbiased estimate of each cell's share (spec 11); it can be negative."""
+        return estimators.unbiased(self.counts, self.design())
 
     @cached_property
     def plausible(self) -> Shares:
@@ -83,13 +118,36 @@ class ReleasedCounts:
         if estimator == "unbiased":
             return self.unbiased
         if estimator == "most_likely":
-            return estimators.most_likely(self.counts, self.channel)
+            return estimators.most_likely(self.counts, self.design())
         return self.plausible
 
     def design(self, population: Population = "finite") -> ReleaseDesign:
-        """Return everything but the data that the errors depend on."""
-        ranked = self.plan.ranked
-        return ReleaseDesign(self.channel, ranked.population_size, ranked.sample_size, population)
+        """Return everything but the data that the errors of shares depend on.
+
+        Where the number of people in common is unknown, too few of them are refused: shares would
+        be ratios of noise.
+        """
+        design = self.count_design(population)
+        if isinstance(design, CoinDesign) and not design.known:
+            people, error = design.people(int(self.counts.sum()))
+            if people < CLEARLY_SOMEBODY * error:
+                raise TooFewPeopleError(
+                    f"almost nobody is in this release: about {max(people, 0):,.0f} people, with a"
+                    f" standard error of {error:,.0f}",
+                    hint="shares need more people in common than noise; estimate.population() and"
+                    " estimate.people() give numbers with their intervals",
+                )
+        return design
+
+    def count_design(self, population: Population = "finite") -> ReleaseDesign:
+        """Return the design for numbers of people, which needs nobody in particular."""
+        return release_design(
+            self.plan,
+            cells=self.schema.domain_size,
+            population=population,
+            publication=self.publication,
+            rows=int(self.counts.sum()),
+        )
 
     def uncertainty(self, population: Population = "finite") -> VarianceComponents:
         """Return the plug-in covariance of the unbiased estimate."""

@@ -1,61 +1,40 @@
-"""Drawing releases from their exact law, without touching a record.
+"""Drawing releases from their law, without touching a record.
 
-The parametric bootstrap draws what other releases would have said, through the same channel.
+The parametric bootstrap draws what other releases would have said, by the same mechanism.  The
+functions here draw its single steps; a :class:`~veiltab.core.uncertainty.ReleaseDesign` puts them
+together.  Drawing is post-processing, or simulation: privacy does not depend on these generators.
 """
 
 import hashlib
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from veiltab.core.released import ReleasedCounts, Shares
-from veiltab.core.uncertainty import ReleaseDesign
+from veiltab.core.channel import DRAW_RANGE
+from veiltab.core.mechanism import Geometric, Law, WeightTable
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
-    Counts = NDArray[np.int64]
+    from veiltab.core.publication import PublicationNoise
+    from veiltab.core.released import ReleasedCounts
+    from veiltab.core.uncertainty import ReleaseDesign
 
+Counts = NDArray[np.int64]
+Shares = NDArray[np.float64]
 
 MAX_COUNTED_POPULATION = 10**9 - 1
 """The largest population that NumPy's hypergeometric sampler accepts."""
 
-
-def draw_releases(
-    respondents: "Counts", design: ReleaseDesign, runs: int, generator: np.random.Generator
-) -> "Counts":
-    """Draw the released counts, one row per run, of a sample of these ``respondents``."""
-    kept = generator.binomial(design.sample_size, float(design.channel.keep_probability), size=runs)
-    uniform = np.full(respondents.size, 1 / respondents.size)
-    replaced = generator.multinomial(design.sample_size - kept, uniform)
-    return draw_without_replacement(respondents, kept, generator) + replaced
-
-
-def redraw_releases(
-    distribution: "NDArray[np.float64]",
-    design: ReleaseDesign,
-    runs: int,
-    generator: np.random.Generator,
-) -> "Counts":
-    """Draw the released counts, one row per run, that a ``distribution`` would have led to.
-
-    The distribution is that of the respondents, rounded to whole people, or of a larger population.
-    """
-    if design.population == "super":
-        released = design.channel.transform(distribution)
-        return generator.multinomial(design.sample_size, released / released.sum(), size=runs)
-    if design.population_size > MAX_COUNTED_POPULATION:
-        raise ParameterError(
-            f"a finite population of {design.population_size:,} is too large to draw from",
-            hint="ask about the larger population instead, with population='super'",
-        )
-    return draw_releases(apportion(distribution, design.population_size), design, runs, generator)
+LONGEST_SUM = 1 << 20
+"""Up to this many values the law of a sum of decoys is computed; above, it is drawn as normal."""
 
 
 def draw_without_replacement(
-    counts: "Counts", sizes: "Counts", generator: np.random.Generator
-) -> "Counts":
+    counts: Counts, sizes: Counts, generator: np.random.Generator
+) -> Counts:
     """Draw a multivariate hypergeometric table for each sample size.
 
     The cells are the leaves of a binary tree.  How many of a node's draws fall into its left half
@@ -74,7 +53,49 @@ def draw_without_replacement(
     return drawn[:, : counts.size]
 
 
-def apportion(weights: "NDArray[np.float64]", population_size: int) -> "Counts":
+def draw_decoys(
+    law: Law, cells: int, shape: tuple[int, ...], generator: np.random.Generator
+) -> Counts:
+    """Draw how many decoys tables have, each of whose entries sums over this many joint cells."""
+    if isinstance(law, Geometric):
+        return generator.negative_binomial(cells, float(1 - law.ratio), size=shape)
+    if cells * len(law.weights) > LONGEST_SUM:
+        spread = float(cells * law.variance) ** 0.5
+        normal = generator.normal(float(cells * law.mean), spread, size=shape)
+        return np.maximum(np.rint(normal), 0).astype(np.int64)
+    return np.searchsorted(_sum_law(law, cells), generator.random(shape), side="right")
+
+
+@lru_cache(maxsize=16)
+def _sum_law(law: WeightTable, cells: int) -> Shares:
+    """Return the distribution function of the sum of so many numbers of decoys."""
+    chances = np.array([float(weight) for weight in law.weights]) / DRAW_RANGE
+    length = cells * (chances.size - 1) + 1
+    spectrum = np.fft.rfft(chances, length) ** cells
+    summed = np.maximum(np.fft.irfft(spectrum, length), 0)
+    cumulated: Shares = np.cumsum(summed) / summed.sum()
+    return cumulated[:-1]  # no draw reaches the last entry
+
+
+def perturb_counts(rows: Counts, keep: float, generator: np.random.Generator) -> Counts:
+    """Send rows through the channel: each stays with this probability, or becomes any cell."""
+    kept = generator.binomial(rows, keep)
+    uniform = np.full(rows.shape[-1], 1 / rows.shape[-1])
+    return kept + generator.multinomial(rows.sum(axis=-1) - kept.sum(axis=-1), uniform)
+
+
+def add_publication_noise(
+    counts: Counts, publication: "PublicationNoise | None", generator: np.random.Generator
+) -> Counts:
+    """Add the noise of a published copy; of a marginal, the sums of that noise."""
+    if publication is None:
+        return counts
+    summed, chance = publication.cells // counts.shape[-1], float(1 - publication.law.ratio)
+    more, fewer = (generator.negative_binomial(summed, chance, counts.shape) for _ in range(2))
+    return counts + more - fewer
+
+
+def apportion(weights: Shares, population_size: int) -> Counts:
     """Round weights to whole counts with the given sum, by largest remainders."""
     exact = weights / weights.sum() * population_size
     counts: Counts = np.floor(exact).astype(np.int64)
@@ -84,7 +105,7 @@ def apportion(weights: "NDArray[np.float64]", population_size: int) -> "Counts":
     return counts
 
 
-Statistic = Callable[[NDArray[np.int64]], Shares]
+Statistic = Callable[[Counts], Shares]
 """Takes releases, one per row, and returns a number for each."""
 
 MOST_CELLS = 100_000
@@ -97,11 +118,8 @@ _COUNTS = 20_000_000
 _BATCH_COUNTS = 1 << 20
 
 
-def seeded_generator(released: ReleasedCounts, purpose: str) -> np.random.Generator:
-    """Return a generator whose seed follows from the counts, so that results are reproducible.
-
-    Privacy does not depend on it: resampling is post-processing.
-    """
+def seeded_generator(released: "ReleasedCounts", purpose: str) -> np.random.Generator:
+    """Return a generator whose seed follows from the counts, so that results are reproducible."""
     counts = released.counts.astype("<i8").tobytes()
     digest = hashlib.sha256(purpose.encode() + b"\0" + counts)
     return np.random.default_rng(int.from_bytes(digest.digest()))
@@ -109,7 +127,7 @@ def seeded_generator(released: ReleasedCounts, purpose: str) -> np.random.Genera
 
 def resample(
     truth: Shares,
-    design: ReleaseDesign,
+    design: "ReleaseDesign",
     statistic: Statistic,
     generator: np.random.Generator,
     most: int = MOST_REPLICATES,
@@ -130,8 +148,8 @@ def check_size(cells: int, most: int = MOST_CELLS) -> None:
 
 
 def _batches(
-    truth: Shares, design: ReleaseDesign, replicates: int, generator: np.random.Generator
-) -> Iterator[NDArray[np.int64]]:
+    truth: Shares, design: "ReleaseDesign", replicates: int, generator: np.random.Generator
+) -> Iterator[Counts]:
     size = max(1, _BATCH_COUNTS // truth.size)
     for start in range(0, replicates, size):
-        yield redraw_releases(truth, design, min(size, replicates - start), generator)
+        yield design.redraw(truth, min(size, replicates - start), generator)

@@ -1,119 +1,125 @@
 """How far an estimate may be off, and why: the sampling error, the privacy error, and both.
 
-Cov(T̂) = (1/m)[A⁻¹ diag(AT) A⁻ᵀ − diag(T)] + (f/m)(diag(T) − TTᵀ).
+For every mechanism the covariance of two linear statistics a·T̂ and b·T̂ has the same form,
 
-The first part comes from the perturbation; it would be there had everybody been sampled.  The
-second comes from the sampling, with f = (n − m)/(n − 1) when the respondents themselves are of
-interest ("finite"), and f = 1 when they stand for a larger population that they were drawn from
-("super").
+    Cov(a·T̂, b·T̂) = x·Cov_T(a, b) + y·Cov_U(a, b) + z·Δ(a)Δ(b),
 
-No matrix is built for the cells of a table.  With A⁻¹ = I/p − bJ, b = (1 − p)/(pN) and v = AT,
-A⁻¹ diag(v) A⁻ᵀ = diag(v)/p² − (b/p)(v1ᵀ + 1vᵀ) + b²11ᵀ, so a diagonal and a few vectors suffice and
-every question costs O(N).
+where Cov_T is the covariance of a and b over a cell drawn from T, Cov_U the one over a uniform
+cell, and Δ(a) the difference between the two means of a.  Only the coefficients x, y and z depend
+on the mechanism; :mod:`veiltab.core.designs` derives them.  No matrix is built for the cells of a
+table: every question costs O(N).
 
-The same holds for sets of cells.  A replaced record falls into a set of k cells with probability
-β = (1 − p)k/N, so a set with the true share θ has the released share v = pθ + β.  The estimates of
-sets that divide the table have
+The statistic of a set of cells is its indicator.  If the set has the share θ and is a fraction φ
+of all cells, its variance is xθ(1 − θ) + yφ(1 − φ) + z(θ − φ)²: it depends on the set's own share
+alone.
 
-Cov(θ̂) = (1/m)[(diag(v) − vvᵀ)/p² − (diag(θ) − θθᵀ)] + (f/m)(diag(θ) − θθᵀ).
+Sampling error arises because not everybody takes part; it would be there without any noise.
+Privacy error is the rest.  Both have the form above, and the two add up.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from scipy.special import ndtri
 
-from veiltab.core.channel import GammaDiagonal, number_like, square_roots
+from veiltab.core.channel import number_like, square_roots
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from veiltab.core.channel import Numbers
+    from veiltab.core.shape import Shape
 
 Population = Literal["finite", "super"]
 """Whom the estimates describe: the respondents, or the population that they were drawn from."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseDesign:
-    """How a release came about: the channel, and a sample of m of n respondents.
+class CovarianceForm:
+    """The coefficients x, y and z of a covariance: over the truth, over uniform cells, of shifts.
 
-    ``population`` says whom the estimates describe: "finite" are the respondents themselves,
-    "super" is the larger population that they were drawn from.
+    They are exact Fractions, or floats, or arrays with one number for each of many releases, whose
+    last axis has the length one.
     """
 
-    channel: GammaDiagonal
-    population_size: int
-    sample_size: int
-    population: Population = "finite"
+    truth: Any
+    uniform: Any
+    shift: Any
 
-    def __post_init__(self) -> None:
-        """Refuse an unknown population."""
-        if self.population not in get_args(Population):
-            raise ParameterError(
-                f"there is no population {self.population!r}",
-                hint="'finite' asks about the respondents themselves, 'super' about the larger"
-                " population that they were drawn from",
+    def __add__(self, other: "CovarianceForm") -> "CovarianceForm":
+        """Add two causes of error that are independent."""
+        return CovarianceForm(
+            self.truth + other.truth, self.uniform + other.uniform, self.shift + other.shift
+        )
+
+    def like(self, numbers: "Numbers") -> "CovarianceForm":
+        """Return the coefficients as floats, unless the numbers are Fractions."""
+        number = number_like(numbers)
+        return CovarianceForm(
+            *(
+                number(value) if isinstance(value, Fraction) else value
+                for value in (self.truth, self.uniform, self.shift)
             )
+        )
 
-    @property
-    def sampling_factor(self) -> Fraction:
-        """f: (n − m)/(n − 1) for the respondents themselves, 1 for a larger population."""
-        if self.population == "super":
-            return Fraction(1)
-        return finite_population_correction(self.population_size, self.sample_size)
+    def of_sets(self, shares: "Numbers", fractions: Any) -> "Numbers":  # noqa: ANN401 - see below
+        """Return the variances of sets with these shares.
 
-    def set_privacy(self, shares: "Numbers", cells: Any) -> "Numbers":  # noqa: ANN401 - see below
-        """Return the privacy variance (v(1 − v)/p² − θ(1 − θ))/m of sets with these shares θ.
-
-        ``cells`` is how many cells the sets have: one number for all, or one for each.
+        ``fractions`` of all cells belong to the sets: one number for all sets, or one for each.
         """
-        constant, slope = self.privacy_line(cells, shares)
-        variances: Numbers = constant + slope * shares
+        form = self.like(shares)
+        variances: Numbers = (
+            form.truth * (shares * (1 - shares))
+            + form.uniform * (fractions * (1 - fractions))
+            + form.shift * (shares - fractions) ** 2
+        )
         return variances
 
-    def privacy_line(self, cells: Any, like: "Numbers") -> tuple[Any, Any]:  # noqa: ANN401 - above
-        """Return the a and b of a set's privacy variance a + bθ, which is linear in θ.
+    def quadratic(self, fractions: Any) -> tuple[Any, Any, Any]:  # noqa: ANN401 - as above
+        """Return the a, b, c of a set's variance a + bθ + cθ²."""
+        form = self.like(np.asarray(fractions))
+        constant = form.uniform * (fractions * (1 - fractions)) + form.shift * fractions**2
+        return constant, form.truth - 2 * form.shift * fractions, form.shift - form.truth
 
-        They are β(1 − β)/(mp²) and ((1 − 2β)/p − 1)/m.
+    def of_partition(self, shares: "Numbers", fractions: "Numbers") -> "Numbers":
+        """Return the covariances of sets that divide the table, on the two last axes."""
+        form = self.like(shares)
+        truth, uniform, shift = (_as_matrix(x) for x in (form.truth, form.uniform, form.shift))
+        apart = shares - fractions
+        covariance: Numbers = (
+            truth * _multinomial(shares)
+            + uniform * _multinomial(fractions)
+            + shift * (apart[..., np.newaxis] * apart[..., np.newaxis, :])
+        )
+        return covariance
+
+    def between(self, distribution: "Numbers", left: "Numbers", right: "Numbers") -> Any:  # noqa: ANN401 - float or Fraction
+        """Return the covariance of the linear statistics left·T̂ and right·T̂.
+
+        If the distributions are many, one per row, it returns one covariance for each.
         """
-        number = number_like(like)
-        keep, size = self.channel.keep_probability, self.sample_size
-        noise = cells * number(self.channel.spread)
-        constant = noise * (1 - noise) * number(1 / (keep**2 * size))
-        slope = (1 - 2 * noise) * number(1 / (keep * size)) - number(Fraction(1, size))
-        return constant, slope
-
-    def set_sampling(self, shares: "Numbers") -> "Numbers":
-        """Return the sampling variance fθ(1 − θ)/m of sets."""
-        factor = number_like(shares)(self.sampling_factor / self.sample_size)
-        variances: Numbers = shares * (1 - shares) * factor
-        return variances
-
-    def partition_privacy(self, shares: "Numbers", cells: "Numbers") -> "Numbers":
-        """Return the privacy covariance of sets that divide the table, on the two last axes."""
-        number = number_like(shares)
-        keep, size = self.channel.keep_probability, self.sample_size
-        released = shares * number(keep) + cells * number(self.channel.spread)
-        covariance: Numbers = _multinomial(released) * number(1 / (keep**2 * size))
-        covariance -= _multinomial(shares) * number(Fraction(1, size))
-        return covariance
-
-    def partition_sampling(self, shares: "Numbers") -> "Numbers":
-        """Return the sampling covariance of sets that divide the table, on the two last axes."""
-        factor = number_like(shares)(self.sampling_factor / self.sample_size)
-        covariance: Numbers = _multinomial(shares) * factor
-        return covariance
+        form = self.like(distribution)
+        truth, uniform, shift = (_per_release(x) for x in (form.truth, form.uniform, form.shift))
+        even = number_like(distribution)(Fraction(1, distribution.shape[-1]))
+        true_left, true_right = distribution @ left, distribution @ right
+        even_left, even_right = left.sum() * even, right.sum() * even
+        return (
+            truth * (distribution @ (left * right) - true_left * true_right)
+            + uniform * ((left * right).sum() * even - even_left * even_right)
+            + shift * (true_left - even_left) * (true_right - even_right)
+        )
 
 
-def finite_population_correction(population_size: int, sample_size: int) -> Fraction:
-    """Return f = (n − m)/(n − 1); it is 0 if everybody is sampled."""
-    if sample_size == population_size:
-        return Fraction(0)
-    return Fraction(population_size - sample_size, population_size - 1)
+def _per_release(value: Any) -> Any:  # noqa: ANN401 - a number, or an array with one per release
+    return value[..., 0] if isinstance(value, np.ndarray) else value
+
+
+def _as_matrix(value: Any) -> Any:  # noqa: ANN401 - a number, or an array with one per release
+    return value[..., np.newaxis] if isinstance(value, np.ndarray) else value
 
 
 def _multinomial(shares: "Numbers") -> "Numbers":
@@ -125,66 +131,103 @@ def _multinomial(shares: "Numbers") -> "Numbers":
     return matrix
 
 
-@dataclass(frozen=True, slots=True)
-class Covariance:
-    """The covariance matrix of the estimated cells, stored as a diagonal and a few vectors.
+class ReleaseDesign(ABC):
+    """How a release came about: everything but the data that estimates and their errors need.
 
-    It is diag(d) − α(v1ᵀ + 1vᵀ) + β11ᵀ − σTTᵀ, with the fields in this order: d, v, T, α, β, σ.
+    ``population`` says whom the estimates describe: "finite" are the respondents themselves,
+    "super" is the larger population that they were drawn from.  Counts have their cells, or sets
+    of cells that divide the table, along the last axis, so that many releases are served at once.
     """
 
-    diagonal: "Numbers"
-    released: "Numbers"
-    distribution: "Numbers"
-    cross: Any
-    constant: Any
-    outer: Any
+    cells: int
+    population: Population
 
-    def variances(self) -> "Numbers":
-        """Return the variance of each cell's estimate; their sum is the mean squared error."""
-        crossed = 2 * self.cross * self.released
-        variances: Numbers = (
-            self.diagonal - crossed + self.constant - self.outer * self.distribution**2
-        )
-        return variances
+    def _check_population(self) -> None:
+        if self.population not in get_args(Population):
+            raise ParameterError(
+                f"there is no population {self.population!r}",
+                hint="'finite' asks about the respondents themselves, 'super' about the larger"
+                " population that they were drawn from",
+            )
 
-    def between(self, left: "Numbers", right: "Numbers") -> Any:  # noqa: ANN401 - float or Fraction
-        """Return the covariance of the two linear statistics left·T̂ and right·T̂.
+    @property
+    @abstractmethod
+    def sampling(self) -> CovarianceForm:
+        """The covariance that arises because not everybody takes part."""
 
-        If the distributions are many, one per row, it returns one covariance for each.
+    @property
+    @abstractmethod
+    def privacy(self) -> CovarianceForm:
+        """The covariance that noise and decoys cause."""
+
+    @property
+    def total(self) -> CovarianceForm:
+        """The covariance of the estimate: the sum of both parts."""
+        return self.privacy + self.sampling
+
+    @property
+    @abstractmethod
+    def cell_variance(self) -> tuple[Any, Any]:
+        """The a and b of roughly a cell's variance a + bθ, which weights likelihood and tests."""
+
+    @abstractmethod
+    def estimate_sets(self, counts: "Numbers", sizes: Any) -> "Numbers":  # noqa: ANN401 - an array, or 1 for cells
+        """Estimate the shares of sets of ``sizes`` cells that divide the table, without bias."""
+
+    def estimate(self, counts: "Numbers") -> "Numbers":
+        """Estimate the share of each cell without bias; some estimates can be negative."""
+        if counts.shape[-1] != self.cells:
+            raise ParameterError(
+                f"cannot estimate {self.cells} cells from {counts.shape[-1]} counts",
+                hint="give one count per cell, along the last axis",
+            )
+        return self.estimate_sets(counts, 1)
+
+    @abstractmethod
+    def shape(self, weights: "Numbers", shares: "Numbers", fractions: "Numbers") -> "Shape":
+        """Return the skewness of a statistic of sets that divide the table, and its excess.
+
+        ``weights``, ``shares`` and ``fractions`` have the sets along the last axis.
         """
-        total_left, total_right = left.sum(), right.sum()
-        crossed = (self.released @ left) * total_right + (self.released @ right) * total_left
-        products = (self.distribution @ left) * (self.distribution @ right)
-        return (
-            self.diagonal @ (left * right)
-            - self.cross * crossed
-            + self.constant * total_left * total_right
-            - self.outer * products
-        )
 
+    @property
+    @abstractmethod
+    def normal(self) -> bool:
+        """Whether errors are taken as normal."""
 
-def estimate_covariance(
-    distribution: "Numbers", channel: GammaDiagonal, population_size: int, sample_size: int
-) -> Covariance:
-    """Return the covariance of the estimate of ``distribution`` from m of n respondents.
+    @property
+    def many(self) -> bool:
+        """Whether it stands for many releases, each about another number of people."""
+        return False
 
-    Floats are for everyday use; an object array of Fractions gives exact answers.  An estimate
-    instead of the unknown distribution gives the plug-in covariance.
-    """
-    keep = channel.keep_probability
-    mix = (1 - keep) / (keep * channel.domain_size)
-    share = finite_population_correction(population_size, sample_size)
-    number = number_like(distribution)
-    released = channel.transform(distribution)
-    return Covariance(
-        diagonal=released * number(1 / (keep**2 * sample_size))
-        - distribution * number((1 - share) / sample_size),
-        released=released,
-        distribution=distribution,
-        cross=number(mix / (keep * sample_size)),
-        constant=number(mix**2 / sample_size),
-        outer=number(share / sample_size),
-    )
+    @abstractmethod
+    def marginal(self, cells: int) -> Self:
+        """Return the design of the same release for some attributes, with this many cells."""
+
+    @abstractmethod
+    def expected_rows(self, shares: "NDArray[np.float64]") -> "NDArray[np.float64]":
+        """Return how many rows of each cell are expected in the release, noise included."""
+
+    @abstractmethod
+    def draw(
+        self, respondents: "NDArray[np.int64]", runs: int, generator: np.random.Generator
+    ) -> "NDArray[np.int64]":
+        """Draw the counts of releases about these respondents, one release per row."""
+
+    @abstractmethod
+    def redraw(
+        self, distribution: "NDArray[np.float64]", runs: int, generator: np.random.Generator
+    ) -> "NDArray[np.int64]":
+        """Draw the counts of releases that a distribution would have led to, one per row.
+
+        The distribution is that of the respondents, rounded to whole people, or that of a larger
+        population.
+        """
+
+    @property
+    @abstractmethod
+    def drawable(self) -> bool:
+        """Whether releases can be drawn from their exact law."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,34 +241,13 @@ class VarianceComponents:
     distribution: "Numbers"
     design: ReleaseDesign
 
-    @property
-    def privacy_covariance(self) -> Covariance:
-        """The part that the perturbation causes: all of it if everybody is sampled."""
-        size = self.design.sample_size
-        return estimate_covariance(self.distribution, self.design.channel, size, size)
-
-    @property
-    def sampling_covariance(self) -> Covariance:
-        """The part that the sampling causes."""
-        number = number_like(self.distribution)
-        share = number(self.design.sampling_factor / self.design.sample_size)
-        zero = number(Fraction(0))
-        return Covariance(
-            diagonal=self.distribution * share,
-            released=self.distribution,
-            distribution=self.distribution,
-            cross=zero,
-            constant=zero,
-            outer=share,
-        )
-
     def privacy(self, weights: "Numbers") -> Any:  # noqa: ANN401 - float or Fraction
-        """Return the variance of weights·T̂ that the perturbation causes."""
-        return self.privacy_covariance.between(weights, weights)
+        """Return the variance of weights·T̂ that noise and decoys cause."""
+        return self.design.privacy.between(self.distribution, weights, weights)
 
     def sampling(self, weights: "Numbers") -> Any:  # noqa: ANN401 - float or Fraction
         """Return the variance of weights·T̂ that the sampling causes."""
-        return self.sampling_covariance.between(weights, weights)
+        return self.design.sampling.between(self.distribution, weights, weights)
 
     def total(self, weights: "Numbers") -> Any:  # noqa: ANN401 - float or Fraction
         """Return the whole variance of weights·T̂."""
@@ -233,57 +255,48 @@ class VarianceComponents:
 
     def between(self, left: "Numbers", right: "Numbers") -> Any:  # noqa: ANN401 - float or Fraction
         """Return the covariance of left·T̂ and right·T̂."""
-        return self.privacy_covariance.between(left, right) + self.sampling_covariance.between(
-            left, right
-        )
+        return self.design.total.between(self.distribution, left, right)
 
     def cells(self) -> "CellVariances":
         """Return the variance of each cell's estimate, and its two parts."""
-        privacy = self.design.set_privacy(self.distribution, 1)
-        sampling = self.design.set_sampling(self.distribution)
+        one = number_like(self.distribution)(Fraction(1, self.design.cells))
+        privacy = self.design.privacy.of_sets(self.distribution, one)
+        sampling = self.design.sampling.of_sets(self.distribution, one)
         return CellVariances(privacy, sampling, privacy + sampling)
 
     def draw(self, draws: int, generator: np.random.Generator) -> "NDArray[np.float64]":
         """Draw error vectors, one per row, from the normal law with exactly this covariance."""
         shape = (draws, self.distribution.size)
-        errors = self.privacy_error(
-            generator.standard_normal(shape), generator.standard_normal(shape)
+        return self.error(
+            generator.standard_normal(shape),
+            generator.standard_normal(shape),
+            generator.standard_normal((draws, 1)),
         )
-        if self.design.sampling_factor:
-            errors += self.sampling_error(generator.standard_normal(shape))
-        return errors
 
-    def sampling_error(self, normal: "Numbers") -> "Numbers":
-        """Turn independent standard numbers into sampling errors: √(f/m)(√T∘g − T Σ√T∘g)."""
-        weighted = normal * square_roots(self.distribution)
-        centred = weighted - weighted.sum(axis=-1, keepdims=True) * self.distribution
-        errors: Numbers = centred * self._root(
-            self.design.sampling_factor / self.design.sample_size
-        )
-        return errors
+    def error(self, truth: "Numbers", uniform: "Numbers", shift: "Numbers") -> "Numbers":
+        """Turn independent standard numbers into errors with this covariance.
 
-    def privacy_error(self, kept: "Numbers", replaced: "Numbers") -> "Numbers":
-        """Turn independent standard numbers into privacy errors.
-
-        A record is kept or replaced by a Bernoulli draw with variance p(1 − p), and the replaced
-        ones fall into uniform cells.  Both errors sum to zero over the cells, so that A⁻¹ merely
-        divides them by p.
+        With independent g, h and s it is √x(√T∘g − TΣ√T∘g) + √y(√U∘h − UΣ√U∘h) + √z·s(T − U).
         """
-        number = number_like(self.distribution)
-        keep = self.design.channel.keep_probability
-        moved = kept * square_roots(self.distribution * number(keep * (1 - keep)))
-        spread = replaced * self._root(self.design.channel.spread)
-        # Replaced records are spread evenly over all cells, and the spread itself has mean zero.
-        excess = (moved + spread).sum(axis=-1, keepdims=True) * number(
-            Fraction(1, self.design.channel.domain_size)
+        form = self.design.total.like(self.distribution)
+        even = self.distribution * 0 + number_like(self.distribution)(
+            Fraction(1, self.distribution.size)
         )
-        scale = self._root(1 / (keep**2 * self.design.sample_size))
-        errors: Numbers = (moved + spread - excess) * scale
+        parts = [
+            _root(scale) * (weighted - weighted.sum(axis=-1, keepdims=True) * shares)
+            for scale, shares, weighted in (
+                (form.truth, self.distribution, truth * square_roots(self.distribution)),
+                (form.uniform, even, uniform * square_roots(even)),
+            )
+        ]
+        errors: Numbers = (
+            parts[0] + parts[1] + _root(form.shift) * shift * (self.distribution - even)
+        )
         return errors
 
-    def _root(self, value: Fraction) -> Any:  # noqa: ANN401 - float or Fraction
-        number = number_like(self.distribution)
-        return square_roots(np.array([number(value)]))[0]
+
+def _root(value: Any) -> Any:  # noqa: ANN401 - float or Fraction
+    return square_roots(np.array([value]))[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,6 @@ from veiltab.core import estimators
 from veiltab.core.released import ReleasedCounts, Shares
 from veiltab.core.resampling import FEWEST_REPLICATES, check_size, resample, seeded_generator
 from veiltab.core.schema import Attribute
-from veiltab.core.uncertainty import ReleaseDesign
 from veiltab.errors import ParameterError
 from veiltab.inference.independence import Null, pair_table
 from veiltab.inference.quantities import DELTA, Quantity, Question
@@ -130,7 +129,6 @@ class _Line:
     start: Shares
     direction: Shares
     null: Null
-    design: ReleaseDesign
     observed: float
     pair: ReleasedCounts
     label: str
@@ -151,7 +149,7 @@ class _Line:
         """
         drawn = resample(
             self.at(distance),
-            self.design,
+            self.null.design,
             self.null.statistic,
             seeded_generator(self.pair, self.label),
             most=self.replicates,
@@ -202,13 +200,12 @@ def _distances(line: _Line, outer: float) -> tuple[float, float, float]:
 def _line(question: Question, pair: ReleasedCounts, label: str) -> _Line:
     check_size(pair.schema.domain_size, MOST_CELLS)
     rows, columns = pair.schema.sizes
-    null = Null(pair.channel, rows, columns, 1)
+    null = Null(pair.design(question.population), rows, columns, 1)
     start = null.fit(pair.counts)
     return _Line(
         start=start,
         direction=pair.plausible - start,
         null=null,
-        design=pair.design(question.population),
         observed=float(null.statistic(pair.counts)),
         pair=pair,
         label=label,
@@ -221,14 +218,16 @@ def _errors(line: _Line, point: Shares, measure: Measure) -> tuple[float, float,
     The parts are in proportion to those of the linear statistic that best separates the points of
     the line.
     """
+    design = line.null.design
 
     def statistic(counts: np.ndarray) -> Shares:
-        return measure(estimators.projected(counts, line.pair.channel))
+        return measure(estimators.projected(counts, design))
 
     generator = seeded_generator(line.pair, f"{line.label}, error")
-    drawn = resample(point, line.design, statistic, generator, most=line.replicates)
+    drawn = resample(point, design, statistic, generator, most=line.replicates)
     total = float(drawn.std(ddof=1))
-    weights = line.direction / line.pair.channel.transform(line.start)
-    uncertainty = line.pair.uncertainty(line.design.population)
+    constant, slope = map(float, design.cell_variance)
+    weights = line.direction / (constant + slope * line.start)
+    uncertainty = line.pair.uncertainty(design.population)
     private = float(uncertainty.privacy(weights) / uncertainty.total(weights))
     return total, total * (1 - private) ** 0.5, total * private**0.5

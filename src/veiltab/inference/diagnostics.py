@@ -2,13 +2,17 @@
 
 import numpy as np
 
+from veiltab.core.coin_design import CoinDesign
 from veiltab.core.released import ReleasedCounts
 
 FEW_RECORDS = 100
-"""With fewer released records than this, every interval is rough."""
+"""With fewer people who took part than this, every interval is rough."""
 
 FEW_PER_CELL = 3.0
-"""With fewer expected records in a released cell, its interval is rough, and so is a band."""
+"""By rank, a cell with fewer expected records has a rough interval, and so has a band."""
+
+ONE_ROW = 1.0
+"""With decoys, a standard error below one row makes an interval rough: rows are whole numbers."""
 
 FAR_IN_ERRORS = 3.0
 """Standard errors by which the projection may move a share before a reader is warned."""
@@ -16,22 +20,28 @@ FAR_IN_ERRORS = 3.0
 
 def sample_warnings(released: ReleasedCounts) -> tuple[str, ...]:
     """Return the warnings that apply to everything computed from this release."""
-    size = released.plan.ranked.sample_size
+    sampled = released.plan.sample_size
+    size = expected_to_take_part(released) if sampled is None else sampled
     if size >= FEW_RECORDS:
         return ()
-    return (f"only {size:,} records were released: all intervals are rough",)
+    if sampled is None:
+        few = f"only about {size:,.0f} people are expected to have taken part"
+    else:
+        few = f"only {sampled:,} records were released"
+    return (f"{few}: all intervals are rough",)
+
+
+def expected_to_take_part(released: ReleasedCounts) -> float:
+    """Return how many people throw a coin that lets them take part, on average."""
+    design = released.count_design()
+    assert isinstance(design, CoinDesign)  # noqa: S101 - by rank the sample has a fixed size
+    return float(design.population_size) * float(design.coin)
 
 
 def table_warnings(released: ReleasedCounts) -> tuple[str, ...]:
     """Return the warnings for a reader of the whole table."""
-    warnings = list(sample_warnings(released))
+    warnings = [*sample_warnings(released), *_cell_warnings(released)]
     shares = released.plausible
-    smallest = released.plan.ranked.sample_size * float(released.channel.transform(shares).min())
-    if smallest < FEW_PER_CELL:
-        warnings.append(
-            f"some cells are expected to hold only {smallest:.2g} released records, noise included:"
-            " the intervals of single cells are rough; ask for fewer attributes at a time"
-        )
     empty = int(np.count_nonzero(shares == 0))
     if empty:
         warnings.append(
@@ -46,6 +56,23 @@ def table_warnings(released: ReleasedCounts) -> tuple[str, ...]:
             " rely on the interval"
         )
     return tuple(warnings)
+
+
+def _cell_warnings(released: ReleasedCounts) -> list[str]:
+    """Say if single cells are too small for the approximations."""
+    if released.plan.sample_size is not None:
+        smallest = float(released.design().expected_rows(released.plausible).min())
+        if smallest >= FEW_PER_CELL:
+            return []
+        few = f"some cells are expected to hold only {smallest:.2g} released records"
+        advice = "the intervals of single cells are rough; ask for fewer attributes at a time"
+        return [f"{few}, noise included: {advice}"]
+    variance = float(released.uncertainty().cells().total.min())
+    rows = expected_to_take_part(released) * max(variance, 0.0) ** 0.5
+    if rows >= ONE_ROW or released.counts.size == 1:
+        return []
+    little = f"the noise of some cells is as small as {rows:.2g} rows, and rows are whole numbers"
+    return [f"{little}: the intervals of single cells are rough"]
 
 
 def _moved(released: ReleasedCounts) -> int:

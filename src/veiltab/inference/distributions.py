@@ -9,13 +9,15 @@ from veiltab.core.intervals import Interval, proportion_interval, share_band, sh
 from veiltab.core.released import Estimator, ReleasedCounts, Shares
 from veiltab.core.resampling import seeded_generator
 from veiltab.core.schema import Schema
-from veiltab.core.uncertainty import Population, critical_value
+from veiltab.core.shape import Shape
+from veiltab.core.uncertainty import Population, ReleaseDesign, critical_value
 from veiltab.errors import ParameterError
 
 NUMBERS = ("share", "standard_error", "sampling_error", "privacy_error", "low", "high")
+PEOPLE = "people"
 INTERVAL = "interval"
 ESTIMABLE, REASON = "estimable", "reason"
-RESERVED = frozenset((*NUMBERS, INTERVAL, ESTIMABLE, REASON))
+RESERVED = frozenset((*NUMBERS, PEOPLE, INTERVAL, ESTIMABLE, REASON))
 """Columns of the tables; an attribute with such a name gets another column name."""
 
 
@@ -48,7 +50,7 @@ def joint_table(
         [
             *category_columns(released.schema),
             *(pl.Series(name, column) for name, column in zip(NUMBERS, values, strict=True)),
-            _interval_column(shares.size, level, simultaneous=simultaneous),
+            interval_column(shares.size, level, simultaneous=simultaneous),
         ]
     )
 
@@ -84,7 +86,7 @@ def conditional_table(
             *columns,
             pl.Series(ESTIMABLE, estimable),
             pl.Series(REASON, estimable).replace_strict({True: None, False: reason}),
-            _interval_column(estimable.size, level, simultaneous=False),
+            interval_column(estimable.size, level, simultaneous=False),
         ]
     )
 
@@ -97,20 +99,17 @@ def _conditional_errors(
     A group of ``size`` cells and one of its cells differ by a set of cells, and the variance of
     a set's share depends on that share alone; so all covariances together take O(N) time.
     """
-    design = joint.design(population)
+    design, cells = joint.design(population), joint.schema.domain_size
     part = joint.unbiased
     whole = np.repeat(part.reshape(-1, size).sum(axis=1), size)
     likely_whole = np.clip(whole, 0, 1)
     likely_part = np.minimum(joint.plausible, likely_whole)
     ratio = np.divide(likely_part, likely_whole, where=likely_whole > 0, out=np.zeros_like(part))
     matrices = []
-    for variance in (
-        lambda share, cells: design.set_sampling(share),  # noqa: ARG005 - called like the other
-        design.set_privacy,
-    ):
-        cell, group = variance(likely_part, 1), variance(likely_whole, size)
-        shared = (cell + group - variance(likely_whole - likely_part, size - 1)) / 2
-        matrices.append(_matrices(cell, shared, group))
+    for form in (design.sampling, design.privacy):
+        cell, group = form.of_sets(likely_part, 1 / cells), form.of_sets(likely_whole, size / cells)
+        rest = form.of_sets(likely_whole - likely_part, (size - 1) / cells)
+        matrices.append(_matrices(cell, (cell + group - rest) / 2, group))
     sampling, privacy = matrices
     total = sampling + privacy
     with np.errstate(divide="ignore", invalid="ignore"):  # empty groups are not estimable
@@ -118,8 +117,18 @@ def _conditional_errors(
             _root(m[:, 0, 0] - 2 * ratio * m[:, 0, 1] + ratio**2 * m[:, 1, 1]) / likely_whole
             for m in (total, sampling, privacy)
         ]
-    interval = proportion_interval(part, whole, total, critical_value(level))
+    shape = None if design.normal else _conditional_shape(design, likely_part, likely_whole, size)
+    interval = proportion_interval(part, whole, total, critical_value(level), shape)
     return (errors[0], errors[1], errors[2]), interval
+
+
+def _conditional_shape(design: ReleaseDesign, part: Shares, whole: Shares, size: int) -> Shape:
+    """Return the shape of each cell's estimate less its share of the group's."""
+    ratio = np.divide(part, whole, where=whole > 0, out=np.zeros_like(part))
+    fractions = np.array([1, size - 1, design.cells - size]) / design.cells
+    shares = np.stack([part, whole - part, 1 - whole], axis=-1)
+    weights = np.stack([1 - ratio, -ratio, np.zeros_like(ratio)], axis=-1)
+    return design.shape(weights, shares, np.broadcast_to(fractions, shares.shape))
 
 
 def _matrices(cell: Shares, shared: Shares, group: Shares) -> Shares:
@@ -159,7 +168,7 @@ def column_names(schema: Schema) -> list[str]:
     return names
 
 
-def _interval_column(rows: int, level: float, *, simultaneous: bool) -> pl.Series:
+def interval_column(rows: int, level: float, *, simultaneous: bool) -> pl.Series:
     """State in every row what its interval promises, so that no row is quoted for more."""
     promise = f"{100 * level:g}% {'simultaneous' if simultaneous else 'per cell'}"
     return pl.Series(INTERVAL, np.zeros(rows, dtype=np.uint8)).cat.to(pl.Enum([promise]))

@@ -1,12 +1,12 @@
 """A test of independence that is valid under the noise.
 
 The null distribution is the independent one that fits the release best; releases are drawn from it
-through the channel.
+by the mechanism itself, with its decoys and its noise.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core import estimators
-from veiltab.core.channel import GammaDiagonal
 from veiltab.core.released import ReleasedCounts, Shares
 from veiltab.core.resampling import check_size, resample, seeded_generator
 from veiltab.core.uncertainty import Population, ReleaseDesign
@@ -36,7 +35,7 @@ on other tables; in large samples it does not matter.
 class Null:
     """The null hypothesis: two attributes are independent within each group of others."""
 
-    channel: GammaDiagonal
+    design: ReleaseDesign
     rows: int
     columns: int
     groups: int
@@ -57,7 +56,7 @@ class Null:
         )
         return joint.reshape(counts.shape)
 
-    def plausible(self, counts: NDArray[np.int64], design: ReleaseDesign) -> Shares:
+    def plausible(self, counts: NDArray[np.int64]) -> Shares:
         """Return the independent distribution from which other releases are drawn.
 
         In small groups the most likely shares lie on the boundary more often than true ones do,
@@ -66,30 +65,29 @@ class Null:
         """
         table = counts.reshape(self.rows, self.columns, self.groups)
         groups = self._margin(table.sum(axis=(0, 1)), (self.groups,))
-        rows, columns = (self._shrunk(table.sum(axis=axis), groups, design) for axis in (1, 0))
+        rows, columns = (self._shrunk(table.sum(axis=axis), groups) for axis in (1, 0))
         joint: Shares = rows[:, np.newaxis, :] * columns[np.newaxis, :, :] * groups
         return joint.reshape(-1)
 
-    def _shrunk(self, counts: NDArray[np.int64], groups: Shares, design: ReleaseDesign) -> Shares:
+    def _shrunk(self, counts: NDArray[np.int64], groups: Shares) -> Shares:
         size = counts.shape[0]
         overall = self._margin(counts.sum(axis=1), (size,))[:, np.newaxis]
-        channel = self.channel.marginal(counts.size)
         typical = np.array([1 / counts.size])
-        marginal = replace(design, channel=channel)
-        variance = marginal.set_privacy(typical, 1) + marginal.set_sampling(typical)
+        variance = self.design.marginal(counts.size).total.of_sets(typical, typical)
         certainty = groups**2 / (groups**2 + SHRINKAGE * variance)
         mixed: Shares = certainty * self._within(counts, size) + (1 - certainty) * overall
         return mixed
 
     def statistic(self, counts: NDArray[np.int64]) -> Shares:
-        """Return Pearson's distance m Σ (s/m − v)²/v between a release and its fit.
+        """Return Pearson's distance Σ (T̂ − T₀)²/(a + bT₀) between a release and its fit.
 
-        It measures p(T̂ − T₀), the distance of the unbiased estimate from independence, with each
-        cell weighted by the inverse of its expected released share.
+        It measures how far the unbiased estimate is from independence, each cell weighted by the
+        inverse of its variance.  By rank it is m Σ (s − v)²/v, with the expected released shares v.
         """
-        size = counts.sum(axis=-1, keepdims=True)
-        expected = self.channel.transform(self.fit(counts))
-        distance: Shares = ((counts / size - expected) ** 2 / expected).sum(axis=-1) * size[..., 0]
+        constant, slope = map(float, self.design.cell_variance)
+        fitted = self.fit(counts)
+        apart = self.design.estimate(counts) - fitted
+        distance: Shares = (apart**2 / (constant + slope * fitted)).sum(axis=-1)
         return distance
 
     def _within(self, counts: NDArray[np.int64], size: int) -> Shares:
@@ -104,7 +102,7 @@ class Null:
         """Return the most likely distribution of a margin."""
         cells = math.prod(shape)
         flat = counts.reshape(*counts.shape[: counts.ndim - len(shape)], cells)
-        return estimators.most_likely(flat, self.channel.marginal(cells)).reshape(counts.shape)
+        return estimators.most_likely(flat, self.design.marginal(cells)).reshape(counts.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,12 +167,11 @@ def independence_test(
     check_size(table.schema.domain_size)
     rows, columns = pair.schema.sizes
     groups = table.schema.domain_size // (rows * columns)
-    null = Null(table.channel, rows, columns, groups)
+    null = Null(table.design(population), rows, columns, groups)
     observed = float(null.statistic(table.counts))
     label = f"independence of {x} and {y}" + (f" given {', '.join(given)}" if given else "")
-    design = table.design(population)
     drawn = resample(
-        null.plausible(table.counts, design), design, null.statistic, seeded_generator(table, label)
+        null.plausible(table.counts), null.design, null.statistic, seeded_generator(table, label)
     )
     # Equal statistics may come out a rounding error apart.
     larger = int(np.count_nonzero(drawn >= observed * (1 - 1e-12)))

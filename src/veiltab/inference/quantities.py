@@ -9,8 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core import estimators
-from veiltab.core.intervals import fieller, product_ratio, proportion_interval, share_interval
+from veiltab.core.intervals import (
+    Interval,
+    fieller,
+    product_ratio,
+    proportion_interval,
+    share_interval,
+    widened,
+)
 from veiltab.core.released import ReleasedCounts, Shares
+from veiltab.core.shape import Shape
 from veiltab.core.uncertainty import Population, ReleaseDesign, critical_value
 from veiltab.inference.conditions import Condition, Mask, combine, negate
 from veiltab.inference.diagnostics import sample_warnings
@@ -35,8 +43,8 @@ DOUBT = (
 class Quantity:
     """An estimated number with its standard error, in two parts, and its interval.
 
-    ``sampling_error`` arises because not everybody was sampled, ``privacy_error`` because records
-    were perturbed; their squares add up to that of ``standard_error``.  If the quantity is not
+    ``sampling_error`` arises because not everybody took part, ``privacy_error`` because of noise
+    and decoys; their squares add up to that of ``standard_error``.  If the quantity is not
     ``estimable``, the numbers are None and the warnings say why; they are never NaN.
     """
 
@@ -99,11 +107,19 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """Unbiased shares of events, and the privacy and sampling parts of their covariance."""
+    """Unbiased shares of events, and the privacy and sampling parts of their covariance.
+
+    The events divide the table into atoms: ``parts`` says which atoms belong to which event,
+    ``likely`` and ``fractions`` are the atoms' plausible shares and their parts of all cells.
+    """
 
     shares: Shares
     privacy: Shares
     sampling: Shares
+    parts: Shares
+    likely: Shares
+    fractions: Shares
+    design: ReleaseDesign
 
     @property
     def total(self) -> Shares:
@@ -116,6 +132,32 @@ class Events:
         total, sampling, privacy = (max(float(gradient @ part @ gradient), 0.0) for part in parts)
         return total**0.5, sampling**0.5, privacy**0.5
 
+    def shape(self, gradient: Shares) -> Shape | None:
+        """Return the shape of the error of a statistic with this gradient; None if it is normal."""
+        if self.design.normal:
+            return None
+        return self.design.shape(gradient @ self.parts, self.likely, self.fractions)
+
+    def margins(self, gradient: Shares, critical: float) -> tuple[Any, Any]:
+        """Return how far an interval of a linear statistic reaches down and up.
+
+        There is a number for each release.
+        """
+        variance = np.einsum("i,...ij,j->...", gradient, self.total, gradient)
+        error, shape = np.sqrt(np.maximum(variance, 0)), self.shape(gradient)
+        if shape is None:
+            return critical * error, critical * error
+        return shape.deviation(critical) * error, -shape.deviation(-critical) * error
+
+    def ends(self, gradient: Shares, value: float, critical: float) -> tuple[float, float]:
+        """Return the interval of a difference of two shares, within −1..1."""
+        below, above = self.margins(gradient, critical)
+        return _clip(float(value - below)), _clip(float(value + above))
+
+    def widened(self, gradient: Shares, critical: float) -> Any:  # noqa: ANN401 - a number, or one per release
+        """Return the critical value for an interval of the statistic in both directions."""
+        return widened(critical, self.shape(gradient))
+
 
 def estimate_events(
     counts: NDArray[np.int64], design: ReleaseDesign, masks: Sequence[Mask]
@@ -127,16 +169,34 @@ def estimate_events(
     kinds = np.unique(pattern)
     sizes = np.array([np.count_nonzero(pattern == kind) for kind in kinds], dtype=np.float64)
     summed = np.stack([counts[..., pattern == kind].sum(axis=-1) for kind in kinds], axis=-1)
-    noise = sizes * float(design.channel.spread)
-    released = summed / summed.sum(axis=-1, keepdims=True)
-    atoms = (released - noise) / float(design.channel.keep_probability)
-    likely = estimators.project(atoms)
+    atoms = design.estimate_sets(summed, sizes)
+    likely, fractions = estimators.project(atoms), sizes / pattern.size
     events = np.array([(kinds >> position) & 1 for position in range(len(masks))], dtype=float)
     return Events(
         atoms @ events.T,
-        events @ design.partition_privacy(likely, sizes) @ events.T,
-        events @ design.partition_sampling(likely) @ events.T,
+        events @ design.privacy.of_partition(likely, fractions) @ events.T,
+        events @ design.sampling.of_partition(likely, fractions) @ events.T,
+        events,
+        likely,
+        fractions,
+        design,
     )
+
+
+def conditional_interval(events: Events, critical: float) -> Interval:
+    """Return the interval of the first event's share of the second, which holds it."""
+    part, whole = events.shares[..., 0], events.shares[..., 1]
+    ratio = np.divide(part, whole, where=whole > 0, out=np.zeros_like(part))
+    gradient = np.stack([np.ones_like(ratio), -np.clip(ratio, 0, 1)], axis=-1)
+    return proportion_interval(part, whole, events.total, critical, events.shape(gradient))
+
+
+def ratio_interval(events: Events, critical: float) -> Interval:
+    """Return the interval of x₀x₃/(x₁x₂), the ratio of two products of four events' shares."""
+    x0, x1, x2, x3 = np.moveaxis(events.shares, -1, 0)
+    ratio = np.divide(x0 * x3, x1 * x2, where=x1 * x2 > 0, out=np.zeros_like(x0))
+    apart = np.stack([x3, -ratio * x2, -ratio * x1, x0], axis=-1)  # of x₀x₃ − (ratio)x₁x₂
+    return product_ratio(events.shares, events.total, events.widened(apart, critical))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +274,7 @@ def proportion(question: Question, event: Condition, given: Condition) -> Quanti
     both = _and(event, given)
     events = question.events(both, given)
     part, whole = events.shares
-    interval = proportion_interval(part, whole, events.total, question.critical)
+    interval = conditional_interval(events, question.critical)
     if not interval.bounded:
         return question.refuse(label, PROPORTION, _near_zero(given.text))
     value = float(np.clip(part / whole, 0, 1))
@@ -235,8 +295,9 @@ def difference(
     events = question.events(first, second)
     gradient = np.array([1.0, -1.0])
     label = f"P({first.text}) − P({second.text})"
-    errors = events.errors(gradient)
-    return _symmetric(question, label, LINEAR, float(gradient @ events.shares), errors)
+    value = float(gradient @ events.shares)
+    ends = events.ends(gradient, value, question.critical)
+    return question.answer(label, LINEAR, _clip(value), events.errors(gradient), ends)
 
 
 def risk_difference(
@@ -275,7 +336,9 @@ def _difference_within(
     events = question.events(_and(first, given), _and(second, given), given)
     pair = np.array([[1.0, -1.0, 0.0], [0.0, 0.0, 1.0]])
     part, whole = pair @ events.shares
-    interval = fieller(part, whole, pair @ events.total @ pair.T, question.critical)
+    gradient = np.array([1.0, -1.0, -part / whole if whole > 0 else 0.0])
+    critical = events.widened(gradient, question.critical)
+    interval = fieller(part, whole, pair @ events.total @ pair.T, critical)
     if not interval.bounded:
         return question.refuse(label, FIELLER, _near_zero(given.text))
     value = float(part / whole)
@@ -297,22 +360,9 @@ def _proportions_apart(
     gradient = np.array([1 / b, -a / b**2, -1 / d, c / d**2])
     clear = all(_clear(question, events, position, CLEARLY) for position in (1, 3))
     doubts = () if clear else (DOUBT,)
-    errors = events.errors(gradient)
-    return _symmetric(question, label, DELTA, a / b - c / d, errors, *doubts)
-
-
-def _symmetric(
-    question: Question,
-    label: str,
-    method: str,
-    value: float,
-    errors: tuple[float, float, float],
-    *warnings: str,
-) -> Quantity:
-    """Return a difference of two shares with a symmetric interval, clipped to −1..1."""
-    half = question.critical * errors[0]
-    ends = _clip(value - half), _clip(value + half)
-    return question.answer(label, method, _clip(value), errors, ends, *warnings)
+    value = a / b - c / d
+    ends = events.ends(gradient, value, question.critical)
+    return question.answer(label, DELTA, _clip(value), events.errors(gradient), ends, *doubts)
 
 
 def _product_ratio(
@@ -320,7 +370,7 @@ def _product_ratio(
 ) -> Quantity:
     events = question.events(*factors)
     shares = events.shares
-    interval = product_ratio(shares, events.total, question.critical)
+    interval = ratio_interval(events, question.critical)
     if not interval.bounded:
         doubtful = " and ".join(
             factors[i].text for i in (1, 2) if not _clear(question, events, i, 1.0)

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from veiltab.core import utility
 from veiltab.core.channel import MAX_ESTIMATED_CELLS
+from veiltab.core.designs import release_design
 from veiltab.core.parameters import check_domain_size, check_population_size, check_runs
 from veiltab.core.plan import Plan, plan
-from veiltab.core.resampling import MAX_COUNTED_POPULATION, apportion, draw_releases
+from veiltab.core.resampling import MAX_COUNTED_POPULATION, apportion
 from veiltab.core.schema import MAX_CATEGORIES, Attribute, CountTable, Schema
-from veiltab.core.uncertainty import ReleaseDesign
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.data.counts import adult_table
 from veiltab.data.ids import row_messages
@@ -99,9 +99,7 @@ def simulate_counts(table: CountTable, plan: Plan, runs: int, seed: int, label: 
     """Draw released tables from their exact law, without touching a record."""
     _check_population(table, MAX_COUNTED_POPULATION, "counts")
     generator = np.random.default_rng([seed, *label.encode()])
-    ranked = plan.ranked
-    design = ReleaseDesign(ranked.channel, table.population_size, ranked.sample_size)
-    return draw_releases(table.counts, design, runs, generator)
+    return release_design(plan).draw(table.counts, runs, generator)
 
 
 def simulate_records(table: CountTable, plan: Plan, runs: int, seed: int, label: str) -> Release:
@@ -237,13 +235,13 @@ def _standard_error(errors: NDArray[np.float64], rmse: float) -> float | None:
 
 def _squared_errors(setting: Setting, runs: int, seed: int, engine: str) -> NDArray[np.float64]:
     """Return ‖T̂ − T‖² of each run, in batches so that memory stays bounded."""
-    truth, channel = setting.table.distribution, setting.plan.ranked.channel
+    truth, design = setting.table.distribution, release_design(setting.plan)
     batch = max(1, BATCH_NUMBERS // setting.plan.domain_size)
     errors = np.empty(runs)
     for number, start in enumerate(range(0, runs, batch)):
         size = min(batch, runs - start)
         label = f"{setting.label}/{number}"
         released = ENGINES[engine](setting.table, setting.plan, size, seed, label)
-        estimates = channel.estimate(released)
+        estimates = design.estimate(released)
         errors[start : start + size] = ((estimates - truth) ** 2).sum(axis=1)
     return errors

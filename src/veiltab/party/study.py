@@ -9,12 +9,13 @@ from veiltab.data.recode import Recode, Rule, read_recode_file
 from veiltab.data.tables import open_table
 from veiltab.errors import ParameterError, StateError
 from veiltab.estimates import Estimate
+from veiltab.party.coalitions import Coalition, coalitions
 from veiltab.party.context import PartyContext
 from veiltab.party.curator import GivenGrant, choose_ledger, grant, sign
 from veiltab.party.progress import OnProgress, Patience, Progress, ignore_progress
 from veiltab.party.push import Preview, Source, check, push
 from veiltab.party.remote import Status
-from veiltab.party.researcher import as_grant, estimate_study
+from veiltab.party.researcher import as_grant, estimate_study, publish_study
 from veiltab.protocol.audit_log import Seen
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Contract, PublicIdentity
@@ -30,8 +31,8 @@ class Study:
     """A study that names this party.  :meth:`Session.study` and ``propose`` make these.
 
     A curator calls :meth:`sign`, :meth:`check`, :meth:`push` and :meth:`grant`, in this order; a
-    researcher calls :meth:`estimate`.  Each step fetches the contract once, verifies it, and
-    checks that the server's audit log continues what was seen before.
+    researcher calls :meth:`estimate` and :meth:`publish`.  Each step fetches the contract once,
+    verifies it, and checks that the server's audit log continues what was seen before.
     """
 
     def __init__(self, context: PartyContext, study_id: bytes) -> None:
@@ -63,6 +64,10 @@ class Study:
     def contract(self) -> Signed[Contract]:
         """Return the contract with the signatures on it, as it was last fetched."""
         return self._fetch() if self._signed is None else self._signed
+
+    def coalitions(self) -> list[Coalition]:
+        """Return what each party, and each group that works together, could learn."""
+        return coalitions(self.terms)
 
     def status(self) -> Status:
         """Ask where the study stands, and who has done what."""
@@ -184,6 +189,20 @@ class Study:
         """
         given = [as_grant(grant) for grant in grants]
         return estimate_study(self._context, self._fetch(), as_names(attributes), given)
+
+    def publish(
+        self,
+        attributes: str | Sequence[str] | None = None,
+        *,
+        grants: Iterable[SignedGrant | str | PathLike[str]] = (),
+    ) -> Estimate:
+        """Return the copy of an estimate that may be passed on, with noise drawn once and for all.
+
+        The first call publishes the table of these attributes, all that are granted by default,
+        and the audit log names it.  Later calls return the same copy, or a part of it.
+        """
+        given = [as_grant(grant) for grant in grants]
+        return publish_study(self._context, self._fetch(), as_names(attributes), given)
 
     def audit(self) -> tuple[list[AuditEntry], Seen]:
         """Fetch and verify the audit log; return its entries, its length and its last hash."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from veiltab.core.schema import Schema
 from veiltab.crypto.derivation import DERIVED_BYTES, SECRET_BYTES
@@ -24,8 +24,12 @@ from veiltab.wire.codec import (
     wired,
 )
 from veiltab.wire.contract import DIGEST, Contract
-from veiltab.wire.messages import CHUNKS, SignedGrant, Upload, check_chunks
+from veiltab.wire.messages import CHUNKS, Publication, SignedGrant, Upload, check_chunks
 from veiltab.wire.signed import Message, Signed
+
+if TYPE_CHECKING:
+    from veiltab.core.released import ReleasedCounts
+    from veiltab.inference.provenance import Provenance
 
 
 def _read_signed(value: object, path: str) -> Signed[Upload]:
@@ -253,6 +257,40 @@ class StudyFolder:
                 hint="the server has taken something back; show it to the other curators",
             )
         self._write("audit", new.canonical())
+
+    def publication(self) -> Signed[Publication] | None:
+        """Return the message that names the published copy."""
+        path = self._file("publication")
+        signed = parse_file(path, Publication.loads)
+        if signed is not None and signed.body.study != self.study_id:
+            raise damaged(path)
+        return signed
+
+    def save_publication(self, signed: Signed[Publication]) -> None:
+        """Keep the message that names the published copy, before the copy itself."""
+        self._check_own(signed.body.study)
+        self._write("publication", signed.dumps())
+
+    def published(self) -> "tuple[ReleasedCounts, Provenance] | None":
+        """Return the published copy, and where it comes from."""
+        from veiltab.estimates import storing  # noqa: PLC0415 - few commands need estimates
+
+        path = self._file("published")
+        kept = parse_file(path, lambda data: storing.loads(data, path.name))
+        if kept is not None and kept[1].study != self.study_id.hex():
+            raise damaged(path)
+        return kept
+
+    def save_published(self, copy: "ReleasedCounts", origin: "Provenance") -> None:
+        """Keep the published copy; there is one, and it is never drawn again."""
+        from veiltab.estimates import storing  # noqa: PLC0415 - as above
+
+        if self.published() is not None:
+            raise HomeError(
+                f"{self._file('published')} holds the published copy of this study already",
+                hint="use that copy; its noise is drawn once",
+            )
+        self._write("published", storing.dumps(copy, origin))
 
     def grants(self) -> list[SignedGrant]:
         """Return the one-time grants that are kept here, sealed parts included."""

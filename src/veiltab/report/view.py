@@ -15,6 +15,7 @@ from veiltab.inference.conditions import read_condition
 from veiltab.inference.diagnostics import table_warnings
 from veiltab.inference.distributions import NUMBERS, conditional_table, joint_table
 from veiltab.inference.independence import IndependenceTest, independence_test
+from veiltab.inference.people import population
 from veiltab.inference.provenance import Provenance
 from veiltab.inference.quantities import Quantity, Question, probability
 from veiltab.report.formatting import decimals
@@ -109,6 +110,7 @@ class View:
     tests: tuple[tuple[tuple[str, str], IndependenceTest], ...]
     pairs_in_all: int
     joint: ShownTable
+    population: Quantity
     warnings: tuple[str, ...]
 
 
@@ -135,6 +137,7 @@ def view_release(released: ReleasedCounts, origin: Provenance, options: ReportOp
         tests=tests,
         pairs_in_all=len(names) * (len(names) - 1) // 2,
         joint=joint_part(released, options),
+        population=population(_question(released, options)),
         warnings=all_warnings(released, answers),
     )
 

@@ -282,7 +282,7 @@ def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gat
         summary="Say which copy of your counts others may read; once",
         status_code=201,
         responses=repeated(Nothing),
-        openapi_extra=body("a publication (spec 13)"),
+        openapi_extra=body("a publication (spec 11.1)"),
     )
     def publish(response: Response, study: StudyId, sender: small) -> Nothing:
         _created(response, new=steps.publish(context, sender, bytes.fromhex(study)))

@@ -109,7 +109,6 @@ def put_chunks(context: ServiceContext, sender: Sender, study: bytes) -> bool:
     if complete and all(map(store.has_whole, digests)):
         return False  # there is nothing to mend, and a second copy would only take space
     new = store.put_bundle(sender.digest, sender.pieces)
-    context.metrics.received.inc(sum(sizes))
     with context.database.reading() as records:
         after = StoredStudy.of_curator(context, records, study, sender.party).state
     if after in (State.RELEASED, State.ABORTED):  # the study has ended meanwhile
@@ -190,18 +189,11 @@ def publish(context: ServiceContext, sender: Sender, study: bytes) -> bool:
     _check_sender(signed, sender, body.researcher, body.study, study)
     with context.database.transaction() as records:
         stored = StoredStudy.of(context, records, study, sender.party)
-        earlier = records.message(study, body.kind, sender.party)
-        if earlier is not None and earlier.digest != digest:
-            raise StateError(
-                "you have published another copy of this study before",
-                hint="use that copy: what several copies tell would add up",
-            )
-        if earlier is not None:
-            return False
         stored.resume().accept_publication(signed, context.now)
-        stored.keep(body.kind, sender.party, digest, sender.body)
-        stored.log(AuditEvent.PUBLISHED, sender.party, digest)
-    return True
+        new = stored.keep(body.kind, sender.party, digest, sender.body)
+        if new:
+            stored.log(AuditEvent.PUBLISHED, sender.party, digest)
+        return new
 
 
 def _check_proposal(context: ServiceContext, sender: Sender, signed: Signed[Contract]) -> None:

@@ -176,7 +176,6 @@ def release_chunks(
         chunks = store.read(copies)
     index = write_index((digest, len(chunk)) for digest, chunk in zip(digests, chunks, strict=True))
     size = sum(map(len, chunks))
-    context.metrics.served.inc(size)
     parts: Iterator[bytes | memoryview] = chain(
         [index], _in_turn(context.answers, store, copies, chunks)
     )
