@@ -27,6 +27,7 @@ from veiltab.paper.experiment import (
     DISTRIBUTIONS,
     Release,
     Setting,
+    Wishes,
     distribution_table,
     settings_for,
     simulate_counts,
@@ -80,7 +81,7 @@ def paper_settings() -> list[Setting]:
         setting
         for name in DISTRIBUTIONS
         for setting in settings_for(
-            name, CountTable(schema, distribution_table(name, CELLS).counts), EPSILONS, [None]
+            name, CountTable(schema, distribution_table(name, CELLS).counts), EPSILONS, [Wishes()]
         )
     ]
 
