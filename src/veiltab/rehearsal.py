@@ -5,6 +5,7 @@ a release of a known table would give.
 """
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import get_args
 
 import numpy as np
@@ -13,7 +14,7 @@ import polars as pl
 from veiltab.core.designs import release_design
 from veiltab.core.mechanism import LinkageMode
 from veiltab.core.parameters import check_delta, check_epsilon, check_seed
-from veiltab.core.plan import MechanismName, plan
+from veiltab.core.plan import MechanismName, Plan, plan
 from veiltab.core.schema import Attribute, CountTable, Schema
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.data.encoding import encode_table
@@ -33,10 +34,8 @@ from veiltab.estimates import Estimate, Provenance
 from veiltab.estimates.publishing import seeded_publisher
 from veiltab.protocol.in_process import Holding, Rehearsal, Terms
 from veiltab.protocol.researcher import count_records
-from veiltab.wire.contract import (
-    Linkage,
-    PadMode,
-)
+from veiltab.wire.contract import Linkage, PadMode
+from veiltab.wire.mechanism import DecoyTerms
 
 LABEL = "rehearsal"
 """Sets the randomness of a seeded rehearsal apart from that of other seeded runs."""
@@ -48,7 +47,10 @@ def rehearse(
     *,
     epsilon: float,
     delta: float = 0.0,
+    mechanism: MechanismName = "auto",
     sample_size: int | None = None,
+    epsilon_with_curator: float | None = None,
+    epsilon_public: float | None = None,
     linkage: LinkageMode = "aligned",
     pads: PadMode = "stream",
     recode: Recode | Mapping[str, Rule] | None = None,
@@ -59,8 +61,12 @@ def rehearse(
     ``tables`` are whatever :func:`veiltab.open_table` takes; they are read into memory.  The
     columns in ``on`` tell respondents apart; every other column becomes an attribute, whose
     categories are its values, unless ``recode`` has :class:`~veiltab.Bins` or a
-    :class:`~veiltab.ValueMap` for it.  Where the curators sample, all tables must hold the same
+    :class:`~veiltab.ValueMap` for it.  With ``linkage="aligned"`` all tables must hold the same
     respondents; with ``linkage="matched"`` they may differ.
+
+    The mechanism is chosen as :func:`veiltab.plan` does, for as many respondents as the smallest
+    table has; the promise of decoys does not depend on that number.  A ``sample_size`` stands for
+    the paper's way.
 
     Nothing is charged or promised to anybody: with a ``seed`` the result can be repeated, and
     keeps nothing secret.
@@ -75,6 +81,7 @@ def rehearse(
     _check_seed(seed)
     _check_choice("linkage", linkage, get_args(LinkageMode))
     _check_choice("pads", pads, get_args(PadMode))
+    _check_choice("mechanism", mechanism, get_args(MechanismName))
     check_epsilon(epsilon)
     check_delta(delta)
     rules = recode.rules if isinstance(recode, Recode) else recode or {}
@@ -90,11 +97,39 @@ def rehearse(
         CipherEntropy.from_system() if seed is None else CipherEntropy.from_seed(int(seed), LABEL)
     )
     parties = Rehearsal(holdings, entropy, linkage=Linkage.by_ids(len(ids)))
-    terms = Terms(epsilon=epsilon, delta=delta, sample_size=sample_size, linkage=linkage, pads=pads)
-    outcome = parties.run(terms)
+    cells = tuple(Schema(table.attributes).domain_size for table in holdings)
+    chosen = plan(
+        population_size=min(len(table.ids) for table in holdings),
+        domain_size=prod(cells),
+        epsilon=epsilon,
+        delta=delta,
+        sample_size=sample_size,
+        mechanism=mechanism,
+        epsilon_with_curator=epsilon_with_curator,
+        epsilon_public=epsilon_public,
+        linkage=linkage,
+        curator_cells=cells,
+    )
+    outcome = parties.run(_terms(chosen, sample_size, mechanism, pads))
     released = count_records(parties.access(outcome), outcome.released)
     origin = Provenance(outcome.contract.body.study_id.hex(), "Rehearsal", "a server in rehearsal")
     return Estimate.from_counts(released, provenance=origin)
+
+
+def _terms(chosen: Plan, sample_size: int | None, mechanism: MechanismName, pads: PadMode) -> Terms:
+    """Return what the curators agree on: with decoys all numbers of the plan, else its promise.
+
+    The paper's own mechanism spends no δ.
+    """
+    decoys = None if chosen.mechanism.decoys is None else DecoyTerms.from_plan(chosen)
+    return Terms(
+        epsilon=chosen.epsilon,
+        delta=0.0 if mechanism == "paper" else chosen.delta,
+        sample_size=sample_size,
+        linkage=chosen.linkage,
+        pads=pads,
+        mechanism=decoys,
+    )
 
 
 def simulate(

@@ -19,7 +19,7 @@ PLAN = ("plan", "--population", 45222, "--cells", 24)
 SIMULATE = ("simulate", "--runs", 20, "--seed", 1)
 ROW = {
     *("distribution", "cells", "epsilon", "sample_size", "gamma", "runs", "mean_l2", "rmse"),
-    *("exact_rmse", "error_bound", "tightened_bound"),
+    *("exact_rmse", "error_bound", "tightened_bound", "mechanism"),
 }
 
 
@@ -94,12 +94,35 @@ def test_simulate_prints_a_table(capsys: Capture) -> None:
     """One line a setting, and the seed to repeat it."""
     text = succeed(capsys, *SIMULATE, "--epsilon", 0.5, "--epsilon", 1)
     lines = text.splitlines()
-    assert lines[0].split()[:4] == ["data", "cells", "ε", "m"]
-    assert [line.split()[:4] for line in lines[1:3]] == [
-        ["adult", "24", "0.5", "1,222"],
-        ["adult", "24", "1", "3,238"],
+    assert lines[0].split()[:6] == ["data", "mechanism", "cells", "ε", "δ", "rows"]
+    assert [line.split()[:6] for line in lines[1:3]] == [
+        ["adult", "paper", "24", "0.5", "0", "1,222"],
+        ["adult", "paper", "24", "1", "0", "3,238"],
     ]
     assert lines[-1] == "20 simulated releases a row, seed 1"
+
+
+def test_simulate_all_mechanisms(capsys: Capture) -> None:
+    """Side by side, with δ = 0 and a small δ where that is of use; the lines fit a screen."""
+    command = (*SIMULATE, "--epsilon", 0.5, "--mechanism", "all")
+    simulated = rows(capsys, *command)
+    assert [(row["mechanism"], row["delta"]) for row in simulated] == [
+        *(("paper", 0), ("shuffle", 1e-6), ("decoys", 0), ("decoys", 1e-6)),
+    ]
+    errors = [row["exact_rmse"] for row in simulated]
+    assert errors[0] > errors[2] > errors[1] > errors[3]
+    assert [row["sample_size"] for row in simulated] == [1222, 45222, None, None]
+    assert all(row["gamma"] > 1 for row in simulated)
+    text = succeed(capsys, *command, "--epsilon-with-curator", "inf")
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[3].split()[:7] == ["adult", "decoys", "24", "0.5", "0", "16,229", "–"]
+    alone = rows(capsys, *command, "--epsilon-with-curator", "inf")
+    assert [row["gamma"] for row in alone[2:]] == [None, None]
+    assert alone[2]["exact_rmse"] < simulated[2]["exact_rmse"]
+    chosen = ("--mechanism", "decoys", "--delta", 0, "--delta", 1e-8)
+    several = rows(capsys, *SIMULATE, "--epsilon", 0.5, *chosen)
+    assert [row["delta"] for row in several] == [0, 1e-8]
 
 
 def test_simulate_rows_have_the_documented_names(capsys: Capture) -> None:
@@ -183,8 +206,8 @@ def test_reproduce_as_json(tmp_path: Path) -> None:
     found = json.loads(outcome.out)
     assert set(found) == {"files", "claims"}
     assert {Path(name) for name in found["files"]} == set((tmp_path / "paper").iterdir())
-    assert len(found["files"]) == 16
-    assert len(found["claims"]) == 10
+    assert len(found["files"]) == 20
+    assert len(found["claims"]) == 16
     for claim in found["claims"]:
         assert set(claim) == {"figure", "claim", "measured", "holds"}
         assert claim["holds"] is True, claim

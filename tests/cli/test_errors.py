@@ -81,6 +81,11 @@ NUMBERS = [
     *((SIMULATE + f"--epsilon 1 --runs {v}", "number of runs") for v in (0, -5, 10**7 + 1)),
     *((REPRODUCE + f"--runs {v}", "number of runs") for v in (9, 0, -5, 10**7 + 1)),
     (SIMULATE + "--epsilon 1 --seed -1", "seed must be"),
+    (SIMULATE + "--epsilon 1 --delta 1e-6", "the paper's way has no use for a delta"),
+    (SIMULATE + "--epsilon 1 --mechanism shuffle", "shuffling gains nothing without a delta"),
+    (SIMULATE + "--epsilon 1 --mechanism decoys --delta 0.5", "delta must be 0, or a number from"),
+    (SIMULATE + "--epsilon 1 --mechanism decoys --sample-size 9", "each respondent has a coin"),
+    (SIMULATE + "--epsilon 1 --epsilon-with-curator 3", "the server's noise beside decoys"),
     (REPRODUCE + "--seed -1", "seed must be"),
 ]
 WORDS = [
@@ -106,6 +111,7 @@ WORDS = [
     ("reproduce", "Missing option '--out'"),
     (SIMULATE + "--epsilon 1 --distribution gaussian", "'gaussian' is not one of 'adult'"),
     (SIMULATE + "--epsilon 1 --engine diesel", "'diesel' is not one of 'counts'"),
+    (SIMULATE + "--epsilon 1 --mechanism magic", "'magic' is not one of 'paper'"),
 ]
 TABLES = [
     (COUNTS + "negative.csv", "negative.csv has a negative count"),

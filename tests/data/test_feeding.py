@@ -4,13 +4,14 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
-from tests.support.simulator import LocalStudy, Simulator
+from tests.support.simulator import LocalStudy, Simulator, holding
 from veiltab.core.schema import Attribute, Schema
 from veiltab.data.recode import Bins, Rule, ValueMap
 from veiltab.data.tables import feed, open_table
@@ -60,7 +61,8 @@ class FrameTable:
 @pytest.fixture(scope="module")
 def staged() -> LocalStudy:
     """Return a study, for its secret and scope."""
-    return Simulator().study(Terms(epsilon=1.0, sample_size=10))
+    own = replace(holding({"smoker": 2, "age": 3}, range(40)), attributes=SCHEMA.attributes)
+    return Simulator(holdings=[own]).study(Terms(epsilon=1.0, sample_size=10))
 
 
 def new_intake(staged: LocalStudy) -> Intake:

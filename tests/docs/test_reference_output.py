@@ -71,7 +71,7 @@ def test_every_key_that_a_command_prints(stage: Transcript, heading: str) -> Non
     real = all_paths(stage.printed[heading])
     if heading == "Keys of a ledger":
         real = _with_entries(stage, real)
-    if heading in {"Keys of terms", "Keys of an estimate"}:
+    if heading in {"Keys of terms", "Keys of an estimate", "Keys of a status"}:
         real = [path for path in real if not ELSEWHERE.fullmatch(path)]
     shown = listed(section(REFERENCE / "commands.md", heading), "key")
     assert shown == real
@@ -140,7 +140,6 @@ def _demo_results() -> DemoResults:
 
 FILE_KEYS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "STUDY_KEYS": ("Keys at the top", study_file.STUDY_KEYS),
-    "SAMPLING_KEYS": ("Keys of sampling", study_file.SAMPLING_KEYS),
     "LINKAGE_KEYS": ("Keys of linkage", study_file.LINKAGE_KEYS),
     "CURATOR_KEYS": ("Keys of a curator", study_file.CURATOR_KEYS),
     "ATTRIBUTE_KEYS": ("Keys of an attribute", study_file.ATTRIBUTE_KEYS),
@@ -168,7 +167,9 @@ def test_no_table_of_keys_is_forgotten() -> None:
     [
         ("Keys of server.json", "server.json"),
         ("Keys of a ledger file", "ledgers/*.json"),
+        ("Keys of contribution.json", "studies/*/contribution.json"),
         ("Keys of secret.json", "studies/*/secret.json"),
+        ("Keys of table.json", "studies/*/table.json"),
         ("Keys of prepared.json", "studies/*/prepared.json"),
         ("Keys of audit.json", "studies/*/audit.json"),
     ],

@@ -1,5 +1,6 @@
 """A whole study in one call, on tables as people have them."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import polars as pl
 import pytest
 
 import veiltab as vt
+from veiltab.core.mechanism import LinkageMode
+from veiltab.core.plan import MechanismName
 
 PEOPLE = 20_000
 TINY = pl.DataFrame({"person": [1, 2], "x": ["a", "b"]})
@@ -66,14 +69,76 @@ def test_every_kind_of_table_gives_the_same(tmp_path: Path) -> None:
         assert (counts == expected).all()
 
 
-def test_different_people_need_a_server_that_samples() -> None:
-    """Curators who sample must hold the same respondents; a server matches those in common."""
+def test_different_people_are_matched() -> None:
+    """Aligned curators must hold the same respondents; a server matches those in common."""
     smokers, incomes = tables()
     fewer = incomes.head(18_000)
     with pytest.raises(vt.errors.AlignmentError):
         vt.rehearse([smokers, fewer], on="person", epsilon=1.0)
     estimate = vt.rehearse([smokers, fewer], on="person", epsilon=1.0, linkage="matched")
-    assert estimate.plan.population_size == 18_000
+    assert estimate.plan.mechanism_name == "decoys"
+    assert estimate.plan.population_size is None  # nobody is told how many they are
+    by_rank = vt.rehearse(
+        [smokers, fewer], on="person", epsilon=1.0, linkage="matched", mechanism="paper"
+    )
+    assert by_rank.plan.population_size == 18_000
+
+
+@pytest.mark.parametrize("linkage", ["aligned", "matched"])
+@pytest.mark.parametrize(
+    ("chosen", "delta", "expected"),
+    [
+        ("auto", 0.0, "decoys"),
+        ("auto", 1e-6, "decoys"),
+        ("decoys", 1e-6, "decoys"),
+        ("paper", 0.0, "paper"),
+        ("paper", 1e-6, "paper"),
+        ("shuffle", 1e-6, "shuffle"),
+    ],
+)
+def test_the_mechanism_can_be_chosen(
+    linkage: LinkageMode, chosen: MechanismName, delta: float, expected: str
+) -> None:
+    """By its name; decoys are what the planner takes by itself."""
+    estimate = vt.rehearse(
+        tables(),
+        on="person",
+        epsilon=1.0,
+        delta=delta,
+        mechanism=chosen,
+        linkage=linkage,
+        epsilon_public=0.5,
+        seed=1,
+    )
+    assert estimate.plan.mechanism_name == expected
+    assert estimate.plan.delta == (0.0 if chosen == "paper" else delta)
+    if expected == "decoys":
+        assert estimate.plan.epsilon_public == 0.5
+
+
+def test_a_sample_size_stands_for_the_papers_way() -> None:
+    """And decoys have none."""
+    estimate = vt.rehearse(tables(), on="person", epsilon=1.0, sample_size=5000, seed=1)
+    assert (estimate.plan.mechanism_name, estimate.plan.sample_size) == ("paper", 5000)
+    with pytest.raises(vt.errors.ParameterError, match="sample cannot be fixed"):
+        vt.rehearse(tables(), on="person", epsilon=1.0, sample_size=5000, mechanism="decoys")
+    with pytest.raises(vt.errors.ParameterError, match="mechanism is 'magic'"):
+        vt.rehearse(tables(), on="person", epsilon=1.0, mechanism="magic")  # type: ignore[arg-type]
+
+
+def test_the_servers_noise_can_be_chosen_or_left_out() -> None:
+    """The promise against a curator who helps the researcher is the channel's, or none."""
+    for wanted in (1.0, math.inf):
+        estimate = vt.rehearse(
+            tables(),
+            on="person",
+            epsilon=1.0,
+            mechanism="decoys",
+            epsilon_with_curator=wanted,
+            seed=1,
+        )
+        found = estimate.plan.epsilon_with_curator
+        assert found is None if wanted == math.inf else found == pytest.approx(wanted, rel=1e-9)
 
 
 def test_numbers_go_into_bins_and_values_are_mapped() -> None:

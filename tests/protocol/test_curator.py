@@ -15,13 +15,13 @@ from veiltab.errors import (
     SignatureError,
 )
 from veiltab.protocol.curator.agreement import (
-    new_secret,
     new_contribution,
+    new_secret,
     receive_secret,
     share_secret,
-    study_secret,
     sign_contract,
     sign_vault,
+    study_secret,
     unsigned,
 )
 from veiltab.protocol.curator.ledger import Ledger

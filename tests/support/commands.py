@@ -145,11 +145,10 @@ def write_study(
     researchers: Sequence[str] = (),
     lines: str = "",
     linkage: str = 'by = "ids"',
-    sampling: str = 'by = "curators"',
 ) -> Path:
     """Write a study file: for each curator's identity, its attributes with their categories."""
     text = f'title = "{title}"\nepsilon = {epsilon}\n{lines}\n'
-    text += f"[linkage]\n{linkage}\n[sampling]\n{sampling}\n"
+    text += f"[linkage]\n{linkage}\n"
     for identity, attributes in curators.items():
         named = ", ".join(
             f"{{name = {json.dumps(name, ensure_ascii=False)},"

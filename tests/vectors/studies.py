@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tests.support.chunks import read_positions, read_tokens
 from tests.support.entropy import ScriptedEntropy
 from tests.vectors.runners import private_identity, read_message
+from veiltab.core.released import ReleasedCounts
 from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.derivation import pad_key, token_key
 from veiltab.crypto.linkage import IdMessages, token_order
@@ -111,15 +112,29 @@ def research(study: StudyFile, case: Mapping[str, Any], **instead: Any) -> dict[
     columns = [
         np.concatenate(parts) for parts in zip(*decrypt(access, chunks, wanted), strict=True)
     ]
-    rows = len(columns[0])
-    exact = found.channel.invert(np.array([Fraction(int(count), rows) for count in found.counts]))
-    assert found.unbiased == pytest.approx([float(share) for share in exact], abs=1e-12)
+    exact = _estimate(found)
     return {
         **_codes(found.schema.names, columns, long=document["tables"] is None),
         "counts": found.counts.tolist(),
         "estimate": [float(share) for share in exact],
         "estimate_exact": [f"{share.numerator}/{share.denominator}" for share in exact],
     }
+
+
+def _estimate(found: ReleasedCounts) -> list[Fraction]:
+    """Return the exact estimate: shares, or with decoys numbers of respondents."""
+    counts, plan, cells = found.counts.tolist(), found.plan, found.schema.domain_size
+    coin, law = plan.mechanism.coin, plan.mechanism.decoys
+    if coin is None or law is None:
+        shares = np.array([Fraction(count, sum(counts)) for count in counts])
+        exact = list(plan.ranked.channel.marginal(cells).invert(shares))
+        assert found.unbiased == pytest.approx([float(share) for share in exact], abs=1e-12)
+        return exact
+    shares = np.array([Fraction(count) for count in counts])
+    if plan.channel is not None:
+        shares = plan.channel.marginal(cells).invert(shares / sum(counts)) * sum(counts)
+    decoys = law.mean * (plan.domain_size // cells)
+    return [(number - decoys) / coin.probability for number in shares]
 
 
 def _codes(names: Sequence[str], columns: Sequence[Codes], *, long: bool) -> dict[str, Any]:

@@ -35,7 +35,11 @@ def threshold() -> Document:
     cases = []
     for population, size, cells, epsilon in PLANS:
         found = plan(
-            population_size=population, domain_size=cells, epsilon=epsilon, sample_size=size
+            population_size=population,
+            domain_size=cells,
+            epsilon=epsilon,
+            sample_size=size,
+            mechanism="paper",
         )
         expect = {"sample_size": found.sample_size, "keep_threshold": str(found.keep_threshold)}
         name = f"n = {population}, m = {size or 'best'}, N = {cells}, epsilon = {epsilon}"

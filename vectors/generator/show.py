@@ -12,6 +12,7 @@ from vectors.generator.files import Case, Document, case, document, filler
 from vectors.generator.hpke import ephemeral_key, seal
 from vectors.generator.study import Play, Table
 from veiltab.core import group
+from veiltab.core.plan import Plan
 from veiltab.core.schema import Attribute, Codes
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.protocol.curator.upload import Prepared
@@ -97,9 +98,7 @@ def _case(play: Play, attributes: list[str], long: bool) -> Case:  # noqa: FBT00
     access = open_access(play.researcher, play.contract, play.release, grants, now=NOW)
     columns = [np.concatenate(parts) for parts in zip(*decrypt(access, play.released), strict=True)]
     found = count_records(access, play.released)
-    keep = found.channel.keep_probability
-    spread = (1 - keep) / len(found.counts)
-    exact = [(Fraction(int(c), len(columns[0])) - spread) / keep for c in found.counts]
+    exact = _estimate(found.plan, found.counts.tolist())
     names = found.schema.names
     codes = dict(zip(names, columns, strict=True))
     shown: Case = {"codes": {name: column.tolist() for name, column in codes.items()}}
@@ -114,6 +113,18 @@ def _case(play: Play, attributes: list[str], long: bool) -> Case:  # noqa: FBT00
     }
     texts = [grant.dumps().decode() for grant in grants]
     return case(", ".join(names), expect, attributes=list(names), grants=texts, now=NOW)
+
+
+def _estimate(plan: Plan, counts: list[int]) -> list[Fraction]:
+    """Estimate shares, or with decoys the number of respondents in each cell (section 11)."""
+    rows, cells = sum(counts), len(counts)
+    keep = Fraction(1) if plan.channel is None else plan.channel.keep_probability
+    kept = [(count - (1 - keep) * Fraction(rows, cells)) / keep for count in counts]
+    coin, law = plan.mechanism.coin, plan.mechanism.decoys
+    if coin is None or law is None:
+        return [number / rows for number in kept]
+    decoys = law.mean * Fraction(plan.domain_size, cells)
+    return [(number - decoys) / coin.probability for number in kept]
 
 
 def _show_table(table: Table) -> Case:

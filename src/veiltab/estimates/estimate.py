@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from veiltab.core.publication import PublicationNoise
 from veiltab.core.released import Estimator, ReleasedCounts
 from veiltab.core.uncertainty import Population
-from veiltab.errors import InputError, ParameterError, StateError
+from veiltab.errors import InputError, ParameterError
 from veiltab.estimates import storing
 from veiltab.estimates.notebook import notebook_html
 from veiltab.estimates.publishing import (
     PublishedCopy,
     Publisher,
     draw_copy,
+    part_of_copy,
     published_elsewhere,
 )
 from veiltab.files.disk import check_empty, check_new, write_output
@@ -74,7 +75,7 @@ class Estimate(ReleasedCounts):
     ) -> "Estimate":
         """Make an estimate of what a researcher has decrypted and counted.
 
-        ``publisher`` draws the counts of a published copy, or returns those that were drawn before.
+        ``publisher`` draws the published copy, or returns the one that was drawn before.
         """
         return cls(
             released.schema,
@@ -94,17 +95,8 @@ class Estimate(ReleasedCounts):
         if self.publication is not None:
             return self
         if self._copy.estimate is None:
-            self._copy.estimate = self.with_publication(*self.publisher(self))
-        published, names = self._copy.estimate, self.schema.names
-        if names == published.schema.names:
-            return published
-        if set(names) <= set(published.schema.names):
-            return published.marginal(names)
-        raise StateError(
-            f"a copy of this release has been published already, of"
-            f" {', '.join(published.schema.names)}",
-            hint="publish the largest table first, and take marginals of the published copy",
-        )
+            self._copy.estimate = self.publisher(self)
+        return part_of_copy(self._copy.estimate, self.schema.names)
 
     def with_publication(self, counts: NDArray[np.int64], noise: PublicationNoise) -> "Estimate":
         """Return the published copy of this estimate whose noise was drawn already."""

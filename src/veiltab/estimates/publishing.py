@@ -1,27 +1,23 @@
 """Publishing an estimate: the noise of a copy is drawn once, and remembered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from veiltab.core.entropy import Entropy
 from veiltab.core.publication import PublicationNoise
-from veiltab.core.released import ReleasedCounts
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import StateError
 
 if TYPE_CHECKING:
     from veiltab.estimates.estimate import Estimate
 
-Copy = tuple[NDArray[np.int64], PublicationNoise]
-"""The counts of a published copy, and the noise that was added to them."""
+Publisher = Callable[["Estimate"], "Estimate"]
+"""Draws the published copy of an estimate, or returns the one that was drawn before.
 
-Publisher = Callable[[ReleasedCounts], Copy]
-"""Draws the counts of a published copy, or returns those that were drawn before."""
+That one may be of other attributes.
+"""
 
 LABEL = "publication"
 """Sets the noise of a simulation's published copy apart from its other randomness."""
@@ -34,11 +30,25 @@ class PublishedCopy:
     estimate: "Estimate | None" = None
 
 
-def draw_copy(released: ReleasedCounts, entropy: Entropy | None = None) -> Copy:
+def draw_copy(estimate: "Estimate", entropy: Entropy | None = None) -> "Estimate":
     """Draw the noise of a published copy, from the operating system by default."""
-    noise = PublicationNoise.for_epsilon(released.plan.epsilon_public, released.schema.domain_size)
+    noise = PublicationNoise.for_epsilon(estimate.plan.epsilon_public, estimate.schema.domain_size)
     source = CipherEntropy.from_system() if entropy is None else entropy
-    return noise.add_noise(released.counts, source), noise
+    return estimate.with_publication(noise.add_noise(estimate.counts, source), noise)
+
+
+def part_of_copy(copy: "Estimate", names: Sequence[str] | None) -> "Estimate":
+    """Return these attributes of a published copy; refuse more than were published."""
+    published = copy.schema.names
+    if names is None or tuple(names) == published:
+        return copy
+    if set(names) <= set(published):
+        return copy.marginal(names)
+    raise StateError(
+        f"a copy of this release has been published already, of {', '.join(published)}",
+        hint="take marginals of the published copy: what several copies tell would add up; publish"
+        " the largest table first",
+    )
 
 
 def seeded_publisher(seed: int | None) -> Publisher:
@@ -48,7 +58,7 @@ def seeded_publisher(seed: int | None) -> Publisher:
     return partial(draw_copy, entropy=CipherEntropy.from_seed(seed, LABEL))
 
 
-def published_elsewhere(released: ReleasedCounts) -> Copy:  # noqa: ARG001 - a publisher
+def published_elsewhere(estimate: "Estimate") -> "Estimate":  # noqa: ARG001 - a publisher
     """Refuse to publish what was read from a file."""
     raise StateError(
         "an estimate that was read from a file cannot be published: nobody knows whether a copy of"

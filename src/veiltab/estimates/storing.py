@@ -63,6 +63,11 @@ _HINT = "give a file that Estimate.save wrote"
 def save(released: ReleasedCounts, origin: Provenance, path: Path) -> None:
     """Write counts, plan and provenance to a new file, as a whole or not at all."""
     check_new(path)
+    write_output(path, dumps(released, origin), FILE_MODE)
+
+
+def dumps(released: ReleasedCounts, origin: Provenance) -> bytes:
+    """Return the content of such a file."""
     plan, noise = released.plan, released.publication
     stored = _Stored(
         accounting=accounting_id(plan.accounting, plan.accounting_version),
@@ -88,7 +93,7 @@ def save(released: ReleasedCounts, origin: Provenance, path: Path) -> None:
         title=origin.title,
         version=VERSION,
     )
-    write_output(path, codec.dump(stored.to_json()), FILE_MODE)
+    return codec.dump(stored.to_json())
 
 
 def load(path: Path) -> tuple[ReleasedCounts, Provenance]:
@@ -98,23 +103,28 @@ def load(path: Path) -> tuple[ReleasedCounts, Provenance]:
             data = file.read(codec.MAX_MESSAGE_BYTES + 1)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", hint="check the path") from error
+    return loads(data, str(path))
+
+
+def loads(data: bytes, name: str) -> tuple[ReleasedCounts, Provenance]:
+    """Read what :func:`dumps` wrote; ``name`` is how errors call it."""
     try:
         fields = codec.load(data)
-        _check_kind(fields, path)
+        _check_kind(fields, name)
         stored = _Stored.from_json(fields)
         return _released(stored), _provenance(stored)
     except MalformedError as error:
         raise MalformedError(
-            f"{path} is not a saved estimate: {error.message}", hint=_HINT
+            f"{name} is not a saved estimate: {error.message}", hint=_HINT
         ) from error
 
 
-def _check_kind(fields: dict[str, object], path: Path) -> None:
+def _check_kind(fields: dict[str, object], name: str) -> None:
     if fields.get("format") != FORMAT:
         raise MalformedError("it does not say that it is one", hint=_HINT)
     if fields.get("version") != VERSION:
         raise VersionError(
-            f"{path} has version {fields.get('version')!r} of the format, not {VERSION}",
+            f"{name} has version {fields.get('version')!r} of the format, not {VERSION}",
             hint="read it with the version of veiltab that wrote it",
         )
 

@@ -6,6 +6,8 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.mechanism import MAX_WEIGHTS, Coin, Geometric, Law, Mechanism, WeightTable
 from veiltab.core.parameters import check_delta, check_epsilon
+from veiltab.core.plan import Plan
+from veiltab.errors import ParameterError
 from veiltab.wire.codec import (
     Codec,
     Part,
@@ -126,6 +128,14 @@ class DecoyTerms(Part):
     decoys: Law = wired(Codec(_read_law, _write_law))
     epsilon_public: float = wired(EPSILON)
     keep_threshold: int | None = wired(optional(THRESHOLD))
+
+    @classmethod
+    def from_plan(cls, plan: Plan) -> "DecoyTerms":
+        """Return the numbers of a plan with decoys that a contract states."""
+        coin, law = plan.mechanism.coin, plan.mechanism.decoys
+        if coin is None or law is None:
+            raise ParameterError("the plan has no decoys", hint="plan with the mechanism 'decoys'")
+        return cls(coin.threshold, law, plan.epsilon_public, plan.keep_threshold)
 
     @property
     def mechanism(self) -> Mechanism:
