@@ -180,7 +180,7 @@ def test_from_a_running_service_to_a_report(capsys: Capture, tmp_path: Path) -> 
     assert (found["study"], found["title"]) == (study.study.hex(), "a study")
     assert found["perturbed_by"] == "server"
     text = read_page((tmp_path / "out.html").read_text("utf-8")).text
-    for known in (study.study.hex(), "curator 1", "curator 2", "researcher", "the curators"):
+    for known in (study.study.hex(), "curator 1", "curator 2", "researcher", "may be passed on"):
         assert known in text
     again = json.loads(load(capsys, tmp_path / "out.estimate", "--json").out)
     assert again | {"files": None} == found | {"files": None}
