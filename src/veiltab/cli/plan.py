@@ -136,8 +136,9 @@ def plan_command(
         max_decoys=max_decoys,
     )
     if plot is not None:
-        from veiltab.report.charts import plan_chart, save_chart
+        from veiltab.report.charts import check_chart_path, plan_chart, save_chart
 
+        check_chart_path(plot)
         save_chart(plan_chart(chosen).draw(), plot)
     if as_json:
         print_json(chosen.as_dict())

@@ -14,7 +14,7 @@ from functools import cached_property
 from veiltab.core import decoys, parameters, utility
 from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.mechanism import MAX_WEIGHTS, Coin, Geometric, LinkageMode, WeightTable
-from veiltab.core.privacy import delta_below
+from veiltab.core.privacy import LEAST_ODDS, delta_below
 from veiltab.core.roots import least_place
 from veiltab.errors import InfeasiblePlanError
 
@@ -92,9 +92,10 @@ class DecoySearch:
         threshold = int(DRAW_RANGE / (1 + math.exp(-place)))
         law = Geometric(min(max(threshold, 1), DRAW_RANGE - 1))
         coin = decoys.largest_coin(law, self.epsilon)
-        if coin == 0:
+        if coin < LEAST_ODDS * DRAW_RANGE:
             raise InfeasiblePlanError(
-                f"epsilon {self.epsilon:g} is too small: nobody could take part",
+                f"epsilon {self.epsilon:g} is too small: next to nobody could take part, and"
+                " nothing but noise would be released",
                 hint="use a larger epsilon",
             )
         return Coin(coin), law
