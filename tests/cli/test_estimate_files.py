@@ -70,7 +70,9 @@ def test_a_parquet_file_says_what_was_promised(
     load(capsys, saved, "--parquet", tmp_path / "table.parquet")
     note = json.loads(pl.read_parquet_metadata(tmp_path / "table.parquet")["veiltab"])
     assert (note["epsilon"], note["delta"], note["title"]) == (1.0, 0.0, "Work and wages")
-    assert len(note["promises"]) == 2
+    assert len(note["promises"]) == 3
+    assert note["published"] is None
+    assert "not for passing on" in note["status"]
 
 
 def test_odd_names_in_files(capsys: Capture, tmp_path: Path) -> None:
@@ -180,7 +182,7 @@ def test_from_a_running_service_to_a_report(capsys: Capture, tmp_path: Path) -> 
     assert (found["study"], found["title"]) == (study.study.hex(), "a study")
     assert found["perturbed_by"] == "server"
     text = read_page((tmp_path / "out.html").read_text("utf-8")).text
-    for known in (study.study.hex(), "curator 1", "curator 2", "researcher", "the curators"):
+    for known in (study.study.hex(), "curator 1", "curator 2", "researcher", "published copy"):
         assert known in text
     again = json.loads(load(capsys, tmp_path / "out.estimate", "--json").out)
     assert again | {"files": None} == found | {"files": None}

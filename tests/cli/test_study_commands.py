@@ -437,9 +437,10 @@ def test_no_secret_was_ever_printed(cast: Cast, released: str) -> None:
     study = cast.hospital.json("study", "status", released)["study"]
     folder = cast.hospital.home / "studies" / study
     key = json.loads((cast.hospital.home / "identity.key").read_text())
-    secrets = [key["signing_key"], key["sealing_key"]]
-    for name in ("secret", "contribution"):
-        secrets.append(json.loads((folder / f"{name}.json").read_text())["secret"])
+    files = [
+        json.loads((folder / f"{name}.json").read_text()) for name in ("secret", "contribution")
+    ]
+    secrets = [key["signing_key"], key["sealing_key"], *(file["secret"] for file in files)]
     secrets += json.loads((folder / "prepared.json").read_text())["keys"]
     secrets += [path.read_text().strip() for path in cast.folder.glob("*.code")]
     assert len(secrets) == 8
