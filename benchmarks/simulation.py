@@ -8,6 +8,7 @@ from veiltab.paper import figures
 from veiltab.paper.experiment import (
     ADULT_POPULATION,
     Setting,
+    Wishes,
     distribution_table,
     run_experiment,
     settings_for,
@@ -21,7 +22,8 @@ def figure_settings() -> list[Setting]:
     """Return the settings of the UCI figure: three ε and 20 sizes, n = 45222, N = 24."""
     sizes = np.geomspace(figures.SMALLEST_SAMPLE, ADULT_POPULATION, 20).round()
     table = distribution_table("adult", figures.CELLS)
-    return settings_for("adult", table, figures.EPSILONS, [int(size) for size in sizes])
+    wishes = [Wishes(sample_size=int(size)) for size in sizes]
+    return settings_for("adult", table, figures.EPSILONS, wishes)
 
 
 def plain_experiment(setting: Setting, runs: int, generator: np.random.Generator) -> float:

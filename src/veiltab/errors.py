@@ -174,6 +174,13 @@ class NotGrantedError(VeiltabError):
     http_status = 403
 
 
+class WithheldError(VeiltabError):
+    """A curator may not see this: it knows the decoys, and would learn how many people match."""
+
+    code = "withheld"
+    http_status = 403
+
+
 class AlignmentError(VeiltabError):
     """The curators do not hold the same respondents."""
 

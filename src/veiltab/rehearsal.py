@@ -31,6 +31,7 @@ from veiltab.data.recode import Bins, Recode, Rule
 from veiltab.data.tables import BATCH_ROWS, Table, open_table
 from veiltab.errors import ParameterError, SchemaError
 from veiltab.estimates import Estimate, Provenance
+from veiltab.estimates.publishing import seeded_publisher
 from veiltab.protocol.in_process import Holding, Rehearsal, Terms
 from veiltab.protocol.researcher import count_records
 from veiltab.wire.contract import Linkage, PadMode
@@ -136,11 +137,17 @@ def simulate(
     *,
     epsilon: float,
     delta: float = 0.0,
+    mechanism: MechanismName = "auto",
+    linkage: LinkageMode = "aligned",
+    epsilon_with_curator: float | None = None,
+    epsilon_public: float | None = None,
     sample_size: int | None = None,
     seed: int | None = None,
 ) -> Estimate:
-    """Draw one release of a table of counts from its exact law, and estimate the table from it.
+    """Draw one release of a table of counts from its law, and estimate the table from it.
 
+    The options are those of :func:`veiltab.plan`; with ``linkage="matched"`` the respondents of
+    the table are those whom all curators hold, and the estimate does not know how many they are.
     This takes no longer for a million respondents than for ten.
     """
     if not isinstance(table, CountTable):
@@ -156,10 +163,19 @@ def simulate(
         epsilon=epsilon,
         delta=delta,
         sample_size=sample_size,
-        mechanism="shuffle" if delta else "paper",
+        mechanism=mechanism,
+        linkage=linkage,
+        epsilon_with_curator=epsilon_with_curator,
+        epsilon_public=epsilon_public,
     )
     counts = release_design(chosen).draw(table.counts, 1, np.random.default_rng(seed))[0]
-    return Estimate(table.schema, counts, chosen, provenance=Provenance(title="Simulation"))
+    return Estimate(
+        table.schema,
+        counts,
+        chosen,
+        provenance=Provenance(title="Simulation", linkage=linkage),
+        publisher=seeded_publisher(seed),
+    )
 
 
 def _is_list(tables: object) -> bool:

@@ -12,7 +12,7 @@ from tests.support.laws import fractions
 from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
 from veiltab.core.coin_design import CoinDesign
 from veiltab.core.mechanism import Coin, Geometric, Law, Mechanism, WeightTable
-from veiltab.core.publication import Publication
+from veiltab.core.publication import PublicationNoise
 from veiltab.core.shape import Shape
 from veiltab.core.uncertainty import Population, VarianceComponents
 from veiltab.errors import ParameterError
@@ -36,7 +36,7 @@ CASES = {
 def design_of(name: str, *, known: bool = True, published: bool = False) -> CoinDesign:
     """Return the design of a case."""
     database, cells, coin, keep = CASES[name]
-    publication = Publication.for_epsilon(2.0, cells) if published else None
+    publication = PublicationNoise.for_epsilon(2.0, cells) if published else None
     mechanism = Mechanism(Coin(coin), LAW, keep)
     return CoinDesign(mechanism, cells, cells, len(database), known, "finite", publication)
 
@@ -213,7 +213,7 @@ def test_published_noise_has_no_skewness_and_heavy_tails() -> None:
 JOINT = CoinDesign(
     Mechanism(Coin(THIRD), Geometric(int(0.7 * DRAW_RANGE)), DRAW_RANGE // 4 * 3), 12, 12, 900
 )
-PUBLISHED = replace(JOINT, publication=Publication.for_epsilon(0.5, 12))
+PUBLISHED = replace(JOINT, publication=PublicationNoise.for_epsilon(0.5, 12))
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -262,7 +262,7 @@ def test_drawn_releases_have_the_stated_mean_and_variance(
     """Also of a marginal of a joint table with 12 cells, published, with 4,000 people."""
     truth = np.array([0.6, 0.25, 0.15, 0.0])
     design = CoinDesign(
-        DRAWN[name], 12, 4, 4000, known, population, Publication.for_epsilon(1.0, 12)
+        DRAWN[name], 12, 4, 4000, known, population, PublicationNoise.for_epsilon(1.0, 12)
     )
     counts = design.redraw(truth, RUNS, np.random.default_rng(2))
     errors = design.estimate(counts) - truth

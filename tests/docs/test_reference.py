@@ -111,9 +111,13 @@ def test_every_choice_is_named() -> None:
 
 def test_every_key_of_a_plan() -> None:
     """The tables list the keys of ``veiltab plan --json`` in their order, and no others."""
-    printed = veiltab.plan(population_size=100, domain_size=4, epsilon=0.5).as_dict()
+    printed = veiltab.plan(
+        population_size=10_000, domain_size=4, epsilon=0.5, delta=1e-6, mechanism="decoys"
+    ).as_dict()
     keys = listed(section(REFERENCE / "commands.md", "Keys of a plan"), "key")
-    assert keys == [*printed, *printed["paper"]]
+    objects = [value for value in printed.values() if isinstance(value, dict)]
+    assert len(objects) == 4
+    assert keys == [*printed, *(key for value in objects for key in value)]
 
 
 @pytest.mark.parametrize(

@@ -11,20 +11,11 @@ from typing import Any
 
 import pytest
 
-import veiltab
 from tests.support.commands import Transcript, run, run_by_commands
+from tests.support.demo import demo_results
 from tests.support.documents import REFERENCE, ROOT, listed, paths, section
 from veiltab.crypto import identity
 from veiltab.data import recode
-from veiltab.demo.results import (
-    Cell,
-    Column,
-    DemoResults,
-    LedgerChange,
-    SecondResearcher,
-    ServerView,
-    StudyResult,
-)
 from veiltab.party import study_file
 from veiltab.wire.states import AuditEvent, State
 
@@ -71,7 +62,7 @@ def test_every_key_that_a_command_prints(stage: Transcript, heading: str) -> Non
     real = all_paths(stage.printed[heading])
     if heading == "Keys of a ledger":
         real = _with_entries(stage, real)
-    if heading in {"Keys of terms", "Keys of an estimate"}:
+    if heading in {"Keys of terms", "Keys of an estimate", "Keys of a status"}:
         real = [path for path in real if not ELSEWHERE.fullmatch(path)]
     shown = listed(section(REFERENCE / "commands.md", heading), "key")
     assert shown == real
@@ -103,44 +94,18 @@ def test_the_names_of_events_and_states() -> None:
 
 def test_every_key_of_a_demonstration() -> None:
     """Of the results that ``veiltab demo --json`` prints."""
-    real = [path for path in paths(_demo_results().as_dict("")) if not DEMO_ELSEWHERE.match(path)]
+    real = [path for path in paths(demo_results().as_dict("")) if not DEMO_ELSEWHERE.match(path)]
     assert listed(section(REFERENCE / "commands.md", "Keys of a demonstration"), "key") == real
 
 
-DEMO_ELSEWHERE = re.compile(r"with_delta\.|.*cells\[\]\.smoker|ledgers\[\]\.(before|after)\.")
-
-
-def _demo_results() -> DemoResults:
-    plan = veiltab.plan(population_size=10, domain_size=2, epsilon=1.0).as_dict()
-    cells = (Cell(("no",), 0.5, 0.5, 0.1), Cell(("yes",), 0.5, 0.5, 0.1))
-    study = StudyResult("", "", plan, ("smoker",), cells)
-    server = ServerView(
-        received=(),
-        received_later=(),
-        released=(),
-        ids_found=0,
-        column=Column("smoker", (), (), (), 0.5),
-        entries=(),
-        head="",
-        verified_by=(),
-    )
-    second = SecondResearcher(
-        name="", granted=("smoker",), cells=cells, asked=(), error="", hint=""
-    )
-    return DemoResults(
-        studies=(study, study),
-        holders={},
-        server=server,
-        second=second,
-        ledgers=(LedgerChange("", {"dataset": ""}, {"dataset": ""}),),
-        commands=0,
-        seconds=0.0,
-    )
+DEMO_ELSEWHERE = re.compile(
+    r"(decoys|with_delta)\.|.*cells\[\]\.(education|marital|gender|salary)"
+    r"|ledgers\[\]\.(before|after)\."
+)
 
 
 FILE_KEYS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "STUDY_KEYS": ("Keys at the top", study_file.STUDY_KEYS),
-    "SAMPLING_KEYS": ("Keys of sampling", study_file.SAMPLING_KEYS),
     "LINKAGE_KEYS": ("Keys of linkage", study_file.LINKAGE_KEYS),
     "CURATOR_KEYS": ("Keys of a curator", study_file.CURATOR_KEYS),
     "ATTRIBUTE_KEYS": ("Keys of an attribute", study_file.ATTRIBUTE_KEYS),
@@ -168,7 +133,9 @@ def test_no_table_of_keys_is_forgotten() -> None:
     [
         ("Keys of server.json", "server.json"),
         ("Keys of a ledger file", "ledgers/*.json"),
+        ("Keys of contribution.json", "studies/*/contribution.json"),
         ("Keys of secret.json", "studies/*/secret.json"),
+        ("Keys of table.json", "studies/*/table.json"),
         ("Keys of prepared.json", "studies/*/prepared.json"),
         ("Keys of audit.json", "studies/*/audit.json"),
     ],

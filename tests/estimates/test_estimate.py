@@ -11,7 +11,7 @@ import pytest
 from tests.support.estimates import adult_estimate, released_estimate, shaped_table
 from veiltab.core.estimators import most_likely, project
 from veiltab.core.schema import Attribute, Schema
-from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents
+from veiltab.core.uncertainty import VarianceComponents
 from veiltab.errors import InputError, ParameterError, SchemaError
 from veiltab.estimates import Estimate, Promise, Provenance
 from veiltab.inference.distributions import NUMBERS
@@ -40,7 +40,7 @@ def test_each_estimator_gives_its_own_shares() -> None:
     np.testing.assert_array_equal(tables["best"]["share"], project(ESTIMATE.unbiased))
     assert tables["best"].equals(tables["projected"])
     likely = ESTIMATE.table("most_likely")
-    np.testing.assert_array_equal(likely["share"], most_likely(ESTIMATE.counts, ESTIMATE.channel))
+    np.testing.assert_array_equal(likely["share"], most_likely(ESTIMATE.counts, ESTIMATE.design()))
     assert likely.drop("share").equals(tables["unbiased"].drop("share"))
     with pytest.raises(ParameterError, match="no estimator 'median'"):
         ESTIMATE.table("median")  # type: ignore[arg-type]
@@ -73,17 +73,8 @@ def test_a_marginal_is_the_sum_of_the_joint_estimate() -> None:
     np.testing.assert_allclose(part.to_numpy("unbiased"), joint.T, atol=1e-12)
     weights = np.zeros(ESTIMATE.schema.sizes)
     weights[1, :, 0, :] = 1  # some college, male
-    truth = part.unbiased
-    errors = (
-        VarianceComponents(
-            truth, ReleaseDesign(part.channel, 45_222, ESTIMATE.plan.ranked.sample_size)
-        )
-        .cells()
-        .total
-    )
-    whole = VarianceComponents(
-        ESTIMATE.unbiased, ReleaseDesign(ESTIMATE.channel, 45_222, ESTIMATE.plan.ranked.sample_size)
-    )
+    errors = VarianceComponents(part.unbiased, part.design()).cells().total
+    whole = VarianceComponents(ESTIMATE.unbiased, ESTIMATE.design())
     assert errors[1] == pytest.approx(whole.total(weights.ravel()), rel=1e-9)
     assert ESTIMATE.marginal("salary").schema.names == ("salary",)
     with pytest.raises(SchemaError, match="no attribute 'age'"):

@@ -6,8 +6,9 @@ from numpy.typing import NDArray
 
 from tests.support.estimates import adult_estimate, released_estimate, shaped_table
 from veiltab.core.plan import plan
-from veiltab.core.resampling import apportion, draw_releases, resample
-from veiltab.core.uncertainty import Population, ReleaseDesign
+from veiltab.core.rank_design import RankDesign
+from veiltab.core.resampling import apportion, resample
+from veiltab.core.uncertainty import Population
 from veiltab.errors import ParameterError
 from veiltab.inference.independence import Null
 
@@ -33,18 +34,16 @@ def false_positive_rate(name: str, runs: int, population: Population) -> float:
     channel = chosen.ranked.channel.marginal(cells)
     truth = np.einsum("i,j,k->ijk", rows, columns, groups).ravel()
     generator = np.random.default_rng([7, *name.encode()])
-    design = ReleaseDesign(channel, 45_222, chosen.ranked.sample_size, population)
-    sampled = ReleaseDesign(channel, 45_222, chosen.ranked.sample_size)
-    null = Null(channel, *shape)
+    design = RankDesign(channel, 45_222, chosen.ranked.sample_size, population)
+    sampled = RankDesign(channel, 45_222, chosen.ranked.sample_size)
+    null = Null(design, *shape)
     rejected = 0
     for _ in range(runs):
         people: NDArray[np.int64] = apportion(truth, 45_222)
         if population == "super":  # the respondents themselves are drawn from it
             people = generator.multinomial(45_222, truth)
-        counts = draw_releases(people, sampled, 1, generator)[0]
-        drawn = resample(
-            null.plausible(counts, design), design, null.statistic, generator, REPLICATES
-        )
+        counts = sampled.draw(people, 1, generator)[0]
+        drawn = resample(null.plausible(counts), design, null.statistic, generator, REPLICATES)
         larger = int(np.count_nonzero(drawn >= float(null.statistic(counts)) * (1 - 1e-12)))
         rejected += int((1 + larger) / (1 + REPLICATES) <= 0.05)
     return rejected / runs
@@ -96,16 +95,14 @@ def test_the_fitted_null_is_independent_and_has_the_margins() -> None:
     """Within each group the joint is the product of its margins; without groups, of both."""
     estimate = adult_estimate()
     pair = estimate.marginal(["education", "gender"])
-    null = Null(pair.channel, 3, 2, 1)
+    null = Null(pair.design(), 3, 2, 1)
     fitted = null.fit(pair.counts).reshape(3, 2)
     margins = [estimate.marginal(n).shares("most_likely") for n in ("education", "gender")]
     np.testing.assert_allclose(fitted, np.outer(*margins), atol=1e-12)
-    np.testing.assert_allclose(
-        null.plausible(pair.counts, pair.design()).reshape(3, 2), fitted, atol=1e-12
-    )
+    np.testing.assert_allclose(null.plausible(pair.counts).reshape(3, 2), fitted, atol=1e-12)
     triple = estimate.marginal(["education", "gender", "salary"])
-    grouped = Null(triple.channel, 3, 2, 2)
-    for joint in (grouped.fit(triple.counts), grouped.plausible(triple.counts, triple.design())):
+    grouped = Null(triple.design(), 3, 2, 2)
+    for joint in (grouped.fit(triple.counts), grouped.plausible(triple.counts)):
         table = joint.reshape(3, 2, 2)
         assert table.sum() == pytest.approx(1)
         for group in range(2):
@@ -118,7 +115,7 @@ def test_the_fitted_null_is_independent_and_has_the_margins() -> None:
 def test_many_releases_are_measured_at_once() -> None:
     """Each row has the statistic that it has alone."""
     pair = adult_estimate().marginal(["education", "gender"])
-    null = Null(pair.channel, 3, 2, 1)
+    null = Null(pair.design(), 3, 2, 1)
     counts = np.stack([pair.counts, pair.counts[::-1]])
     together = null.statistic(counts)
     assert together.tolist() == [float(null.statistic(row)) for row in counts]

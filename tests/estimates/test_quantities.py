@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support.estimates import adult_estimate, released_estimate, shaped_table
-from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents
+from veiltab.core.uncertainty import VarianceComponents
 from veiltab.errors import ConditionError, ParameterError
 from veiltab.estimates import Estimate, Quantity
 from veiltab.inference.conditions import read_condition
@@ -24,11 +24,7 @@ def mask(condition: str) -> np.ndarray:
 
 def uncertainty(estimate: Estimate = ESTIMATE) -> VarianceComponents:
     """Return the covariance with the unbiased estimate plugged in."""
-    plan = estimate.plan
-    return VarianceComponents(
-        estimate.unbiased,
-        ReleaseDesign(estimate.channel, plan.ranked.population_size, plan.ranked.sample_size),
-    )
+    return VarianceComponents(estimate.unbiased, estimate.design())
 
 
 def assert_whole(found: Quantity) -> None:

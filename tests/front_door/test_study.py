@@ -32,9 +32,6 @@ epsilon = 1.0
 population = 4000
 pads = "{pads}"
 
-[sampling]
-by = "curators"
-
 [linkage]
 by = "ids"
 columns = 1
@@ -123,7 +120,8 @@ def test_from_a_proposal_to_a_report(world: World) -> None:
         (line,) = other.studies()
         assert (line.title, line.role) == (TITLE, "curator")
         preview = study.check(smokers(), ids="id")
-        assert preview.rows == preview.plan.sample_size
+        assert preview.respondents == PEOPLE
+        assert preview.rows == round(preview.plan.expected_rows or 0)
         waiting = study.push(smokers(), ids="id", wait=False)
         assert [(c.aligned, c.uploaded) for c in waiting.curators] == [
             (True, False),
@@ -143,7 +141,7 @@ def test_from_a_proposal_to_a_report(world: World) -> None:
     assert world.hospital.budgets()[0].epsilon_left == 2
     steps = [report.step for report in reports]
     assert steps[0] == "reading rows"
-    assert {"encrypting", "sending chunks"} <= {*steps}
+    assert {"encrypting", "sending"} <= {*steps}
     assert reports[-1].done == reports[-1].total
     with world.rivera.connect() as researcher:
         estimate = researcher.study(study.id[:8]).estimate(["income", "smoker"])

@@ -1,12 +1,14 @@
 """One suite for both engines: the count engine must be the record engine, only faster."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 
 from tests.support.laws import assert_fits, channel_matrix, orderings, release_law
-from veiltab.core.plan import Plan, plan
+from veiltab.core.mechanism import Coin, Geometric, Mechanism, WeightTable
+from veiltab.core.plan import DECOYS, Plan, plan
 from veiltab.core.resampling import MAX_COUNTED_POPULATION
 from veiltab.core.schema import Attribute, CountTable, Schema
 from veiltab.errors import ParameterError
@@ -33,6 +35,24 @@ def plan_for(table: CountTable, sample_size: int, epsilon: float = 1.0) -> Plan:
         domain_size=table.schema.domain_size,
         epsilon=epsilon,
         sample_size=sample_size,
+        mechanism="paper",
+    )
+
+
+HALF = 1 << 63
+BINOMIAL = WeightTable(tuple(math.comb(6, number) * (HALF // 32) for number in range(7)))
+"""Up to six decoys of a cell."""
+
+
+def decoys_for(table: CountTable, law: Geometric | WeightTable, keep: int | None) -> Plan:
+    """Plan a release with few decoys: respondents take part with probability ¼."""
+    return Plan(
+        population_size=table.population_size,
+        domain_size=table.schema.domain_size,
+        epsilon=3.0,
+        delta=0.0 if isinstance(law, Geometric) else 0.01,
+        mechanism=Mechanism(Coin(HALF // 2), law, keep),
+        accounting=DECOYS,
     )
 
 
@@ -65,6 +85,61 @@ def _law_of_tables(table: CountTable, chosen: Plan) -> dict[tuple[int, ...], flo
     return law
 
 
+@pytest.mark.slow
+@engines
+@pytest.mark.parametrize(
+    ("counts", "law", "keep"),
+    [
+        pytest.param((3, 0, 1), Geometric(HALF), None, id="geometric"),
+        pytest.param((2, 1), Geometric(HALF), HALF, id="geometric, and noise"),
+        pytest.param((1, 4), BINOMIAL, None, id="a table of weights"),
+    ],
+)
+def test_the_law_of_a_release_with_decoys(
+    engine: str, counts: tuple[int, ...], law: Geometric | WeightTable, keep: int | None
+) -> None:
+    """The same by enumeration of coins, decoys and noise; outcomes that are rare count as one."""
+    table = table_of(*counts)
+    chosen = decoys_for(table, law, keep)
+    runs = 400
+    exact = {y: chance for y, chance in _law_with_decoys(chosen, counts).items() if chance > 0.02}
+    released = ENGINES[engine](table, chosen, runs, 1, "law").tolist()
+    seen = [released.count(list(outcome)) for outcome in exact]
+    rare = 1 - sum(exact.values())
+    assert_fits(np.array([*seen, runs - sum(seen)]), np.array([*exact.values(), rare]))
+
+
+def _law_with_decoys(chosen: Plan, counts: tuple[int, ...]) -> dict[tuple[int, ...], float]:
+    """Return the probability of each released table with at most 12 rows of a cell."""
+    law, most = chosen.mechanism.decoys, 12
+    assert law is not None
+    decoys = [float(law.probability(number)) for number in range(most + 1)]
+    cells = []
+    for people in counts:
+        coins = [
+            math.comb(people, number) * 0.25**number * 0.75 ** (people - number)
+            for number in range(people + 1)
+        ]
+        cells.append(np.convolve(coins, decoys)[: most + 1])
+    rows = {
+        numbers: math.prod(cell[number] for cell, number in zip(cells, numbers, strict=True))
+        for numbers in product(range(most + 1), repeat=len(counts))
+    }
+    return rows if chosen.keep_threshold is None else _through_channel(rows)
+
+
+def _through_channel(rows: dict[tuple[int, ...], float]) -> dict[tuple[int, ...], float]:
+    """Let each row of two cells change sides with probability ¼: half are kept, half redrawn."""
+    law: dict[tuple[int, ...], float] = {}
+    for (first, second), chance in rows.items():
+        for stay, come in product(range(first + 1), range(second + 1)):
+            ways = math.comb(first, stay) * 0.75**stay * 0.25 ** (first - stay)
+            ways *= math.comb(second, come) * 0.25**come * 0.75 ** (second - come)
+            released = (stay + come, first + second - stay - come)
+            law[released] = law.get(released, 0.0) + chance * ways
+    return law
+
+
 @engines
 def test_a_release_has_as_many_records_as_the_sample(engine: str) -> None:
     """Nothing is lost or added, whatever the shape of the table."""
@@ -79,24 +154,27 @@ def test_a_release_has_as_many_records_as_the_sample(engine: str) -> None:
 def test_the_seed_and_the_label_decide(engine: str) -> None:
     """The same seed and label repeat a run; another of either gives another run."""
     table = table_of(500, 300, 200)
-    chosen = plan_for(table, 100)
+    for chosen in (plan_for(table, 100), decoys_for(table, Geometric(HALF), None)):
 
-    def release(seed: int, label: str) -> list[list[int]]:
-        counts: list[list[int]] = ENGINES[engine](table, chosen, 5, seed, label).tolist()
-        return counts
+        def release(seed: int, label: str, chosen: Plan = chosen) -> list[list[int]]:
+            counts: list[list[int]] = ENGINES[engine](table, chosen, 5, seed, label).tolist()
+            return counts
 
-    assert release(1, "a") == release(1, "a")
-    assert release(1, "a") != release(2, "a")
-    assert release(1, "a") != release(1, "b")
+        assert release(1, "a") == release(1, "a")
+        assert release(1, "a") != release(2, "a")
+        assert release(1, "a") != release(1, "b")
 
 
 @pytest.mark.slow
-def test_records_go_through_several_attributes() -> None:
+@pytest.mark.parametrize("mechanism", ["paper", "decoys"])
+def test_records_go_through_several_attributes(mechanism: str) -> None:
     """With attributes of uneven sizes the record engine has the count engine's mean and spread."""
     schema = Schema(Attribute(name, categories) for name, categories in _uneven().items())
     counts = np.arange(schema.domain_size) * 7 % 50
     table = CountTable(schema, counts)
     chosen = plan_for(table, 200, epsilon=3.0)
+    if mechanism == "decoys":
+        chosen = decoys_for(table, Geometric(HALF), chosen.keep_threshold)
     runs = 500
     by_records = simulate_records(table, chosen, runs, 5, "uneven")
     by_counts = simulate_counts(table, chosen, runs, 5, "uneven")

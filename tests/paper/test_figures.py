@@ -172,7 +172,7 @@ def test_the_curves_of_figure_5(epsilon: float) -> None:
     adult = [r for r in by_cells if (r.distribution, r.epsilon) == ("adult", epsilon)]
     peaky = [r for r in by_cells if (r.distribution, r.epsilon) == ("peaky", epsilon)]
     assert marks(curves, epsilon, BOUND) == {r.cells: r.error_bound for r in adult}
-    scaled = {r.cells: r.error_bound / math.sqrt(r.cells) for r in adult}
+    scaled = {r.cells: r.bound / math.sqrt(r.cells) for r in adult}
     assert marks(curves, epsilon, DASHED) == pytest.approx(scaled)
     assert marks(curves, epsilon, EXACT["adult"]) == {r.cells: r.exact_rmse for r in adult}
     assert marks(curves, epsilon, EXACT["peaky"]) == {r.cells: r.exact_rmse for r in peaky}

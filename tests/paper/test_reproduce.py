@@ -3,7 +3,6 @@
 import csv
 import io
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -12,7 +11,8 @@ import pytest
 
 from veiltab.errors import OutputError, ParameterError
 from veiltab.paper import reproduce as module
-from veiltab.paper.figures import compare, sample_sizes
+from veiltab.paper.comparison import Comparison, ComparisonFigure, Sizes, compare
+from veiltab.paper.figures import sample_sizes
 from veiltab.paper.reproduce import Reproduction, reproduce
 from veiltab.report.charts import save_chart
 
@@ -20,23 +20,32 @@ RUNS = 10
 STEMS = [
     *("figure-1-adult", "figure-2-adult-and-uniform", "figure-3-adult-and-linear"),
     *("figure-4-adult-and-peaky", "figure-5-cardinality"),
-    *("figure-6-shuffling-epsilon", "figure-7-shuffling-population"),
+    *("figure-6-epsilon", "figure-7-population", "figure-8-cells", "figure-9-gain"),
 ]
 FILES = sorted([f"{stem}{suffix}" for stem in STEMS for suffix in (".png", ".svg")])
 DATA = {1: 1, 2: 2, 3: 2, 4: 2}
 """How many data sets each of the first four figures shows."""
 
 COLUMNS = [
-    *("figure", "distribution", "cells", "epsilon", "sample_size", "gamma", "runs", "mean_l2"),
-    *("rmse", "rmse_standard_error", "exact_rmse", "error_bound", "tightened_bound"),
+    *("figure", "distribution", "mechanism", "population_size", "cells", "epsilon", "delta"),
+    *("sample_size", "coin_probability", "expected_rows", "gamma", "runs", "mean_l2", "rmse"),
+    *("rmse_standard_error", "exact_rmse", "error_bound", "tightened_bound"),
 ]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def planned_once() -> Iterator[None]:
-    """Plan figures 6 and 7 once for all tests: no seed has a part in it, and it takes seconds."""
+    """Plan figures 6 to 9 once for all tests: no seed has a part in it, and it takes seconds."""
+    plans: dict[object, Comparison] = {}
+
+    def compare_once(figure: ComparisonFigure, sizes: Sizes) -> Comparison:
+        key = (figure.number, sizes)
+        if key not in plans:
+            plans[key] = compare(figure, sizes)
+        return plans[key]
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "compare", cache(compare))
+        patch.setattr(module, "compare", compare_once)
         yield
 
 
@@ -55,7 +64,7 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
 
 @pytest.mark.slow
 def test_every_file_is_there_and_reported(reproduced: tuple[Path, Reproduction]) -> None:
-    """Fourteen pictures and two tables, nothing half-written, nothing else."""
+    """Eighteen pictures and two tables, nothing half-written, nothing else."""
     folder, found = reproduced
     assert sorted(path.name for path in folder.iterdir()) == [
         "comparison.csv",
@@ -93,41 +102,65 @@ def test_the_table_has_every_point_of_every_figure(reproduced: tuple[Path, Repro
             if r["figure"] == str(figure)
         ]
         assert len(points) == len(set(points)) == data * 3 * len(sample_sizes())
-    last = [(r["distribution"], r["epsilon"], r["cells"]) for r in rows if r["figure"] == "5"]
-    assert len(last) == len(set(last)) == 4 * 3 * 7
-    assert len(rows) == 7 * 3 * len(sample_sizes()) + 84
+    fifth = [(r["distribution"], r["epsilon"], r["cells"]) for r in rows if r["figure"] == "5"]
+    assert len(fifth) == len(set(fifth)) == 4 * 3 * 7
+    names = ("figure", "population_size", "cells", "epsilon", "mechanism", "delta", "gamma")
+    others = [tuple(r[name] for name in names) for r in rows if int(r["figure"]) > 5]
+    # Five ways at nine ε, nine populations and the paper's seven cardinalities.
+    assert len(others) == len(set(others)) == 5 * (9 + 9 + 7)
+    assert len(rows) == 7 * 3 * len(sample_sizes()) + 84 + len(others)
 
 
 @pytest.mark.slow
-def test_the_comparison_has_every_point_of_figures_6_and_7(
+def test_the_comparison_has_every_point_of_figures_6_to_9(
     reproduced: tuple[Path, Reproduction],
 ) -> None:
-    """Nine ε for the paper's population, and nine populations at one ε."""
+    """All ε for the paper's population, all populations, all numbers of cells, and the gains."""
     text = (reproduced[0] / "comparison.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(io.StringIO(text)))
-    points = [(int(row["population_size"]), float(row["epsilon"])) for row in rows]
+    places = [
+        (int(r["figure"]), int(r["population_size"]), int(r["domain_size"]), float(r["epsilon"]))
+        for r in rows
+    ]
     epsilons = [0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.5, 2.0]
     sizes = [300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 10_000_000]
-    assert points == [*((45_222, e) for e in epsilons), *((n, 0.5) for n in sizes)]
+    cells = [2, 6, 12, 24, 48, 96, 192, 384, 768, 3_072, 12_288]
+    assert places[:29] == [
+        *((6, 45_222, 24, epsilon) for epsilon in epsilons),
+        *((7, size, 24, 0.5) for size in sizes),
+        *((8, 45_222, number, 0.5) for number in cells),
+    ]
+    assert {place[0] for place in places[29:]} == {9}
     for row in rows:
-        assert float(row["trusted_party_rmse"]) < float(row["shuffle_rmse"])
-        assert float(row["shuffle_rmse"]) <= float(row["pure_rmse"])
+        assert float(row["decoys_rmse"]) < float(row["pure_rmse"])
+    for row in rows[:29]:
+        pure, decoys = float(row["pure_rmse"]), float(row["decoys_rmse"])
+        assert decoys < float(row["decoys_guarded_rmse"]) < pure
+        assert float(row["decoys_delta_rmse"]) < min(decoys, float(row["shuffle_rmse"]))
+        assert float(row["decoys_delta_rmse"]) < 1.01 * float(row["trusted_party_rmse"])
 
 
 @pytest.mark.slow
 def test_the_table_holds_numbers(reproduced: tuple[Path, Reproduction]) -> None:
-    """Every point has its runs, and errors that are positive and below the bound."""
+    """Every point has its runs, and errors that are positive and, by rank, below the bound."""
     for row in rows_of(reproduced[0]):
         assert row["runs"] == str(RUNS)
-        assert 0 < float(row["mean_l2"]) <= float(row["rmse"]) < float(row["error_bound"])
-        assert float(row["tightened_bound"]) < float(row["error_bound"])
+        assert 0 < float(row["mean_l2"]) <= float(row["rmse"])
+        if row["mechanism"] == "decoys":
+            assert (row["sample_size"], row["error_bound"], row["tightened_bound"]) == ("", "", "")
+            assert 0 < float(row["coin_probability"]) <= 1
+        else:
+            assert float(row["rmse"]) < float(row["error_bound"])
+            assert float(row["tightened_bound"]) < float(row["error_bound"])
+            assert row["coin_probability"] == ""
         assert float(row["rmse"]) == pytest.approx(float(row["exact_rmse"]), rel=0.9)
 
 
 @pytest.mark.slow
 def test_the_claims_come_along(reproduced: tuple[Path, Reproduction]) -> None:
-    """Nine verdicts on these very results, and one on what shuffling gains."""
-    assert [claim.figure for claim in reproduced[1].claims] == [1, 1, 2, 3, 4, 5, 5, 5, None, 6]
+    """Nine verdicts on the paper's figures, and seven on ours."""
+    figures = [claim.figure for claim in reproduced[1].claims]
+    assert figures == [1, 1, 2, 3, 4, 5, 5, 5, None, 6, 6, 6, 6, 8, 9, None]
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.support import messages
@@ -25,7 +24,6 @@ from tests.support.answers import (
     UPLOAD,
     Call,
     answering,
-    mocked,
     of_study,
 )
 from tests.support.messages import signed
@@ -33,7 +31,6 @@ from veiltab.errors import (
     DigestError,
     MalformedError,
     MismatchError,
-    NotFoundError,
 )
 from veiltab.wire.bundles import BUNDLE_BYTES, bundle
 
@@ -46,7 +43,10 @@ OTHER_STATUS = STATUS | {"study": OTHER.hex()}
     [
         (GETS["status"][0], OTHER_STATUS),
         (GETS["contract"][0], signed(messages.contract(title="Another one")).dumps()),
-        (GETS["secret"][0], of_study(messages.secret, "scope", OTHER).dumps()),
+        (
+            GETS["secrets"][0],
+            {"secrets": [of_study(messages.secret, "scope", OTHER).to_json()]},
+        ),
         (
             GETS["alignments"][0],
             {"alignments": [each.to_json() for each in (ALIGNMENT, signed(messages.alignment()))]},
@@ -81,19 +81,6 @@ def test_messages_of_another_study_are_not_sent(call: Call) -> None:
     with pytest.raises(MismatchError):
         call(server)
     assert seen == []
-
-
-def test_there_may_be_no_secret_yet() -> None:
-    """Which is no error; but it is one where something must be."""
-    problem = {"code": "not_found", "detail": "there is no secret", "hint": "wait"}
-    server = mocked(
-        lambda _: httpx.Response(
-            404, json=problem, headers={"Content-Type": "application/problem+json"}
-        )
-    )
-    assert server.secret(STUDY) is None
-    with pytest.raises(NotFoundError, match="there is no secret"):
-        server.contract(STUDY)
 
 
 @pytest.mark.parametrize("name", [name for name in GETS if name != "chunk"])

@@ -18,7 +18,8 @@ from veiltab.data.profile import Use, profile_table, round_edges
 from veiltab.data.recode import Recode, parse_recode
 from veiltab.errors import SchemaError, StudyFileError
 from veiltab.party.draft import PARTNER_FILE, Draft, draft_study
-from veiltab.party.study_file import StudyDraft, read_study_file
+from veiltab.party.proposal import StudyDraft
+from veiltab.party.study_file import read_study_file
 
 ME = party("Krankenhaus Süd")
 PARTNER = party("Tax office")
@@ -49,6 +50,7 @@ def completed(draft: Draft, folder: Path) -> StudyDraft:
     (folder / "partner.json").write_text(json.dumps(PARTNER.to_json()))
     text = draft.study.replace(PARTNER_FILE, "partner.json")
     text = text.replace('# {name = "income",', '{name = "partner\'s income",')
+    text = text.replace("# expected_population", "expected_population")
     (folder / "study.toml").write_bytes(text.encode())
     return read_study_file(folder / "study.toml", ME)
 

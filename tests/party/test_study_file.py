@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.support.messages import filler, party
+from veiltab.core.mechanism import LinkageMode
+from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute
 from veiltab.errors import StudyFileError
 from veiltab.party import study_file
-from veiltab.party.study_file import StudyDraft, example_study, read_study_file
+from veiltab.party.proposal import StudyDraft, plan_of
+from veiltab.party.study_file import example_study, read_study_file
 from veiltab.wire.contract import CuratorTerms, Linkage
-from veiltab.wire.mechanism import PaperTerms
+from veiltab.wire.mechanism import DecoyTerms, PaperTerms
 
 ME = party("Krankenhaus Süd")
 PARTNER = party("Tax office")
@@ -22,7 +25,7 @@ SERVER = party("Cloud")
 SHORT = """\
 title = "Smoking and income"
 epsilon = 0.5
-
+expected_population = 10000
 [linkage]
 by = "ids"
 
@@ -66,13 +69,16 @@ def refusal(folder: Path, text: str | bytes) -> StudyFileError:
 
 
 def test_a_short_file_and_its_defaults(folder: Path) -> None:
-    """What may be left out: delta 0, the best sample by the curators, stream pads, anybody."""
-    assert read(folder, SHORT) == StudyDraft(
+    """What may be left out: delta 0, decoys, aligned respondents, stream pads, anybody."""
+    draft = read(folder, SHORT)
+    assert isinstance(draft.mechanism, DecoyTerms)
+    assert draft == StudyDraft(
         title="Smoking and income",
         epsilon=0.5,
         delta=0.0,
         population=None,
-        mechanism=PaperTerms(None),
+        expected_population=10_000,
+        mechanism=draft.mechanism,
         pads="stream",
         linkage=Linkage.by_ids(),
         curators=(
@@ -91,7 +97,7 @@ def test_the_example_is_read(folder: Path) -> None:
     draft = read(folder, example_study())
     assert draft.title == "Smoking and income"
     assert (draft.epsilon, draft.delta, draft.population) == (1.0, 0.0, 50_000)
-    assert draft.mechanism == PaperTerms(None)
+    assert isinstance(draft.mechanism, DecoyTerms)
     assert draft.linkage == Linkage.by_ids(1, ("nfc", "trim"))
     assert [terms.identity for terms in draft.curators] == [ME, PARTNER]
     assert draft.curators[0].schema.names == ("smoker", "age")
@@ -102,14 +108,13 @@ def test_the_example_is_read(folder: Path) -> None:
 def test_the_example_teaches_every_key() -> None:
     """And every choice of a word."""
     keys = [name for name in vars(study_file) if name.endswith("_KEYS")]
-    assert len(keys) == 7
+    assert len(keys) == 6
     example = example_study()
     for name in keys:
         for key in getattr(study_file, name):
             assert re.search(rf"\b{key}( =|\])", example), key
-    for word in ("curators", "server", "stream", "one-time", "ids", "rows", "optimal", "me"):
-        assert f'"{word}"' in example
-    for word in ("nfc", "trim", "lowercase"):
+    words = "decoys paper shuffle unbounded aligned matched stream one-time ids rows optimal me"
+    for word in (*words.split(), "nfc", "trim", "lowercase"):
         assert f'"{word}"' in example
 
 
@@ -121,10 +126,21 @@ def test_every_key_is_explained_before_it() -> None:
             assert before.startswith("#"), line
 
 
-@pytest.mark.parametrize(("delta", "accounting"), [("0", "pure-1"), ("1e-6", "shuffle-1")])
-def test_a_draft_becomes_a_contract(folder: Path, delta: str, accounting: str) -> None:
-    """Delta decides the accounting."""
-    draft = read(folder, f"delta = {delta}\n{SHORT}")
+PAPER = SHORT.replace("expected_population = 10000", 'mechanism = "paper"')
+
+
+@pytest.mark.parametrize(
+    ("text", "accounting"),
+    [
+        (SHORT, "decoys-1"),
+        (f"delta = 1e-6\n{SHORT}", "decoys-1"),
+        (PAPER, "pure-1"),
+        (f"delta = 1e-6\n{PAPER.replace('paper', 'shuffle')}", "shuffle-1"),
+    ],
+)
+def test_a_draft_becomes_a_contract(folder: Path, text: str, accounting: str) -> None:
+    """The mechanism decides the accounting."""
+    draft = read(folder, text)
     contract = draft.contract(
         server=SERVER, secret_commitment=filler("commitment"), nonce=filler("nonce", 16)
     )
@@ -134,9 +150,57 @@ def test_a_draft_becomes_a_contract(folder: Path, delta: str, accounting: str) -
     assert contract.stored is None
 
 
+@pytest.mark.parametrize("mode", ["aligned", "matched"])
+def test_decoys_are_planned_for_what_the_file_asks(folder: Path, mode: LinkageMode) -> None:
+    """The numbers of the planner for this many respondents, these cells and these promises."""
+    asked = "epsilon_with_curator = 3.0\nepsilon_public = 0.25\ndelta = 1e-5\n"
+    text = SHORT.replace('by = "ids"', f'by = "ids"\nmode = "{mode}"')
+    terms = read(folder, asked + text).mechanism
+    assert isinstance(terms, DecoyTerms)
+    planned = plan(
+        population_size=10_000,
+        domain_size=8,
+        epsilon=0.5,
+        delta=1e-5,
+        mechanism="decoys",
+        epsilon_with_curator=3.0,
+        epsilon_public=0.25,
+        linkage=mode,
+        curator_cells=(4, 2),
+    )
+    assert terms.mechanism == planned.mechanism
+    assert terms.epsilon_public == 0.25
+
+
+def test_the_server_need_not_add_noise(folder: Path) -> None:
+    """Left out, its noise adds a tenth to the error."""
+    without = read(folder, f'epsilon_with_curator = "unbounded"\n{SHORT}').mechanism
+    chosen = read(folder, SHORT).mechanism
+    assert isinstance(without, DecoyTerms)
+    assert isinstance(chosen, DecoyTerms)
+    assert without.keep_threshold is None
+    assert chosen.keep_threshold is not None
+
+
+def test_the_expected_population_stays_with_the_proposer(folder: Path) -> None:
+    """Nobody else is told; the proposer's plan is about as many."""
+    draft = read(folder, SHORT)
+    contract = draft.contract(
+        server=SERVER, secret_commitment=filler("commitment"), nonce=filler("nonce", 16)
+    )
+    assert contract.population is None
+    assert b"10000" not in contract.canonical()
+    planned = plan_of(contract, draft.expected_population)
+    assert planned is not None
+    assert planned.population_size == 10_000
+    unknown = plan_of(contract)
+    assert unknown is not None
+    assert unknown.population_size is None
+
+
 def test_every_other_value(folder: Path) -> None:
     """The choices that the short file leaves out."""
-    text = SHORT.replace('by = "ids"', 'by = "rows"') + '\n[[researchers]]\nidentity = "r.json"\n'
+    text = PAPER.replace('by = "ids"', 'by = "rows"') + '\n[[researchers]]\nidentity = "r.json"\n'
     (folder / "r.json").write_text(json.dumps(party("Dr. 王").to_json()))
     head = 'population = 100\npads = "one-time"\nsample_size = 90\n'
     draft = read(folder, head + text)
@@ -166,6 +230,7 @@ def test_an_identity_written_out(folder: Path) -> None:
     assert "hex digits" in refusal(folder, SHORT.replace('"partner.json"', short)).message
 
 
+EXPECTED = "expected_population = 10000"
 MISTAKES = [
     ("epsilon = 0.5", "epsilom = 0.5", 2, "epsilom", "did you mean 'epsilon'?"),
     ("epsilon = 0.5", 'epsilon = "0.5"', 2, "epsilon: must be a number", "such as epsilon"),
@@ -176,9 +241,32 @@ MISTAKES = [
     ("epsilon = 0.5", "epsilon = 0.5\ndelta = 0.5", 3, "delta must be 0", "1e-6"),
     ("epsilon = 0.5", "epsilon = 0.5\npopulation = 1.5", 3, "population", "such as"),
     ("epsilon = 0.5", 'epsilon = 0.5\npads = "steam"', 3, "'stream' or 'one-time'", "pads"),
-    ("epsilon = 0.5", "epsilon = 0.5\nsampling = 5", 3, "must be a table", "'by', 'size'"),
-    ("epsilon = 0.5", 'epsilon = 1\nsampling.size = "best"', 3, "optimal", "size"),
-    ("epsilon = 0.5", "epsilon = 1\nsampling.size = 0", 3, "whole number", "size"),
+    ("epsilon = 0.5", "epsilon = 0.5\nsampling = 5", 3, "no such key", "'sample_size'?"),
+    ("epsilon = 0.5", 'epsilon = 1\nsample_size = "best"', 3, "optimal", "sample_size"),
+    ("epsilon = 0.5", "epsilon = 1\nsample_size = 0", 3, "whole number", "sample_size"),
+    ("epsilon = 0.5", "epsilon = 1\nsample_size = 5", 3, '"paper" or "shuffle" only', "leave"),
+    (
+        "epsilon = 0.5",
+        'epsilon = 1\nmechanism = "auto"',
+        3,
+        "'decoys' or 'paper' or",
+        "leave it out",
+    ),
+    ("epsilon = 0.5", "epsilon = 1\nepsilon_public = 0", 3, "epsilon must be", "0.1"),
+    ("epsilon = 0.5", 'epsilon = 1\nepsilon_with_curator = "x"', 3, '"unbounded"', "3.0"),
+    ("epsilon = 0.5", "epsilon = 1\nepsilon_with_curator = -1", 3, "epsilon must be", "0.1"),
+    ("epsilon = 0.5", "epsilon = 1\npopulation = 9", 4, "stated already", "one of the two"),
+    (EXPECTED, f'{EXPECTED}\nmechanism = "paper"', 3, 'goes with mechanism = "decoys"', "leave"),
+    (EXPECTED, 'mechanism = "paper"\nepsilon_public = 1', 4, '"decoys" only', "leave it out"),
+    (EXPECTED, 'mechanism = "paper"\ndelta = 1e-6', 3, "without delta", "leave delta out"),
+    (EXPECTED, 'mechanism = "shuffle"', 3, "nothing without a delta", "1e-6"),
+    (
+        f"{EXPECTED}\n[linkage]",
+        'population = 9\n[linkage]\nmode = "matched"',
+        3,
+        "nobody learns how many",
+        "expected_population",
+    ),
     ("epsilon = 0.5", "epsilon = 1\nresearchers = []", 3, "at least one table", "leave all out"),
     ('title = "Smoking and income"', "title = 5", 1, "title: must be text, not 5", "title ="),
     ('title = "Smoking and income"', 'title = ""', 1, "title: the text is empty", "text"),
@@ -242,7 +330,12 @@ def test_missing_keys_are_named(folder: Path, key: str) -> None:
     [
         (('"income"', '"age"'), "lists the attribute 'age' 2 times"),
         (('"partner.json"', '"me"'), "curators[1]: is the same party as curators[0]"),
-        (("epsilon = 0.5", "epsilon = 1\npopulation = 5\nsampling.size = 6"), "sample size"),
+        ((EXPECTED, "population = 5\nsample_size = 6"), "sample size"),
+        (
+            ("expected_population = 10000", ""),
+            "expected_population: is missing: decoys are planned",
+        ),
+        (("epsilon = 0.5", "epsilon = 0.5\ndelta = 1e-25"), "delta"),
         (('identity = "me"', 'identity = "other.json"'), "you are not among the curators"),
     ],
 )

@@ -13,7 +13,7 @@ from tests.support.servers import QUICK, Server, make_context, running
 from tests.support.simulator import Stage
 from veiltab.errors import DigestError, TooLargeError
 from veiltab.party.progress import ignore_progress
-from veiltab.party.push import Source, push
+from veiltab.party.push import push
 from veiltab.party.remote import RemoteServer
 from veiltab.party.researcher import estimate_study
 from veiltab.server.context import ANSWER_BYTES
@@ -93,11 +93,6 @@ def service(tmp_path: Path) -> Iterator[Server]:
         yield service
 
 
-def no_source() -> Source:
-    """Fail: what is prepared is not read again."""
-    raise AssertionError("the table was read a second time")
-
-
 @pytest.mark.slow
 def test_a_chunk_that_the_curators_own_disk_has_damaged(service: Server, tmp_path: Path) -> None:
     """Is refused by the server, and named; with the file restored, pushing again is enough."""
@@ -107,8 +102,8 @@ def test_a_chunk_that_the_curators_own_disk_has_damaged(service: Server, tmp_pat
     whole = file.read_bytes()
     file.write_bytes(os.urandom(len(whole)))
     with pytest.raises(DigestError, match=f"stored chunk {file.name} is damaged"):
-        push(session, session.contract(study.study), no_source, ignore_progress, None)
+        push(session, session.contract(study.study), None, ignore_progress, None)
     assert bytes.fromhex(file.name) not in session.server.sent_chunks(study.study)
     file.write_bytes(whole)
-    status = push(session, session.contract(study.study), no_source, ignore_progress, None)
+    status = push(session, session.contract(study.study), None, ignore_progress, None)
     assert [each.uploaded for each in status.curators] == [True, False]

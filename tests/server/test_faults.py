@@ -16,16 +16,14 @@ from tests.support.http_simulator import HttpStudy, held_releases, http_study
 from tests.support.servers import make_context, running, wait_for
 from tests.support.simulator import Simulator, Stage
 from tests.support.storage import LocalPostgreSQL
-from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import DamagedError, MismatchError, StateError, UnavailableError
 from veiltab.party.researcher import estimate_study
-from veiltab.protocol.curator.agreement import share_secret
 from veiltab.protocol.in_process import Terms
 from veiltab.server import steps, worker
 from veiltab.server.context import ServiceContext
 from veiltab.server.directory import DataDirectory
 from veiltab.server.stored_study import StoredStudy
-from veiltab.server.worker import Worker, release_study, tidy
+from veiltab.server.worker import Worker, _reason, release_study, tidy
 
 WORKER = "veiltab-worker"
 TERMS = Terms(epsilon=2.0, sample_size=20)
@@ -331,17 +329,10 @@ def test_no_second_key_is_drawn_where_something_was_released(tmp_path: Path) -> 
     assert state(context, uploaded.study) == "uploaded"
 
 
-def test_the_secret_is_the_proposers_to_send(tmp_path: Path) -> None:
-    """With a wrong one, any curator could keep any other from taking part."""
-    context = context_of(tmp_path)
-    uploaded = Simulator().on_server(context, TERMS, Stage.PREPARED)
-    contract, secret = uploaded.local.contract, uploaded.local.secret
-    first, second = uploaded.rehearsal.curators
-
-    def send(number: int, sender: PrivateIdentity, receiver: PrivateIdentity) -> bool:
-        message = share_secret(contract, sender, secret, receiver.party_id)
-        return steps.send_secret(context, uploaded.sender(number, message.dumps()), uploaded.study)
-
-    with pytest.raises(MismatchError, match="proposer's to pass on"):
-        send(1, second, first)
-    assert send(0, first, second)
+def test_a_reason_has_no_numbers_where_there_are_decoys() -> None:
+    """How many rows an upload has would tell how many respondents take part."""
+    for decoys, shown in ((None, "the rows are 17"), (mock.Mock(), "do not belong together")):
+        stored = mock.Mock()
+        stored.contract.body.decoys = decoys
+        assert shown in _reason(stored, MismatchError("the rows are 17", hint="look"))
+        assert _reason(stored, MismatchError("a token twice", hint="look")) == "a token twice"

@@ -10,6 +10,7 @@ from tests.support.http_simulator import http_study, join_parties
 from tests.support.requests import Request
 from tests.support.servers import make_context, running
 from tests.support.simulator import Stage
+from veiltab.errors import NotGrantedError
 from veiltab.party.researcher import estimate_study
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
@@ -29,23 +30,19 @@ def samples(client: httpx.Client) -> Samples:
 
 @pytest.mark.slow
 def test_a_study_is_counted(tmp_path: Path) -> None:
-    """Bytes in and out, requests and releases."""
+    """Requests and releases; of chunks, only what was refused."""
     with (
         running(make_context(tmp_path / "data")) as service,
         httpx.Client(base_url=service.url) as client,
     ):
-        before = samples(client)
-        assert before["veiltab_chunk_received_bytes_total", ()] == 0
-        study = http_study(service, tmp_path, Stage.RELEASED)
-        received = sum(len(chunk) for place in (0, 1) for chunk in study.chunks(place).values())
-        study.go_to(Stage.GRANTED)
+        study = http_study(service, tmp_path, Stage.GRANTED)
         estimate_study(study.researcher, study.researcher.contract(study.study))
+        with pytest.raises(NotGrantedError):
+            study.researcher.server.release_chunks(study.study, [bytes(32)])
         metrics = samples(client)
-        release = study.researcher.server.release(study.study).body
-        digests = {digest for column in release.columns for digest in column.chunks}
-        served = sum(len(service.context.folders.released(study.study).get(d)) for d in digests)
-    assert metrics["veiltab_chunk_received_bytes_total", ()] == received > 0
-    assert metrics["veiltab_chunk_served_bytes_total", ()] == served > 0
+    counted = {labels for name, labels in metrics if name == "veiltab_requests_total"}
+    chunks = "/v1/studies/{study}/release/chunks"
+    assert [labels for labels in counted if "chunks" in labels[1]] == [("POST", chunks, "403")]
     assert metrics["veiltab_releases_total", ("released",)] == 1
     assert metrics["veiltab_release_seconds_count", ()] == 1
     assert metrics["veiltab_studies_waiting", ()] == 0

@@ -259,6 +259,7 @@ def test_messages_are_good_in_their_own_study_alone(world: World, tmp_path: Path
         "proposed",
         "signed",
         "secret",
+        "secret",
         "signed",
         "opened",
     ]
@@ -270,6 +271,7 @@ def test_refusals_leave_no_trace(world: World) -> None:
     assert events == [
         "proposed",
         "signed",
+        "secret",
         "secret",
         "signed",
         "opened",

@@ -12,7 +12,7 @@ import pytest
 from tests.support.http_simulator import HttpTerms, http_study
 from tests.support.requests import Request, Signer, signer_of
 from tests.support.servers import Server, make_context, running
-from tests.support.simulator import Stage
+from tests.support.simulator import SHARES, Stage
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import (
@@ -26,6 +26,7 @@ from veiltab.errors import (
 )
 from veiltab.party import curator
 from veiltab.party.context import PartyContext
+from veiltab.party.remote import RemoteServer
 from veiltab.party.researcher import estimate_study
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.in_process import LATER
@@ -184,7 +185,11 @@ def test_steps_have_their_time(service: Server, tmp_path: Path) -> None:
         first.server.release(study.study)
     study.go_to(Stage.RELEASED)
     late = Alignment(
-        curator=first.identity.party_id, digest=digest, population=9, study=study.study
+        curator=first.identity.party_id,
+        decoys=None,
+        digest=digest,
+        population=9,
+        study=study.study,
     )
     attempts: list[Callable[[], object]] = [
         lambda: first.server.abort(study.study, "too late"),
@@ -199,15 +204,41 @@ def test_steps_have_their_time(service: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_secret_goes_to_its_receiver(service: Server, tmp_path: Path) -> None:
-    """And to nobody else, not even back to its sender."""
+def test_contributions_to_the_secret_go_to_their_receivers(service: Server, tmp_path: Path) -> None:
+    """And back to their senders, who look what is missing; to nobody else."""
+    study = http_study(service, tmp_path, Stage.PROPOSED, terms=HttpTerms(shares=SHARES[:3]))
+    first, second, third = (session.identity.party_id for session in study.curators)
+    servers = [session.server for session in study.curators]
+
+    def seen(server: RemoteServer) -> set[tuple[bytes, bytes]]:
+        return {(m.body.sender, m.body.receiver) for m in server.secrets(study.study)}
+
+    assert [seen(server) for server in servers] == [
+        {(first, second), (first, third)},
+        {(first, second)},
+        {(first, third)},
+    ]
+    study.go_to(Stage.OPEN)
+    others = {(first, second), (first, third), (second, first), (third, first)}
+    assert seen(servers[0]) == others
+    with pytest.raises(NotFoundError):
+        study.researcher.server.secrets(study.study)
+
+
+@pytest.mark.slow
+def test_a_contribution_is_sealed_to_another_curator_once(service: Server, tmp_path: Path) -> None:
+    """Neither to oneself nor a second time: what was sent stays."""
     study = http_study(service, tmp_path, Stage.PROPOSED)
     first, second = study.curators
-    sealed = second.server.secret(study.study)
-    assert sealed is not None
-    assert sealed.body.receiver == second.identity.party_id
-    assert first.server.secret(study.study) is None
-    assert study.researcher.server.secret(study.study) is None
+    contract = study.contract.body
+    for receiver, problem in (
+        (first.identity.party_id, "sealed to its own sender"),
+        (second.identity.party_id, "another secret was sent"),
+        (study.researcher.identity.party_id, "is not a curator"),
+    ):
+        body = replace(first.server.secrets(study.study)[0].body, receiver=receiver, sealed=b"x")
+        with pytest.raises(VeiltabError, match=problem):
+            first.server.send_secret(contract.study_id, sign(body, first.identity.signing))
 
 
 @pytest.mark.slow

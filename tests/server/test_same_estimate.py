@@ -17,7 +17,13 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.party.researcher import estimate_study, open_study
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.grant import grant
-from veiltab.protocol.curator.upload import CuratorContext, align, prepare_sample, prepare_table
+from veiltab.protocol.curator.upload import (
+    CuratorContext,
+    align,
+    needs_alignment,
+    prepare_sample,
+    prepare_table,
+)
 from veiltab.protocol.in_process import LATER, take_in
 from veiltab.protocol.researcher import count_records, open_access
 from veiltab.protocol.server.context import ServerContext
@@ -55,12 +61,19 @@ def in_process(study: HttpStudy, context: ServiceContext, noise_key: bytes) -> R
     desks = [
         CuratorContext(each.identity, entropy, received, MemoryChunks()) for each in study.curators
     ]
-    intakes = [take_in(signed.body, secret, each) for each in study.holdings]
-    aligned = [align(signed.body, d.identity, i) for d, i in zip(desks, intakes, strict=True)]
+    intakes = [
+        take_in(signed.body, secret, table, desk.identity.party_id)
+        for desk, table in zip(desks, study.holdings, strict=True)
+    ]
+    aligned = [
+        align(signed.body, desk.identity, intake)
+        for desk, intake in zip(desks, intakes, strict=True)
+        if needs_alignment(signed.body)
+    ]
     prepared = [
         prepare_sample(desk, signed, intake, aligned)
         if study.terms.linkage == "aligned"
-        else prepare_table(desk, signed, intake, MemorySpool())
+        else prepare_table(desk, signed, intake, MemorySpool(), aligned)
         for desk, intake in zip(desks, intakes, strict=True)
     ]
     bench = ServerContext(context.key, CipherEntropy(noise_key), received, released)
@@ -80,9 +93,9 @@ def in_process(study: HttpStudy, context: ServiceContext, noise_key: bytes) -> R
 @pytest.mark.parametrize(
     ("address", "linkage", "pads"),
     [
-        *itertools.product(["sqlite"], ["curators", "server"], ["stream", "one-time"]),
-        ("postgresql", "curators", "stream"),
-        ("postgresql", "server", "stream"),
+        *itertools.product(["sqlite"], ["aligned", "matched"], ["stream", "one-time"]),
+        ("postgresql", "aligned", "stream"),
+        ("postgresql", "matched", "stream"),
     ],
     indirect=["address"],
 )

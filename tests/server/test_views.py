@@ -91,7 +91,7 @@ class Watched:
         return [digest for chunks in columns for digest in chunks]
 
 
-@pytest.fixture(params=["curators", "server"])
+@pytest.fixture(params=["aligned", "matched"])
 def watched(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Watched]:

@@ -16,6 +16,7 @@ from veiltab.crypto.signing import verify
 from veiltab.party.remote import Reach, RemoteServer, Retry
 from veiltab.protocol.audit_log import next_entry
 from veiltab.wire.audit import AuditHead, entry_hash
+from veiltab.wire.messages import Publication
 from veiltab.wire.requests import (
     SignedParts,
     content_digest,
@@ -85,6 +86,16 @@ ALIGNMENT = of_study(messages.alignment)
 UPLOAD = of_study(messages.upload, "scope")
 RELEASE = of_study(messages.release)
 GRANT = of_study(messages.grant)
+PUBLICATION = signed(
+    Publication(
+        attributes=("smoker", "income"),
+        counts=filler("published counts"),
+        epsilon=0.5,
+        release=filler("release"),
+        researcher=messages.RESEARCHER.party_id,
+        study=STUDY,
+    )
+)
 ENTRY = next_entry(
     None, STUDY, at=1, actor=filler("actor"), event="proposed", message=None, state="proposed"
 )
@@ -129,7 +140,11 @@ Call = Callable[[RemoteServer], Any]
 GETS: dict[str, tuple[Call, bytes | dict[str, Any], str]] = {
     "status": (lambda s: s.status(STUDY), STATUS, BASE),
     "contract": (lambda s: s.contract(STUDY), CONTRACT.dumps(), f"{BASE}/contract"),
-    "secret": (lambda s: s.secret(STUDY), SECRET.dumps(), f"{BASE}/secret"),
+    "secrets": (
+        lambda s: s.secrets(STUDY),
+        {"secrets": [SECRET.to_json()]},
+        f"{BASE}/secrets",
+    ),
     "alignments": (
         lambda s: s.alignments(STUDY),
         {"alignments": [ALIGNMENT.to_json()]},
@@ -137,16 +152,22 @@ GETS: dict[str, tuple[Call, bytes | dict[str, Any], str]] = {
     ),
     "release": (lambda s: s.release(STUDY), RELEASE.dumps(), f"{BASE}/release"),
     "grants": (lambda s: s.grants(STUDY), {"grants": [GRANT.to_json()]}, f"{BASE}/grants"),
+    "publications": (
+        lambda s: s.publications(STUDY),
+        {"publications": [PUBLICATION.to_json()]},
+        f"{BASE}/publications",
+    ),
     "audit": (lambda s: s.audit(STUDY), AUDIT, f"{BASE}/audit"),
     "studies": (lambda s: s.studies(), {"studies": [SUMMARY]}, "/v1/studies"),
     "chunks": (lambda s: s.sent_chunks(STUDY), {"chunks": [DIGEST.hex()]}, f"{BASE}/chunks"),
 }
 EXPECTED: dict[str, Any] = {
     "contract": CONTRACT,
-    "secret": SECRET,
+    "secrets": [SECRET],
     "alignments": [ALIGNMENT],
     "release": RELEASE,
     "grants": [GRANT],
+    "publications": [PUBLICATION],
     "audit": ([ENTRY], HEAD),
     "chunks": {DIGEST},
 }
@@ -162,4 +183,9 @@ POSTS: dict[str, tuple[Call, bytes, str]] = {
         f"{BASE}/alignments",
     ),
     "grant": (lambda s: s.send_grant(STUDY, GRANT), GRANT.dumps(), f"{BASE}/grants"),
+    "publication": (
+        lambda s: s.publish(STUDY, PUBLICATION),
+        PUBLICATION.dumps(),
+        f"{BASE}/publications",
+    ),
 }

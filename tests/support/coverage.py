@@ -1,33 +1,46 @@
 """Measures how often intervals hold the truth, and how much less error other estimators have.
 
-The settings are the paper's: 45,222 respondents, 24 cells, four distributions, three ε, each with
-the planner's sample.  All cells have the names of the Adult table's, whatever the distribution.
+The settings of the paper's way are the paper's: 45,222 respondents, 24 cells, four distributions,
+three ε, each with the planner's sample.  Those with decoys were chosen for what could go wrong.
+All cells have the names of the Adult table's, whatever the distribution.
 """
 
+import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core import estimators
+from veiltab.core.coin_design import CoinDesign
+from veiltab.core.designs import release_design
 from veiltab.core.intervals import (
     Interval,
-    product_ratio,
-    proportion_interval,
+    people_interval,
     share_band,
     share_interval,
     sup_t,
 )
+from veiltab.core.plan import Plan, plan
+from veiltab.core.publication import PublicationNoise
+from veiltab.core.resampling import apportion
 from veiltab.core.schema import CountTable
 from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents, critical_value
 from veiltab.data.counts import adult_table
 from veiltab.inference.conditions import Mask, read_condition
-from veiltab.inference.quantities import Events, estimate_events
+from veiltab.inference.quantities import (
+    Events,
+    conditional_interval,
+    estimate_events,
+    ratio_interval,
+)
 from veiltab.paper.experiment import (
     DISTRIBUTIONS,
     Release,
     Setting,
+    Wishes,
     distribution_table,
     settings_for,
     simulate_counts,
@@ -36,7 +49,14 @@ from veiltab.paper.experiment import (
 EPSILONS = (0.1, 0.5, 1.0)
 CELLS = 24
 OUTCOME, GROUP = "salary = '>50K'", "gender = 'male'"
+MOST_INTERVALS = 120_000
+"""How many intervals of cells are computed: not all releases of large tables."""
+
+MOST_OF_MANY = 14_400
+"""The same where each release is about another number of people, which takes longer."""
+
 BANDS = 5
+FEW_BANDS = 2
 """How many releases of a setting get a critical value of their own; they hardly differ."""
 
 
@@ -46,7 +66,6 @@ class Coverage:
 
     distribution: str
     epsilon: float
-    sample_size: int
     quantity: str
     coverage: float | None
     estimable: float
@@ -81,7 +100,7 @@ def paper_settings() -> list[Setting]:
         setting
         for name in DISTRIBUTIONS
         for setting in settings_for(
-            name, CountTable(schema, distribution_table(name, CELLS).counts), EPSILONS, [None]
+            name, CountTable(schema, distribution_table(name, CELLS).counts), EPSILONS, [Wishes()]
         )
     ]
 
@@ -90,9 +109,9 @@ def estimator_gains(runs: int, seed: int) -> list[Gain]:
     """Return what each estimator's error is at the twelve settings, on the same releases."""
     gains = []
     for setting in paper_settings():
-        counts, channel = releases(setting, runs, seed), setting.plan.ranked.channel
+        counts, design = releases(setting, runs, seed), release_design(setting.plan)
         errors = {
-            name: _rmse(estimator(counts, channel), setting.table.distribution)
+            name: _rmse(estimator(counts, design), setting.table.distribution)
             for name, estimator in (
                 ("unbiased", estimators.unbiased),
                 ("projected", estimators.projected),
@@ -116,23 +135,31 @@ def interval_coverage(
     """Return the coverage of all kinds of intervals at the twelve settings."""
     rows = []
     for setting in paper_settings() if settings is None else settings:
-        counts = releases(setting, runs, seed)
-        for quantity, interval, truth in intervals(setting, counts, level):
-            covered, bounded = interval.covers(truth), interval.bounded
-            if quantity == "band":  # a band holds only if it holds in every cell
-                covered = np.logical_and.reduce(covered, axis=-1, keepdims=True)
-                bounded = bounded[:, :1]
-            rows.append(
-                Coverage(
-                    distribution=setting.distribution,
-                    epsilon=setting.plan.epsilon,
-                    sample_size=setting.plan.ranked.sample_size,
-                    quantity=quantity,
-                    coverage=float(covered[bounded].mean()) if bounded.any() else None,
-                    estimable=float(bounded.mean()),
-                )
+        counts, design = releases(setting, runs, seed), release_design(setting.plan)
+        rows += [
+            Coverage(
+                distribution=setting.distribution,
+                epsilon=setting.plan.epsilon,
+                quantity=quantity,
+                coverage=covered,
+                estimable=estimable,
             )
+            for quantity, covered, estimable in summaries(setting.table, design, counts, level)
+        ]
     return rows
+
+
+def summaries(
+    table: CountTable, design: ReleaseDesign, counts: Release, level: float
+) -> Iterator[tuple[str, float | None, float]]:
+    """Yield each quantity's coverage among the releases that have an interval, and their share."""
+    for quantity, interval, truth in intervals(table, design, counts, level):
+        covered, bounded = interval.covers(truth), interval.bounded
+        if quantity == "band":  # a band holds only if it holds in every cell
+            covered = np.logical_and.reduce(covered, axis=-1, keepdims=True)
+            bounded = bounded[:, :1]
+        coverage = float(covered[bounded].mean()) if bounded.any() else None
+        yield quantity, coverage, float(bounded.mean())
 
 
 def releases(setting: Setting, runs: int, seed: int) -> Release:
@@ -147,35 +174,33 @@ def _rmse(estimates: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
 Measured = tuple[str, Interval, NDArray[np.float64]]
 
 
-def intervals(setting: Setting, counts: Release, level: float) -> Iterator[Measured]:
+def intervals(
+    table: CountTable, design: ReleaseDesign, counts: Release, level: float
+) -> Iterator[Measured]:
     """Yield each quantity's intervals of all releases at once, and the truth."""
-    table, plan = setting.table, setting.plan
-    design = ReleaseDesign(
-        plan.ranked.channel, plan.ranked.population_size, plan.ranked.sample_size
-    )
     critical = critical_value(level)
-    truth, cells = table.distribution, estimators.unbiased(counts, plan.ranked.channel)
-    yield "cells", share_interval(cells, 1, design, critical), truth
+    truth, cells = table.distribution, design.estimate(counts)
+    most = MOST_OF_MANY if design.many else MOST_INTERVALS
+    few = max(1, min(counts.shape[0], most // truth.size))
+    yield "cells", share_interval(cells[:few], 1, first_of(design, few), critical), truth
     names = table.schema.names
-    parts = [table.schema.subset([name]) for name in names]
-    for name, part in zip(names, parts, strict=True):
+    for name in names:
         shape = (counts.shape[0], *table.schema.sizes)
         others = tuple(axis for axis, other in enumerate(names, start=1) if other != name)
-        channel = plan.ranked.channel.marginal(part.domain_size)
-        smaller = ReleaseDesign(channel, plan.ranked.population_size, plan.ranked.sample_size)
-        shares = estimators.unbiased(counts.reshape(shape).sum(axis=others), channel)
+        part = design.marginal(table.schema.subset([name]).domain_size)
+        shares = part.estimate(counts.reshape(shape).sum(axis=others))
         yield (
             f"marginal {name}",
-            share_interval(shares, 1, smaller, critical),
+            share_interval(shares, 1, part, critical),
             table.marginal([name]).distribution,
         )
     yield from _event_intervals(table, design, counts, critical)
     likely = estimators.project(cells)
     generator = np.random.default_rng(0)
-    for position in range(min(BANDS, counts.shape[0])):
-        plugged = VarianceComponents(likely[position], design)
-        wide = sup_t(plugged, level, generator)
-        yield "band", share_band(cells, 1, design, wide), truth
+    bands = BANDS if design.normal else FEW_BANDS
+    for position in range(min(bands, counts.shape[0])):
+        plugged = VarianceComponents(likely[position], one_of(design, position))
+        yield "band", share_band(cells, 1, design, sup_t(plugged, level, generator)), truth
 
 
 def _event_intervals(
@@ -185,11 +210,12 @@ def _event_intervals(
     outcome, group = (read_condition(text, table.schema).mask for text in (OUTCOME, GROUP))
     pair = [outcome & group, outcome & ~group]
     events, truth = _both(table, design, counts, pair)
-    value, true = events.shares @ [1.0, -1.0], np.array([1.0, -1.0]) @ truth
-    half = critical * np.sqrt(np.einsum("i,rij,j->r", [1.0, -1.0], events.total, [1.0, -1.0]))
-    yield "difference", Interval(value - half, value + half, half >= 0), true
+    gradient = np.array([1.0, -1.0])
+    value, true = events.shares @ gradient, gradient @ truth
+    below, above = events.margins(gradient, critical)
+    yield "difference", Interval(value - below, value + above, below >= 0), true
     events, truth = _both(table, design, counts, [outcome & group, group])
-    share = proportion_interval(events.shares[:, 0], events.shares[:, 1], events.total, critical)
+    share = conditional_interval(events, critical)
     yield "conditional share", share, truth[0] / truth[1]
     for name, factors in (
         ("risk ratio", [outcome & group, group, outcome & ~group, ~group]),
@@ -197,7 +223,7 @@ def _event_intervals(
     ):
         events, truth = _both(table, design, counts, factors)
         ratio = truth[0] * truth[3] / (truth[1] * truth[2])
-        yield name, product_ratio(events.shares, events.total, critical), ratio
+        yield name, ratio_interval(events, critical), ratio
 
 
 def _both(
@@ -205,3 +231,117 @@ def _both(
 ) -> tuple[Events, NDArray[np.float64]]:
     truth = np.array([table.distribution[mask].sum() for mask in masks])
     return estimate_events(counts, design, masks), truth
+
+
+def people_coverage(setting: "DecoySetting", counts: Release, level: float) -> float:
+    """Return how often the interval of the number of people in common holds the truth."""
+    design = setting.design(counts)
+    found = []
+    for position, rows in enumerate(counts.sum(axis=1).tolist()):
+        single = one_of(design, position)
+        assert isinstance(single, CoinDesign)
+        people = np.array([single.people(rows)[0]])
+        interval = people_interval(
+            people, np.array([float(design.cells)]), single, critical_value(level)
+        )
+        found.append(bool(interval.covers(setting.table.population_size)[0]))
+    return float(np.mean(found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoySetting:
+    """Data, a plan with decoys, and whether a copy with noise of its own is published."""
+
+    name: str
+    table: CountTable
+    plan: Plan
+    published: bool = False
+
+    def design(self, counts: Release) -> CoinDesign:
+        """Return the design of these releases; unknown populations are estimated from each."""
+        cells = self.plan.domain_size
+        noise = None
+        if self.published:
+            noise = PublicationNoise.for_epsilon(self.plan.epsilon_public, cells)
+        design = release_design(self.plan, publication=noise)
+        assert isinstance(design, CoinDesign)
+        if design.known or not counts.size:
+            return design
+        people = np.array([[design.people(rows)[0]] for rows in counts.sum(axis=1).tolist()])
+        return replace(design, population_size=people)
+
+    def releases(self, runs: int, seed: int) -> Release:
+        """Return simulated releases."""
+        generator = np.random.default_rng([seed, *self.name.encode()])
+        nothing = np.empty((0, self.plan.domain_size), dtype=np.int64)
+        return self.design(nothing).draw(self.table.counts, runs, generator)
+
+
+def first_of(design: ReleaseDesign, releases: int) -> ReleaseDesign:
+    """Return the design of the first releases only."""
+    if not isinstance(design, CoinDesign) or not design.many:
+        return design
+    return replace(design, population_size=design.population_size[:releases])
+
+
+def one_of(design: ReleaseDesign, position: int) -> ReleaseDesign:
+    """Return the design of one of many releases."""
+    if not isinstance(design, CoinDesign) or not design.many:
+        return design
+    return replace(design, population_size=float(design.population_size[position, 0]))
+
+
+def decoy_settings() -> list[DecoySetting]:
+    """Return twelve settings: each mechanism, both ways to link, and hard data."""
+    free, delta = math.inf, 1e-6
+    adult, large = adult_table(CELLS), adult_table(768)
+    small, tiny = (_scaled(adult, size) for size in (2_000, 5_000))
+    peaky, sparse = (CountTable(adult.schema, shape) for shape in (_peaky(), _sparse()))
+    rows: list[tuple[str, CountTable, dict[str, Any]]] = [
+        ("adult, pure, no channel", adult, {"epsilon_with_curator": free}),
+        ("adult, pure, ε = 0.1, channel", adult, {"epsilon": 0.1}),
+        ("adult, δ, strong channel", adult, {"delta": delta, "epsilon_with_curator": 3.0}),
+        ("768 cells, pure", large, {"epsilon_with_curator": free}),
+        ("sparse, pure", sparse, {"epsilon_with_curator": free}),
+        ("peaked, everybody takes part", peaky, {"delta": delta, "epsilon_with_curator": free}),
+        ("adult, matched", adult, {"linkage": "matched"}),
+        ("2,000 people, matched", small, {"epsilon": 1.0, "linkage": "matched"}),
+        ("sparse, matched, δ", sparse, {"delta": delta, "linkage": "matched"}),
+        ("adult, published", adult, {"published": True}),
+        ("5,000 people, published, δ", tiny, {"delta": delta, "published": True}),
+        ("peaked, published, matched", peaky, {"linkage": "matched", "published": True}),
+    ]
+    return [_decoy_setting(name, table, **options) for name, table, options in rows]
+
+
+def _decoy_setting(
+    name: str,
+    table: CountTable,
+    *,
+    published: bool = False,
+    epsilon: float = 0.5,
+    **options: Any,
+) -> DecoySetting:
+    chosen = plan(
+        population_size=table.population_size,
+        domain_size=table.schema.domain_size,
+        epsilon=epsilon,
+        mechanism="decoys",
+        **options,
+    )
+    return DecoySetting(name=name, table=table, plan=chosen, published=published)
+
+
+def _scaled(table: CountTable, population: int) -> CountTable:
+    return CountTable(table.schema, apportion(table.distribution, population))
+
+
+def _peaky() -> NDArray[np.int64]:
+    return distribution_table("peaky", CELLS).counts
+
+
+def _sparse() -> NDArray[np.int64]:
+    """Return a table in which nobody is in eighteen of 24 cells."""
+    weights = np.zeros(CELLS)
+    weights[[0, 1, 4, 9, 14, 15]] = [30, 20, 10, 5, 2, 1]
+    return apportion(weights, 45_222)

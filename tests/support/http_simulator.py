@@ -20,13 +20,16 @@ from veiltab.core.schema import Attribute
 from veiltab.files.chunks import FolderChunks
 from veiltab.party import curator
 from veiltab.party.context import PartyContext
-from veiltab.party.study_file import StudyDraft
-from veiltab.protocol.curator.agreement import public_identity, receive_secret
+from veiltab.party.proposal import StudyDraft
+from veiltab.party.secrets import combined_secret
+from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.curator.ledger import Ledger
+from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.curator.upload import (
     CuratorContext,
     Prepared,
     align,
+    needs_alignment,
     prepare_sample,
     prepare_table,
 )
@@ -34,7 +37,7 @@ from veiltab.protocol.in_process import LATER, Holding, take_in
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.server.worker import Worker
 from veiltab.wire.contract import Contract, CuratorTerms, Linkage, PadMode
-from veiltab.wire.mechanism import PaperTerms
+from veiltab.wire.mechanism import MechanismTerms, PaperTerms
 from veiltab.wire.messages import Upload
 from veiltab.wire.signed import Signed
 
@@ -43,7 +46,10 @@ POPULATION, SAMPLE_SIZE = 400, 200
 
 @dataclass(frozen=True, kw_only=True)
 class HttpTerms:
-    """What a test may choose; ``named`` is whether the contract names the researcher."""
+    """What a test may choose; ``named`` is whether the contract names the researcher.
+
+    Without a ``mechanism`` it is the paper's, with ``sample_size``.
+    """
 
     title: str = "a study"
     linkage: LinkageMode = "aligned"
@@ -53,6 +59,7 @@ class HttpTerms:
     named: bool = True
     population: int = POPULATION
     sample_size: int | None = SAMPLE_SIZE
+    mechanism: MechanismTerms | None = None
     shares: Sequence[Mapping[str, int]] = PAIR
 
     def draft(
@@ -68,9 +75,9 @@ class HttpTerms:
             epsilon=self.epsilon,
             delta=self.delta,
             population=None,
-            mechanism=PaperTerms(self.sample_size),
+            mechanism=self.mechanism or PaperTerms(self.sample_size),
             pads=self.pads,
-            linkage=Linkage.by_ids(),
+            linkage=Linkage.by_ids(mode=self.linkage),
             curators=tuple(
                 CuratorTerms(public_identity(session.identity), tuple(held))
                 for session, held in zip(curators, attributes, strict=True)
@@ -131,27 +138,30 @@ class HttpStudy(StagedStudy):
     def _prepared(self) -> None:
         signed = self.contract
         parties = [
-            (session, take_in(signed.body, self._secret(session, signed.body), table))
+            (session, self._take_in(session, table))
             for session, table in zip(self.curators, self.holdings, strict=True)
         ]
-        if self.terms.linkage == "aligned":
+        if needs_alignment(signed.body):
             for session, intake in parties:
                 alignment = align(signed.body, session.identity, intake)
                 session.server.send_alignment(self.study, alignment)
         for session, intake in parties:
-            context = self._context(session)
+            context, alignments = self._context(session), session.server.alignments(self.study)
             if self.terms.linkage == "aligned":
-                made = prepare_sample(
-                    context, signed, intake, session.server.alignments(self.study)
-                )
+                made = prepare_sample(context, signed, intake, alignments)
             else:
-                made = prepare_table(context, signed, intake, MemorySpool())
+                made = prepare_table(context, signed, intake, MemorySpool(), alignments)
             session.home.study(self.study).save_prepared(made)
             self.prepared.append(made)
             outgoing = session.home.study(self.study).outgoing
             self._made.append(
                 {bytes.fromhex(path.name): path.read_bytes() for path in outgoing.iterdir()}
             )
+
+    def _take_in(self, session: PartyContext, table: Holding) -> Intake:
+        contract = self.contract.body
+        secret = combined_secret(session, contract)
+        return take_in(contract, secret, table, session.identity.party_id)
 
     def _released(self) -> None:
         wait_for(self.curators[0], self.study, "released")
@@ -165,16 +175,6 @@ class HttpStudy(StagedStudy):
         place = session.home.study(self.study)
         outgoing, private = FolderChunks(place.outgoing), FolderChunks(place.private)
         return CuratorContext(session.identity, session.entropy, outgoing, private)
-
-    def _secret(self, session: PartyContext, contract: Contract) -> bytes:
-        place = session.home.study(self.study)
-        secret = place.secret()
-        if secret is None:
-            message = session.server.secret(self.study)
-            assert message is not None
-            secret = receive_secret(contract, session.identity, message)
-            place.save_secret(secret)
-        return secret
 
 
 def join_parties(server: Server, folder: Path, names: Sequence[str]) -> list[PartyContext]:

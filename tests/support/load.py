@@ -24,10 +24,10 @@ from veiltab.estimates import Estimate
 from veiltab.party import curator
 from veiltab.party.context import PartyContext
 from veiltab.party.progress import Patience, ignore_progress
+from veiltab.party.proposal import StudyDraft
 from veiltab.party.push import Source, push
 from veiltab.party.researcher import estimate_study
 from veiltab.party.study import Study
-from veiltab.party.study_file import StudyDraft
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.in_process import LATER
 from veiltab.wire.contract import PadMode
@@ -38,10 +38,10 @@ PARTIES = CURATORS + 1
 PATIENCE = 600.0
 
 _FORMS: Sequence[tuple[LinkageMode, PadMode]] = (
-    ("curators", "stream"),
-    ("server", "stream"),
-    ("curators", "one-time"),
-    ("server", "one-time"),
+    ("aligned", "stream"),
+    ("matched", "stream"),
+    ("aligned", "one-time"),
+    ("matched", "one-time"),
 )
 _SIZES = ((2, 3, 4), (5, 2, 2), (3, 3, 2), (2, 2, 7), (4, 4, 4))
 
@@ -54,7 +54,7 @@ class PlannedStudy:
 
     @property
     def form(self) -> tuple[LinkageMode, PadMode]:
-        """Who samples, and under which pads."""
+        """How respondents are linked, and under which pads."""
         return _FORMS[self.number % len(_FORMS)]
 
     @property
@@ -76,11 +76,11 @@ class PlannedStudy:
     def table(self, place: int) -> pl.DataFrame:
         """Return a curator's table, in an order of its own.
 
-        Where the server samples, some respondents are known to one curator alone.
+        Where the server matches, some respondents are known to one curator alone.
         """
         found = self.schema.attributes[place]
         source = np.random.default_rng((self.number, place))
-        own = 10 * (place + 1) if self.form[0] == "server" else 0
+        own = 10 * (place + 1) if self.form[0] == "matched" else 0
         ids = [f"{n:05}" for n in range(self.common)] + [f"{place}-{n}" for n in range(own)]
         codes = source.integers(found.size, size=len(ids))
         frame = pl.DataFrame({"id": ids, found.name: map(str, codes.tolist())})

@@ -19,7 +19,7 @@ from veiltab.protocol.verify import sign
 from veiltab.server.routes import PUBLIC
 from veiltab.wire.bundles import bundle
 from veiltab.wire.codec import dump
-from veiltab.wire.messages import Alignment, Grant, SignedGrant
+from veiltab.wire.messages import Alignment, Grant, Publication, SignedGrant
 from veiltab.wire.requests import (
     CONTENT_DIGEST_HEADER,
     MAX_SKEW_SECONDS,
@@ -215,6 +215,7 @@ NAMED: frozenset[Route] = frozenset(
         ("GET", "/v1/studies/{study}/contract"),
         ("GET", "/v1/studies/{study}/audit"),
         ("GET", "/v1/studies/{study}/grants"),
+        ("GET", "/v1/studies/{study}/publications"),
     }
 )
 """What everybody whom a study names may ask."""
@@ -224,7 +225,7 @@ CURATORS: frozenset[Route] = frozenset(
         ("POST", "/v1/studies/{study}/signatures"),
         ("POST", "/v1/studies/{study}/abort"),
         ("POST", "/v1/studies/{study}/secrets"),
-        ("GET", "/v1/studies/{study}/secret"),
+        ("GET", "/v1/studies/{study}/secrets"),
         ("POST", "/v1/studies/{study}/alignments"),
         ("GET", "/v1/studies/{study}/alignments"),
         ("GET", "/v1/studies/{study}/chunks"),
@@ -239,6 +240,7 @@ RELEASED: frozenset[Route] = frozenset(
     {
         ("GET", "/v1/studies/{study}/release"),
         ("POST", "/v1/studies/{study}/release/chunks"),
+        ("POST", "/v1/studies/{study}/publications"),
     }
 )
 """What a researcher needs a grant for."""
@@ -296,6 +298,7 @@ class Calls:
             f"{study}/uploads": self._upload,
             f"{study}/grants": self._grant,
             f"{study}/release/chunks": self._digests,
+            f"{study}/publications": self._publication,
         }
 
     def _digests(self) -> bytes:
@@ -311,9 +314,9 @@ class Calls:
     def _secret(self) -> bytes:
         study = self.example
         first, second = (session.identity for session in study.curators[:2])
-        secret = study.curators[0].home.study(study.study).secret()
-        assert secret is not None
-        message = share_secret(study.contract.body, first, secret, second.party_id)
+        contribution = study.curators[0].home.study(study.study).contribution()
+        assert contribution is not None
+        message = share_secret(study.contract.body, first, contribution, second.party_id)
         return self._own(replace(message.body, sender=self.sender.party_id, scope=self.scope))
 
     def _alignment(self) -> bytes:
@@ -343,6 +346,19 @@ class Calls:
             upload_digest=bytes(32),
         )
         return SignedGrant(sign(body, self.sender.signing), b"sealed").dumps()
+
+    def _publication(self) -> bytes:
+        entries = self.example.curators[0].audit(self.example.study)[0]
+        released = [entry.message for entry in entries if entry.event == "released"]
+        body = Publication(
+            attributes=("smoker",),
+            counts=bytes(32),
+            epsilon=1.0,
+            release=(released[0] if released else None) or bytes(32),
+            researcher=self.sender.party_id,
+            study=self.scope,
+        )
+        return self._own(body)
 
     def _own(self, body: Any) -> bytes:  # noqa: ANN401 - one of the protocol's messages
         return sign(body, self.sender.signing).dumps()

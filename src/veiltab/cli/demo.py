@@ -89,16 +89,17 @@ class DemoFolder:
     type=float,
     default=1e-6,
     show_default=True,
-    help="The δ of a second study beside the paper's; 0 leaves it out.",
+    help="The δ of a third study, with decoys; 0 leaves it out.",
 )
 @click.option("--keep", is_flag=True, help="Keep every party's folder: keys, tables, databases.")
 @json_option
 def demo_command(out: Path, epsilon: float, delta: float, keep: bool, as_json: bool) -> None:
-    """Run a whole study on this machine, and show what each party sees.
+    """Run whole studies on this machine, and show what each party sees.
 
     A server, two curators and two researchers act through the real commands, each as a process
     with a home of its own.  The data are the paper's: 45,222 people of the 1994 census, two
-    attributes with each curator.  Nothing leaves this machine, and nothing is left running.
+    attributes with each curator.  The paper's way and decoys are run side by side.  Nothing leaves
+    this machine, and nothing is left running.
 
     \b
     Examples:
@@ -162,6 +163,7 @@ def _steps(
     yield demonstration.agree, story.agreed
     yield demonstration.push, story.pushed
     yield demonstration.estimate, story.estimated
+    yield demonstration.publish, story.published
 
 
 def _report(demonstration: "Demonstration", folder: "DemoFolder", start: float) -> "DemoResults":

@@ -14,11 +14,14 @@ from veiltab.errors import CountsError, ParameterError
 if TYPE_CHECKING:
     from veiltab.core.schema import CountTable
     from veiltab.paper.claims import Claim
-    from veiltab.paper.experiment import Result
+    from veiltab.paper.experiment import Result, Wishes
 
 
 DISTRIBUTIONS = ("adult", "uniform", "linear", "peaky")
 DEFAULT_CELLS = 24
+MECHANISMS = ("paper", "shuffle", "decoys", "all")
+DELTAS_OF_ALL = (0.0, 1e-6)
+"""What is simulated of all mechanisms if no δ is given."""
 
 
 @click.command("simulate")
@@ -45,11 +48,34 @@ DEFAULT_CELLS = 24
     help="The privacy to promise; may be repeated.",
 )
 @click.option(
+    "--mechanism",
+    type=click.Choice(MECHANISMS),
+    default="paper",
+    show_default=True,
+    help="How the promise is kept; decoys and shuffling go beyond the paper.",
+)
+@click.option(
+    "--delta",
+    "deltas",
+    type=float,
+    multiple=True,
+    help="The δ of shuffling and decoys; may be repeated.  The default is 0, of all both 0 and"
+    " 1e-6.",
+)
+@click.option(
+    "--epsilon-with-curator",
+    type=float,
+    metavar="X|inf",
+    help="With decoys: ε against a researcher whom a curator helps; inf: no noise by the server."
+    "  By default that noise adds a tenth to the error.",
+)
+@click.option(
     "--sample-size",
     "sample_sizes",
     type=int,
     multiple=True,
-    help="The sample, m; may be repeated.  The default is the best one for each ε.",
+    help="The sample, m; may be repeated.  The default is the best one for each ε.  Decoys have"
+    " none.",
 )
 @click.option("--runs", type=int, default=1000, show_default=True, help="Releases a setting.")
 @click.option("--seed", type=int, help="Makes the results repeatable.  Drawn if left out.")
@@ -58,7 +84,7 @@ DEFAULT_CELLS = 24
     type=click.Choice(["counts", "records"]),
     default="counts",
     show_default=True,
-    help="Draw released tables directly, or sample, pad, perturb and decrypt real records.",
+    help="Draw released tables directly, or run the whole protocol on records.",
 )
 @json_option
 def simulate_command(
@@ -67,6 +93,9 @@ def simulate_command(
     cells: int | None,
     population: int | None,
     epsilons: tuple[float, ...],
+    mechanism: str,
+    deltas: tuple[float, ...],
+    epsilon_with_curator: float | None,
     sample_sizes: tuple[int, ...],
     runs: int,
     seed: int | None,
@@ -78,6 +107,7 @@ def simulate_command(
     \b
     Examples:
       veiltab simulate --epsilon 0.1 --epsilon 0.5 --seed 1
+      veiltab simulate --mechanism all --epsilon 0.5
       veiltab simulate --distribution peaky --cells 96 --epsilon 0.5 --sample-size 500
       veiltab simulate --counts table.csv --epsilon 1 --json
     """  # noqa: D301 - \b tells click to leave the lines alone
@@ -89,16 +119,72 @@ def simulate_command(
     seed = secrets.randbits(32) if seed is None else seed
     check_runs(runs)
     check_seed(seed)
+    wishes = _wishes(mechanism, deltas, epsilon_with_curator, sample_sizes)
     settings = [
         setting
         for name, table in _tables(distributions, counts, cells, population)
-        for setting in settings_for(name, table, epsilons, sample_sizes or (None,))
+        for setting in settings_for(name, table, epsilons, wishes)
     ]
     results = [run_experiment(s, runs, seed, engine) for s in track(settings, "Simulating")]
     if as_json:
         print_json({"rows": [asdict(r) for r in results], "engine": engine, "seed": seed})
     else:
         _print_results(results, seed)
+
+
+def _wishes(
+    mechanism: str,
+    deltas: tuple[float, ...],
+    epsilon_with_curator: float | None,
+    sample_sizes: tuple[int, ...],
+) -> "list[Wishes]":
+    """Return what to simulate for every ε: the paper's way, then shuffling, then decoys."""
+    from veiltab.paper.experiment import Wishes
+
+    _check_options(mechanism, deltas, epsilon_with_curator, sample_sizes)
+    several = mechanism == "all"
+    chosen = deltas or (DELTAS_OF_ALL if several else (0.0,))
+    sizes = sample_sizes or (None,)
+    wishes: list[Wishes] = []
+    if mechanism in ("paper", "all"):
+        wishes += [Wishes(sample_size=size) for size in sizes]
+    if mechanism in ("shuffle", "all"):
+        wishes += [
+            Wishes(mechanism="shuffle", delta=delta, sample_size=size)
+            for delta in chosen
+            if delta or not several  # without δ there is nothing to gain, and a refusal says so
+            for size in sizes
+        ]
+    if mechanism in ("decoys", "all"):
+        wishes += [
+            Wishes(mechanism="decoys", delta=delta, epsilon_with_curator=epsilon_with_curator)
+            for delta in chosen
+        ]
+    return wishes
+
+
+def _check_options(
+    mechanism: str,
+    deltas: tuple[float, ...],
+    epsilon_with_curator: float | None,
+    sample_sizes: tuple[int, ...],
+) -> None:
+    """Refuse options that would change nothing."""
+    if mechanism == "paper" and any(deltas):
+        raise ParameterError(
+            "the paper's way has no use for a delta",
+            hint="choose --mechanism shuffle or decoys, or leave --delta out",
+        )
+    if mechanism == "decoys" and sample_sizes:
+        raise ParameterError(
+            "with decoys nobody fixes the size of a sample: each respondent has a coin",
+            hint="leave --sample-size out, or choose --mechanism paper or shuffle",
+        )
+    if mechanism in ("paper", "shuffle") and epsilon_with_curator is not None:
+        raise ParameterError(
+            "--epsilon-with-curator chooses the server's noise beside decoys",
+            hint="leave it out, or choose --mechanism decoys",
+        )
 
 
 def _tables(
@@ -138,18 +224,27 @@ def _read(counts: Path, cells: int | None, population: int | None) -> "CountTabl
     return table
 
 
+COLUMNS = ("cells", "ε", "δ", "rows", "γ", "mean error", "RMSE", "exact", "bound")
+
+
+def _digits(number: float | None) -> str:
+    if number is None:
+        return "–"
+    return f"{number:,.0f}" if number >= 10**4 else f"{number:.4g}"
+
+
 def _print_results(results: "list[Result]", seed: int) -> None:
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("data", "cells", "ε", "m", "γ", "mean error", "RMSE", "exact", "bound", "÷ √N"):
-        table.add_column(name, justify="left" if name == "data" else "right")
+    for name in ("data", "mechanism", *COLUMNS):
+        table.add_column(name, justify="left" if name in ("data", "mechanism") else "right")
     for r in results:
         table.add_row(
-            *(escape(r.distribution), f"{r.cells:,}", f"{r.epsilon:g}", f"{r.sample_size:,}"),
-            *(f"{r.gamma:.4g}", f"{r.mean_l2:.4g}", f"{r.rmse:.4g}", f"{r.exact_rmse:.4g}"),
-            *(f"{r.error_bound:.4g}", f"{r.error_bound / r.cells**0.5:.4g}"),
+            *(escape(r.distribution), r.mechanism, f"{r.cells:,}", f"{r.epsilon:g}"),
+            *(f"{r.delta:g}", f"{r.expected_rows:,.0f}", _digits(r.gamma), _digits(r.mean_l2)),
+            *(_digits(r.rmse), _digits(r.exact_rmse), _digits(r.error_bound)),
         )
     screen = console()
     screen.print(table)
@@ -167,10 +262,11 @@ def _print_results(results: "list[Result]", seed: int) -> None:
 @click.option("--seed", type=int, default=1, show_default=True, help="Makes it repeatable.")
 @json_option
 def reproduce_command(out: Path, runs: int, seed: int, as_json: bool) -> None:
-    """Run every experiment of the paper and draw its five result figures.
+    """Run every experiment of the paper, draw its five result figures and four of our own.
 
     Writes each figure as SVG and PNG and every point to results.csv, and says for each figure
-    what the paper claims and whether it holds.
+    what is claimed and whether it holds.  Figures 6 to 9 compare the paper's way with shuffling,
+    decoys and a trusted party.
 
     \b
     Example:
@@ -193,7 +289,7 @@ def _print_claims(claims: "Sequence[Claim]") -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("figure", justify="right")
     table.add_column("holds")
-    table.add_column("what the paper claims, and what is measured here")
+    table.add_column("what is claimed, and what is measured here")
     for claim in claims:
         verdict = "[green]yes[/green]" if claim.holds else "[red]no[/red]"
         where = "all" if claim.figure is None else str(claim.figure)

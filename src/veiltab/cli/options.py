@@ -148,6 +148,11 @@ def open_source(
     return open_table(_location(option, location, table_file), query)
 
 
+def names_table(location: str | None, table_file: Path | None) -> bool:
+    """Tell whether the options, or the environment, name a table at all."""
+    return not (location is None and table_file is None and not os.environ.get(ENVIRONMENT))
+
+
 def _location(option: str, location: str | None, table_file: Path | None) -> str:
     if location is not None and table_file is not None:
         raise ParameterError(

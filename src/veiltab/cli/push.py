@@ -8,6 +8,7 @@ import click
 from veiltab.cli.options import (
     LONG_PATIENCE,
     PartyOptions,
+    names_table,
     open_source,
     party_options,
     table_options,
@@ -73,12 +74,12 @@ def push_command(
 ) -> None:
     """Push your table to STUDY, encrypted.
 
-    What leaves your computer is the sample, or all rows where the server samples: encrypted, and
-    without ids.  The whole table is read and checked first.
+    What leaves your computer is encrypted, and without ids.  The whole table is read and checked
+    first.
 
-    Where the curators sample, they compare a keyed digest of their respondents before anything
-    else; so this waits until the others push too.  It can be interrupted at any time: the
-    same command again resumes where it stopped.
+    Curators compare keyed digests of their respondents and decoys before anything else; so this
+    waits until the others push too.  It can be interrupted at any time: the same command again
+    resumes where it stopped, and refuses a table that has changed.
 
     \b
     Examples:
@@ -98,7 +99,12 @@ def push_command(
                 preview = chosen.check(source, ids, recode=recode, progress=progress)
             else:
                 status = chosen.push(
-                    source, ids, recode=recode, wait=not no_wait, timeout=timeout, progress=progress
+                    source if names_table(table, table_file) else None,
+                    ids,
+                    recode=recode,
+                    wait=not no_wait,
+                    timeout=timeout,
+                    progress=progress,
                 )
         if dry_run:
             _print_preview(chosen, preview, budgets(chosen.terms, session.home), as_json=as_json)
@@ -143,26 +149,30 @@ def _print_preview(
         print_json(
             {
                 "study": study.id,
-                "population_size": plan.population_size,
+                "mechanism": plan.mechanism_name,
+                "respondents": preview.respondents,
                 "sample_size": plan.sample_size,
-                "rows": preview.rows,
-                "chunks": preview.chunks,
-                "bytes": preview.bytes,
+                "expected_rows": preview.rows,
+                "expected_chunks": preview.chunks,
+                "expected_bytes": preview.bytes,
                 "epsilon": plan.epsilon,
                 "delta": plan.delta,
-                "epsilon_if_order_known": plan.epsilon_if_order_known,
+                "epsilon_with_curator": plan.epsilon_with_curator,
+                "epsilon_public": plan.epsilon_public,
                 "budgets": charged,
             }
         )
         return
+    about = "" if plan.sample_size is not None else "about "
     delta = f", δ = {plan.delta:g}" if plan.delta else ""
+    helped = plan.epsilon_with_curator
     facts = {
         "study": preview.title,
-        "table": f"{plan.population_size:,} respondents, all of it readable",
-        "would be sent": f"{preview.rows:,} encrypted rows in {count(preview.chunks, 'chunk')},"
-        f" {preview.bytes:,} bytes",
-        "promise": f"ε = {plan.epsilon:g}{delta}; if the order leaks,"
-        f" ε = {plan.epsilon_if_order_known:.6g}",
+        "table": f"{preview.respondents:,} respondents, all of it readable",
+        "would be sent": f"{about}{preview.rows:,} encrypted rows in"
+        f" {count(preview.chunks, 'chunk')}, {about}{preview.bytes:,} bytes",
+        "promise": f"ε = {plan.epsilon:g}{delta}; if a curator helps the researcher,"
+        f" {'no bound' if helped is None else f'ε = {helped:.6g}'}",
     }
     for dataset in charged:
         left, limit = dataset["epsilon_left"], dataset["epsilon_limit"]

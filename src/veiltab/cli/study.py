@@ -12,13 +12,21 @@ from veiltab.cli.output import (
     console,
     json_option,
     moment,
+    print_facts,
     print_json,
     print_rows,
     show_help,
     tell,
     tell_waiting,
 )
-from veiltab.cli.terms import print_status, print_terms, terms_json
+from veiltab.cli.terms import (
+    plan_facts,
+    print_coalitions,
+    print_status,
+    print_terms,
+    show_status,
+    terms_json,
+)
 from veiltab.errors import ParameterError
 from veiltab.wire.states import IN_ORDER
 
@@ -109,12 +117,23 @@ def propose_command(
 
 
 def _propose(party: PartyOptions, file: Path, dataset: str | None, *, as_json: bool) -> None:
+    from veiltab.party.proposal import plan_of
     from veiltab.party.study_file import read_study_file
 
     draft = read_study_file(file, party.home.public)  # before a passphrase is asked for
     with party.session() as session:
-        status = session.propose(draft, dataset).status()
-    print_status(status, as_json=as_json)
+        study = session.propose(draft, dataset)
+        status, contract = study.status(), study.terms
+    plan = plan_of(contract, draft.expected_population)
+    if as_json:
+        print_json({**status.to_json(), "plan": None if plan is None else plan.as_dict()})
+        return
+    screen = console()
+    show_status(screen, status)
+    screen.print()
+    print_facts(screen, plan_facts(contract, plan))
+    screen.print()
+    print_coalitions(screen, contract)
 
 
 def _draft(

@@ -1,5 +1,6 @@
 """A study in words: its terms before anybody signs them, and where it stands."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from veiltab.cli.identity import spell
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
 
 
 SHOWN_CATEGORIES = 12
+EXAMPLE_POPULATIONS = (1_000, 10_000, 100_000)
+"""For how many respondents the error is shown where the contract does not say how many."""
+
 LINKAGES = {
-    "aligned": "all curators hold the same respondents, and draw the same secret sample",
-    "matched": "the server matches the respondents of all curators, and draws from those",
+    "aligned": "all curators hold the same ones",
+    "matched": "those whom all curators hold, matched by the server",
 }
 PADS = {
     "stream": "under a key for each attribute",
@@ -37,6 +41,8 @@ def signers(signed: "Signed[Contract]") -> set[bytes]:
 
 def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
     """Return the terms, the signatures, and what the study costs, as JSON values."""
+    from veiltab.party.coalitions import coalitions
+
     contract, keys = signed.body, signers(signed)
     plan = _plan(contract)
     return {
@@ -66,6 +72,7 @@ def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
         if contract.researchers is None
         else [_party(researcher) for researcher in contract.researchers],
         "plan": plan.as_dict() if plan is not None else None,
+        "coalitions": [asdict(coalition) for coalition in coalitions(contract)],
         "budgets": budgets(contract, home),
     }
 
@@ -75,14 +82,12 @@ def _party(identity: "PublicIdentity") -> dict[str, str]:
     return {"name": identity.name, "party": party, "fingerprint": spell(identity)}
 
 
-def _plan(contract: "Contract") -> "Plan | None":
-    """Return what the study would do, if the number of respondents is known and it is possible."""
-    from veiltab.protocol.verify import plan_for
+def _plan(contract: "Contract", expected_population: int | None = None) -> "Plan | None":
+    """Return what the study would do, if that is known and possible."""
+    from veiltab.party.proposal import plan_of
 
-    if contract.population is None:
-        return None
     try:
-        return plan_for(contract, contract.population)
+        return plan_of(contract, expected_population)
     except VeiltabError:
         return None
 
@@ -110,6 +115,8 @@ def print_terms(screen: "Console", signed: "Signed[Contract]", home: "Home") -> 
     contract = signed.body
     print_facts(screen, _facts(contract, home))
     screen.print()
+    print_coalitions(screen, contract)
+    screen.print()
     _print_parties(screen, contract, signers(signed))
     screen.print()
     rows = [
@@ -120,35 +127,96 @@ def print_terms(screen: "Console", signed: "Signed[Contract]", home: "Home") -> 
     print_rows(screen, ("attribute", "held by", "categories"), rows)
 
 
+def print_coalitions(screen: "Console", contract: "Contract") -> None:
+    """Print what each party, and each group of parties, could learn about a respondent."""
+    from veiltab.party.coalitions import coalitions
+
+    rows = [(coalition.numbers, coalition.words) for coalition in coalitions(contract)]
+    print_rows(screen, ("could learn", "who, and what it means"), rows, whole="could learn")
+
+
 def _facts(contract: "Contract", home: "Home") -> dict[str, str]:
-    delta = f", δ = {contract.delta:g}" if contract.delta else ""
-    size = _sample_size(contract)
+    stated = contract.population
+    people = "a number that is not stated" if stated is None else f"{stated:,}"
     facts = {
         "study": contract.title,
         "id": contract.study_id.hex(),
-        "promise": f"ε = {contract.epsilon:g}{delta} ({contract.accounting})",
+        "promise": _promise(contract),
         "table": f"{contract.schema.domain_size:,} cells",
-        "respondents": "not stated" if contract.population is None else f"{contract.population:,}",
-        "sample": f"{size}; {LINKAGES[contract.linkage.mode]}",
+        "respondents": f"{people}; {LINKAGES[contract.linkage.mode]}",
         "rows match by": _linkage(contract),
         "encrypted": PADS[contract.pads],
     }
-    plan = _plan(contract)
-    if plan is not None:
-        facts["plan"] = (
-            f"sample {plan.sample_size:,}, γ = {plan.gamma:.6g}, RMSE {plan.rmse:.4g} at worst;"
-            f" if the order leaks, ε = {plan.epsilon_if_order_known:.4g}"
-        )
+    facts |= plan_facts(contract, _plan(contract))
     lines = [_budget_line(budget, contract.epsilon) for budget in budgets(contract, home)]
     return facts | ({"your budget": "\n".join(lines)} if lines else {})
 
 
-def _sample_size(contract: "Contract") -> str:
+def _promise(contract: "Contract") -> str:
+    delta = f", δ = {contract.delta:g}" if contract.delta else ""
+    return f"ε = {contract.epsilon:g}{delta} ({contract.accounting})"
+
+
+def plan_facts(contract: "Contract", plan: "Plan | None") -> dict[str, str]:
+    """Say what is done to the records, and how far off the estimates will be."""
+    if contract.decoys is None:
+        return _paper_facts(contract, plan)
+    assert plan is not None  # noqa: S101 - decoys have a plan, or there is no contract
+    probability = f"{100 * (plan.coin_probability or 0):.3g}%"
+    facts = {
+        "mechanism": f"decoys: each respondent takes part with a chance of {probability}, and the"
+        " curators invent records that nobody else can tell from real ones",
+        "expected": _expected(plan),
+        "noise": _noise(plan),
+        "error": _error(plan),
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _expected(plan: "Plan") -> str:
+    decoys = f"about {round(plan.expected_decoys):,} decoys"
+    if plan.linkage == "matched" and plan.expected_pattern_decoys is not None:
+        decoys += f" in the joined table ({round(plan.expected_pattern_decoys):,} in all)"
+    if plan.expected_rows is None:
+        return decoys
+    return f"about {round(plan.expected_rows):,} rows, with {decoys}"
+
+
+def _noise(plan: "Plan") -> str:
+    if plan.keep_probability is None:
+        return "none by the server"
+    return (
+        f"the server keeps a row with a chance of {100 * plan.keep_probability:.3g}%, and replaces"
+        f" it by a random cell otherwise (γ = {plan.gamma:.6g})"
+    )
+
+
+def _error(plan: "Plan") -> str:
+    """Say the error; if nobody has said how many respondents there are, for a few numbers."""
+    from dataclasses import replace
+
+    if plan.population_size is not None:
+        return f"RMSE {plan.rmse:.4g} at worst, {plan.rmse_published:.4g} in published copies"
+    errors = [
+        f"{replace(plan, population_size=number).rmse:.2g} with {number:,} respondents"
+        for number in EXAMPLE_POPULATIONS
+    ]
+    return f"RMSE at worst {', '.join(errors)}"
+
+
+def _paper_facts(contract: "Contract", plan: "Plan | None") -> dict[str, str]:
     from veiltab.wire.mechanism import PaperTerms
 
     terms = contract.mechanism
     size = terms.sample_size if isinstance(terms, PaperTerms) else None
-    return "the best size" if size is None else f"{size:,}"
+    sample = "the best size" if size is None else f"{size:,}"
+    way = "shuffle" if contract.delta else "paper"
+    facts = {"mechanism": f"{way}: a secret sample ({sample}), and noise by the server"}
+    if plan is not None:
+        facts["expected"] = f"{plan.sample_size:,} rows"
+        facts["noise"] = _noise(plan)
+        facts["error"] = _error(plan)
+    return facts
 
 
 def _linkage(contract: "Contract") -> str:
@@ -193,8 +261,12 @@ def print_status(status: "Status", *, as_json: bool) -> None:
     """Print a status."""
     if as_json:
         print_json(status.to_json())
-        return
-    screen = console()
+    else:
+        show_status(console(), status)
+
+
+def show_status(screen: "Console", status: "Status") -> None:
+    """Print a status for people."""
     facts = {
         "study": status.title,
         "id": status.study.hex(),

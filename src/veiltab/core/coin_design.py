@@ -35,7 +35,7 @@ import numpy as np
 
 from veiltab.core.channel import DRAW_RANGE, number_like
 from veiltab.core.mechanism import Coin, Geometric, Law, Mechanism
-from veiltab.core.publication import Publication, noise_variance
+from veiltab.core.publication import PublicationNoise, noise_variance
 from veiltab.core.resampling import (
     add_publication_noise,
     apportion,
@@ -84,7 +84,7 @@ class CoinDesign(ReleaseDesign):
     population_size: Any
     known: bool = True
     population: Population = "finite"
-    publication: Publication | None = None
+    publication: PublicationNoise | None = None
 
     def __post_init__(self) -> None:
         """Refuse an unknown population, and a table that is no marginal."""
@@ -364,7 +364,7 @@ def _law_cumulants(law: Law) -> Series:
     return float(law.mean), second, third, fourth - 3 * second**2
 
 
-def _noise_cumulants(publication: Publication) -> Series:
+def _noise_cumulants(publication: PublicationNoise) -> Series:
     _, second, _, fourth = _law_cumulants(publication.law)
     return 0.0, 2 * second, 0.0, 2 * fourth
 

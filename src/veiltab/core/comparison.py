@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from veiltab.core import privacy, utility
 from veiltab.core.mechanism import Geometric, Law
 
-ROUNDING = 1e-6
+ROUNDING = 1e-4
 """Weights that differ from a two-sided law by this share, or by one, are that law, rounded."""
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from veiltab.core import decoys, parameters, utility
 from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.mechanism import MAX_WEIGHTS, Coin, Geometric, LinkageMode, WeightTable
-from veiltab.core.privacy import delta_below
+from veiltab.core.privacy import LEAST_ODDS, delta_below
 from veiltab.core.roots import least_place
 from veiltab.errors import InfeasiblePlanError
 
@@ -25,7 +25,7 @@ SEARCH_SHARE = 1 - 1 / 256
 """The share of δ that the search spends; the rest is for the tail and for rounding."""
 
 NUDGE = 1e-9
-"""How much steeper laws get, relatively, so that rounded weights do not exceed the ratio e^ε."""
+"""How much flatter laws get, relatively, so that rounded weights do not exceed the ratio e^ε."""
 
 FEWEST_DECOYS = 1e-6
 """Of laws whose squared errors differ by no more than this share, the least centre is taken."""
@@ -34,7 +34,19 @@ GEOMETRIC_RANGE = (-70.0, 43.0)
 """Where ln(q/(1 − q)) is searched: q from e⁻⁷⁰ to 1 − 2⁻⁶²."""
 
 REACH, STEP = 6.0, 0.2
-"""How far, and how finely, ln(q/(1 − q)) is searched on both sides of that of q = e^(−ε/2)."""
+"""How far, and how finely, ln(q/(1 − q)) is searched on both sides of where 1/q² is e^ε.
+
+If δ is larger than ε, laws that fall by δ a step come in too."""
+
+NEARLY = 0.99
+"""A centre is below its law's mean, but by less than this, where the limit on decoys matters."""
+
+LONGEST = MAX_WEIGHTS - 1024
+"""How many weights a table may have in the search; a nudge can make it a little longer."""
+
+SHORT_DIGITS, FLOAT_DIGITS = 24, 50
+ROUNDING_ROOM = 1 - 1e-6
+"""The share of the limit on decoys that the search uses: a rounded ratio can need a few more."""
 
 FINE = 1e-10
 SMALL_CENTRES = 9
@@ -81,12 +93,13 @@ class DecoySearch:
         low, high = GEOMETRIC_RANGE
         high = max(low, min(high, self._steepest_allowed()))
         place = least_place(self._geometric_error, low, high, FINE)
-        threshold = int(DRAW_RANGE / (1 + math.exp(-place)))
+        threshold = int(DRAW_RANGE * short_ratio(1 / (1 + math.exp(-place))))
         law = Geometric(min(max(threshold, 1), DRAW_RANGE - 1))
         coin = decoys.largest_coin(law, self.epsilon)
-        if coin == 0:
+        if coin < LEAST_ODDS * DRAW_RANGE:
             raise InfeasiblePlanError(
-                f"epsilon {self.epsilon:g} is too small: nobody could take part",
+                f"epsilon {self.epsilon:g} is too small: next to nobody could take part, and"
+                " nothing but noise would be released",
                 hint="use a larger epsilon",
             )
         return Coin(coin), law
@@ -104,7 +117,7 @@ class DecoySearch:
         if self.max_decoys is None:
             sampled = self.population_size * self._eta / self.patterns
             room = max(room, (sampled - 1) / (1 + self._eta))
-        return math.log(min(room, parameters.MOST_DECOYS / self.patterns))
+        return math.log(ROUNDING_ROOM * min(room, parameters.MOST_DECOYS / self.patterns))
 
     def _limit(self, sample: float) -> float:
         if self.max_decoys is not None:
@@ -125,23 +138,23 @@ class DecoySearch:
     def two_sided(self) -> tuple[Coin, WeightTable] | None:
         """Return the best two-sided law and its coin, accounted for exactly.
 
-        None if the table would be too long; a δ that integer weights cannot keep is refused.
+        None if each would have too many decoys or too long a table; a δ that integer weights
+        cannot keep is refused.
         """
         best = self._best_two_sided()
+        if best.error == math.inf:
+            return None
         for attempt in range(4):
             nudge = NUDGE * 100**attempt
-            law = two_sided_table(
-                min(best.ratio * (1 + nudge), 1 - NUDGE), best.centre, self.delta * TAIL_SHARE
-            )
-            if law is None:
-                return None
+            ratio = short_ratio(best.ratio * (1 + nudge * (1 - best.ratio)))
+            law = two_sided_table(ratio, best.centre, self.delta * TAIL_SHARE)
             left_out = int(best.left_out * (1 + nudge) * DRAW_RANGE)
             coin = Coin(max(DRAW_RANGE - left_out, 1))
             if decoys.exact_delta(coin, law, self.epsilon) <= delta_below(self.delta):
                 return coin, law
         raise InfeasiblePlanError(
             f"decoys with whole weights out of 2^64 cannot keep delta {self.delta:g}",
-            hint="promise delta 0, or one of 1e-17 or more",
+            hint="promise delta 0, or a larger one, such as 1e-9",
         )
 
     def _best_two_sided(self) -> TwoSided:
@@ -173,13 +186,20 @@ class DecoySearch:
         return high
 
     def _centres(self) -> Iterator[int]:
-        """Yield centres up to one where the law's mass at 0 is surely below δ."""
+        """Yield centres up to one where the law's mass at 0 is surely below δ.
+
+        Those at which the limit on decoys is reached are among them.
+        """
         most = math.ceil(2 * math.log(1 / self.delta) / self.epsilon) + 1
+        most = min(most, MAX_WEIGHTS)
+        limits = (self._limit(0.0), self._limit(self.population_size))
+        edges = {int(NEARLY * limit / self.patterns) for limit in limits}
+        yield from sorted(edge for edge in edges if edge < most)
         centre = 0
-        while centre < min(most, MAX_WEIGHTS):
+        while centre < most:
             yield centre
             centre += 1 if centre < SMALL_CENTRES else centre // 4
-        yield min(most, MAX_WEIGHTS)
+        yield most
 
     def _at_centre(self, centre: int) -> TwoSided:
         """Return the best ratio for a centre: on a grid, then between its neighbours."""
@@ -187,10 +207,9 @@ class DecoySearch:
         def error(place: float) -> float:
             return self._candidate(1 / (1 + math.exp(-place)), centre).error
 
-        middle = -math.log(math.expm1(self.epsilon / 2))
-        count = round(REACH / STEP)
-        places = [middle + STEP * i for i in range(-count, count + 1)]
-        first = min(places, key=error)
+        high = REACH - math.log(math.expm1(self.epsilon / 2))
+        low = -REACH - math.log(math.expm1(self.epsilon / 2 + self.delta))
+        first = min((low + STEP * i for i in range(math.ceil((high - low) / STEP))), key=error)
         place = least_place(error, first - STEP, first + STEP, FINE)
         return self._candidate(1 / (1 + math.exp(-place)), centre)
 
@@ -198,7 +217,9 @@ class DecoySearch:
         left_out = self._least_left_out(ratio, centre)
         mean, variance = two_sided_moments(ratio, centre)
         taking_part = 1 - left_out
-        if self.patterns * mean > self._limit(self.population_size * taking_part):
+        length = two_sided_length(ratio, centre, self.delta * TAIL_SHARE)
+        decoys_limit = self._limit(self.population_size * taking_part)
+        if length > LONGEST or self.patterns * mean > ROUNDING_ROOM * decoys_limit:
             return TwoSided(ratio, centre, left_out, math.inf)
         error = self._error(left_out / taking_part, mean, variance)
         return TwoSided(ratio, centre, left_out, error)
@@ -232,6 +253,16 @@ class DecoySearch:
         return math.expm1(self.epsilon)
 
 
+def short_ratio(ratio: float) -> float:
+    """Round a ratio up to about 24 binary digits of it and of what it lacks to 1.
+
+    No plan is better for more digits, and fewer are the same on every machine.
+    """
+    digits = SHORT_DIGITS - math.floor(math.log2(min(ratio, 1 - ratio)))
+    step = 2.0 ** -min(digits, FLOAT_DIGITS)
+    return math.ceil(ratio / step) * step
+
+
 def two_sided_masses(ratio: float, centre: int) -> tuple[float, float, float]:
     """Return P(D = 0), P(1 ≤ D ≤ s) and P(D > s) for P(D = z) ∝ q^|z − s|."""
     tail = ratio**centre
@@ -257,17 +288,20 @@ def two_sided_moments(ratio: float, centre: int) -> tuple[float, float]:
     return centre + shift, (second_above + second_below) / total - shift**2
 
 
-def two_sided_table(ratio: float, centre: int, tail: float) -> WeightTable | None:
+def two_sided_length(ratio: float, centre: int, tail: float) -> int:
+    """Return how many values z ≥ 0 there are before P(D = z) ∝ q^|z − s| falls below ``tail``."""
+    peak = (1 - ratio) / (1 + ratio - ratio ** (centre + 1))
+    return centre + 1 + max(1, math.ceil(math.log(tail / peak) / math.log(ratio)))
+
+
+def two_sided_table(ratio: float, centre: int, tail: float) -> WeightTable:
     """Return integer weights for P(D = z) ∝ q^|z − s|, cut off where it falls below ``tail``.
 
-    What rounding leaves goes to the centre.  None if the table would be too long.
+    What rounding leaves goes to the centre.
     """
-    peak = (1 - ratio) / (1 + ratio - ratio ** (centre + 1))
-    beyond = max(1, math.ceil(math.log(tail / peak) / math.log(ratio)))
-    if centre + beyond + 1 > MAX_WEIGHTS:
-        return None
-    powers = [ratio ** abs(z - centre) for z in range(centre + beyond + 1)]
-    unit = DRAW_RANGE / sum(powers)
+    length = two_sided_length(ratio, centre, tail)
+    powers = [ratio ** abs(z - centre) for z in range(length)]
+    unit = DRAW_RANGE / math.fsum(powers)
     weights = [int(unit * power) for power in powers]
     weights[centre] += DRAW_RANGE - sum(weights)
     return WeightTable(tuple(weights))

@@ -8,6 +8,7 @@ the researcher and the server together.  Derivation: ``docs/explanation/decoys.m
 """
 
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 
 from veiltab.core.channel import DRAW_RANGE
@@ -44,6 +45,7 @@ def pure_promise_holds(coin: Coin, law: Geometric, epsilon: float) -> bool:
     return ratio is not None and ratio - 1 <= expm1_below(epsilon)
 
 
+@lru_cache(maxsize=64)
 def exact_delta(coin: Coin, law: WeightTable, epsilon: float) -> Fraction:
     """Return δ(ε) = Σᵢⱼ [P(i)D(j) − e^ε D(i)P(j)]₊, with P the law of B + D.
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from veiltab.core.coin_design import CoinDesign
 from veiltab.core.plan import Plan
-from veiltab.core.publication import Publication
+from veiltab.core.publication import PublicationNoise
 from veiltab.core.rank_design import RankDesign
 from veiltab.core.uncertainty import Population, ReleaseDesign
 
@@ -14,7 +14,7 @@ def release_design(
     *,
     cells: int | None = None,
     population: Population = "finite",
-    publication: Publication | None = None,
+    publication: PublicationNoise | None = None,
     rows: int | None = None,
 ) -> ReleaseDesign:
     """Return the design of a plan's release, for a marginal of ``cells`` cells.

@@ -8,6 +8,7 @@ server's.  All probabilities are integers over 2⁶⁴, so that every formula ha
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from veiltab.core.channel import DRAW_RANGE
@@ -88,18 +89,25 @@ class WeightTable:
     @property
     def mean(self) -> Fraction:
         """The law's mean."""
-        return Fraction(sum(z * weight for z, weight in enumerate(self.weights)), DRAW_RANGE)
+        return _moments(self.weights)[0]
 
     @property
     def variance(self) -> Fraction:
         """The law's variance."""
-        squares = sum(z * z * weight for z, weight in enumerate(self.weights))
-        return Fraction(squares, DRAW_RANGE) - self.mean**2
+        return _moments(self.weights)[1]
 
     def probability(self, number: int) -> Fraction:
         """Return P(D = number)."""
         inside = 0 <= number < len(self.weights)
         return Fraction(self.weights[number], DRAW_RANGE) if inside else Fraction(0)
+
+
+@lru_cache(maxsize=64)
+def _moments(weights: tuple[int, ...]) -> tuple[Fraction, Fraction]:
+    """Return the mean and the variance of a law by its weights, exactly."""
+    mean = Fraction(sum(z * weight for z, weight in enumerate(weights)), DRAW_RANGE)
+    squares = sum(z * z * weight for z, weight in enumerate(weights))
+    return mean, Fraction(squares, DRAW_RANGE) - mean**2
 
 
 Law: TypeAlias = Geometric | WeightTable

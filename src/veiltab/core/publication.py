@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.hashing import labelled_hash
 from veiltab.core.mechanism import Geometric, draw_numbers
-from veiltab.core.parameters import check_domain_size, check_epsilon
+from veiltab.core.parameters import check_epsilon
 from veiltab.core.privacy import publication_threshold
+from veiltab.core.utility import publication_variance
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ LABEL = "publication"
 
 
 @dataclass(frozen=True, slots=True)
-class Publication:
-    """The noise of a published copy: its promise ε, its ratio r, and how many counts got noise.
+class PublicationNoise:
+    """The noise of a published copy: its promise ε, its ratio r, and on how many counts it lies.
 
     ``threshold`` is r·2⁶⁴.  A marginal of a published table has the sums of its noise.
     """
@@ -43,7 +44,10 @@ class Publication:
     def __post_init__(self) -> None:
         """Refuse noise that does not keep its promise."""
         check_epsilon(self.epsilon)
-        check_domain_size(self.cells)
+        if self.cells < 1:
+            raise ParameterError(
+                f"a table of {self.cells} cells cannot be published", hint="publish at least one"
+            )
         least = publication_threshold(self.epsilon)
         if not least <= self.threshold < DRAW_RANGE:
             raise ParameterError(
@@ -53,7 +57,7 @@ class Publication:
             )
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, cells: int) -> "Publication":
+    def for_epsilon(cls, epsilon: float, cells: int) -> "PublicationNoise":
         """Return the least noise that keeps ε on a table of this many cells."""
         return cls(epsilon, publication_threshold(epsilon), cells)
 
@@ -65,7 +69,7 @@ class Publication:
     @property
     def variance(self) -> Fraction:
         """The variance of the noise of one count, 2r/(1 − r)²."""
-        return 2 * self.law.variance
+        return publication_variance(self.threshold)
 
     def add_noise(self, counts: NDArray[np.int64], entropy: "Entropy") -> NDArray[np.int64]:
         """Return the counts with noise, drawn exactly: what is published, once and for all."""
@@ -78,7 +82,7 @@ class Publication:
         return counts + more - fewer
 
 
-def noise_variance(publication: Publication | None) -> Fraction:
+def noise_variance(publication: PublicationNoise | None) -> Fraction:
     """Return the variance of a published copy's noise in all cells together; 0 without a copy."""
     return Fraction(0) if publication is None else publication.cells * publication.variance
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from veiltab.core.channel import GammaDiagonal, number_like
-from veiltab.core.publication import Publication, noise_variance
+from veiltab.core.publication import PublicationNoise, noise_variance
 from veiltab.core.resampling import (
     MAX_COUNTED_POPULATION,
     add_publication_noise,
@@ -49,7 +49,7 @@ class RankDesign(ReleaseDesign):
     population_size: int
     sample_size: int
     population: Population = "finite"
-    publication: Publication | None = None
+    publication: PublicationNoise | None = None
 
     def __post_init__(self) -> None:
         """Refuse an unknown population."""

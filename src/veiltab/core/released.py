@@ -13,7 +13,7 @@ from veiltab.core.channel import MAX_ESTIMATED_CELLS
 from veiltab.core.coin_design import CoinDesign
 from veiltab.core.designs import release_design, size_known
 from veiltab.core.plan import Plan
-from veiltab.core.publication import Publication
+from veiltab.core.publication import PublicationNoise, publication_digest
 from veiltab.core.schema import CountTable, Schema
 from veiltab.core.uncertainty import Population, ReleaseDesign, VarianceComponents
 from veiltab.errors import ParameterError, TooFewPeopleError
@@ -40,7 +40,7 @@ class ReleasedCounts:
     schema: Schema
     counts: NDArray[np.int64]
     plan: Plan
-    publication: Publication | None = None
+    publication: PublicationNoise | None = None
 
     def __post_init__(self) -> None:
         """Refuse counts that are not a release of this plan; keep a read-only copy of them."""
@@ -84,6 +84,16 @@ class ReleasedCounts:
     def size_known(self) -> bool:
         """Whether it is known how many respondents the release is about."""
         return size_known(self.plan)
+
+    @property
+    def digest(self) -> str | None:
+        """The digest by which the audit log names a published copy; None for the own view.
+
+        A marginal of a published copy has its own.
+        """
+        if self.publication is None:
+            return None
+        return publication_digest(self.schema, self.counts, self.publication.epsilon).hex()
 
     @cached_property
     def unbiased(self) -> Shares:

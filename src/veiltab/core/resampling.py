@@ -18,7 +18,7 @@ from veiltab.core.mechanism import Geometric, Law, WeightTable
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
-    from veiltab.core.publication import Publication
+    from veiltab.core.publication import PublicationNoise
     from veiltab.core.released import ReleasedCounts
     from veiltab.core.uncertainty import ReleaseDesign
 
@@ -85,7 +85,7 @@ def perturb_counts(rows: Counts, keep: float, generator: np.random.Generator) ->
 
 
 def add_publication_noise(
-    counts: Counts, publication: "Publication | None", generator: np.random.Generator
+    counts: Counts, publication: "PublicationNoise | None", generator: np.random.Generator
 ) -> Counts:
     """Add the noise of a published copy; of a marginal, the sums of that noise."""
     if publication is None:

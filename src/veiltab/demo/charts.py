@@ -1,5 +1,6 @@
-"""The charts of a demonstration: estimates beside the truth, and what the server received."""
+"""The charts of a demonstration: errors, estimates beside the truth, what the server received."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +14,16 @@ from veiltab.report.html import Html, element
 
 TRUTH_COLOR = "#222222"
 PALE = "#888888"
-STUDY_COLORS = (COLORS[1], COLORS[0])
-SHAPES = ("circle", "square")
+STUDY_COLORS = (COLORS[1], COLORS[0], COLORS[2])
+SHAPES = ("circle", "square", "triangle-up")
+TRUSTED = "a trusted party"
 INTERVAL = 2
 """How many standard errors an error bar reaches to each side: about 95 % hold the truth."""
 
 SYMBOLS = (
     '<circle cx="11" cy="7" r="4" fill="{color}"/>',
     '<rect x="7" y="3" width="8" height="8" fill="{color}"/>',
+    '<path d="M11 2L16 11H6Z" fill="{color}"/>',
 )
 LINE = '<path d="M0 7H22" stroke="{color}" stroke-width="2"/>'
 TRUTH = '<path d="M11 0V14" stroke="#222222" stroke-width="2"/>'
@@ -34,20 +37,61 @@ class Size:
     step: int
 
 
-WIDE, NARROW = Size(560, 24), Size(205, 26)
+WIDE, NARROW = Size(560, 32), Size(205, 34)
 
 
 @dataclass(frozen=True, slots=True)
 class Charts:
     """Each chart for a wide screen and for a narrow one."""
 
+    errors: tuple[str, str]
     estimates: tuple[str, str]
     column: tuple[str, str]
 
 
+def error_chart(results: Sequence[StudyResult], size: Size) -> alt.LayerChart:
+    """Show the error of each study on one scale, found and predicted, above a trusted party's."""
+    found = {result.label: result.l2_error for result in results}
+    predicted = {result.label: result.predicted_rmse for result in results}
+    predicted[TRUSTED] = float(results[0].plan["trusted_party_rmse"])
+    names, decades = list(predicted), _decades([*found.values(), *predicted.values()])
+    color = alt.Color(
+        "way:N",
+        scale=alt.Scale(domain=names, range=[*STUDY_COLORS[: len(results)], PALE]),
+        legend=None,
+    )
+    y = alt.Y(
+        "way:N", sort=names, title=None, axis=alt.Axis(ticks=False, domain=False, labelPadding=8)
+    )
+    x = alt.X(
+        "error:Q",
+        title="distance from the truth (ℓ₂)",
+        scale=alt.Scale(type="log", nice=False, domain=[decades[0], decades[-1]]),
+        axis=alt.Axis(values=decades, format="~g"),
+    )
+    ticked, dotted = (
+        alt.Chart(
+            alt.InlineData(values=[{"way": way, "error": error} for way, error in values.items()])
+        ).encode(x=x, y=y)
+        for values in (predicted, found)
+    )
+    layers = [
+        ticked.mark_tick(color=TRUTH_COLOR, thickness=2, size=20, opacity=1),
+        dotted.mark_point(filled=True, size=90, opacity=1).encode(color=color),
+    ]
+    chart = alt.LayerChart(layer=layers)
+    return chart.properties(width=size.width, height=alt.Step(size.step))
+
+
+def _decades(values: Sequence[float]) -> list[float]:
+    """Return the powers of ten from just below the values to just above them."""
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    return [float(f"1e{power}") for power in range(low, high + 1)]
+
+
 def estimate_chart(results: Sequence[StudyResult], size: Size) -> alt.FacetChart:
     """Show each cell's estimates with their error bars, and the truth as a line across them."""
-    studies = [result.promise for result in results]
+    studies = [result.label for result in results]
     rows = _rows(results)
     groups = list(dict.fromkeys(row["group"] for row in rows))
     cells = list(dict.fromkeys(row["cell"] for row in rows))
@@ -56,11 +100,16 @@ def estimate_chart(results: Sequence[StudyResult], size: Size) -> alt.FacetChart
     )
     offset = alt.YOffset("study:N", sort=studies)
     color = alt.Color(
-        "study:N", sort=studies, scale=alt.Scale(domain=studies, range=list(STUDY_COLORS)),
+        "study:N",
+        sort=studies,
+        scale=alt.Scale(domain=studies, range=list(STUDY_COLORS[: len(studies)])),
         legend=None,
-    )  # fmt: skip
+    )
     shape = alt.Shape(
-        "study:N", sort=studies, scale=alt.Scale(domain=studies, range=list(SHAPES)), legend=None
+        "study:N",
+        sort=studies,
+        scale=alt.Scale(domain=studies, range=list(SHAPES[: len(studies)])),
+        legend=None,
     )
     x = alt.X("share:Q", title="share of all people, in %", axis=alt.Axis(tickCount=5))
     base = alt.Chart().encode(y=y)
@@ -91,7 +140,7 @@ def _rows(results: Sequence[StudyResult]) -> list[dict[str, Any]]:
         {
             "group": ", ".join(cell.categories[:split]),
             "cell": ", ".join(cell.categories[split:]),
-            "study": result.promise,
+            "study": result.label,
             "share": 100 * cell.share,
             "low": 100 * (cell.share - INTERVAL * cell.standard_error),
             "high": 100 * (cell.share + INTERVAL * cell.standard_error),
@@ -135,6 +184,7 @@ def column_chart(column: Column, size: Size) -> alt.FacetChart:
 def draw_charts(results: Sequence[StudyResult], column: Column) -> Charts:
     """Draw the charts, which takes a second; the other results may still be missing."""
     return Charts(
+        (_svg(error_chart(results, WIDE)), _svg(error_chart(results, NARROW))),
         (_svg(estimate_chart(results, WIDE)), _svg(estimate_chart(results, NARROW))),
         (_svg(column_chart(column, WIDE)), _svg(column_chart(column, NARROW))),
     )
@@ -155,8 +205,16 @@ def study_key(studies: Sequence[StudyResult]) -> Html:
         (LINE + symbol).format(color=color)
         for symbol, color in zip(SYMBOLS, STUDY_COLORS, strict=True)
     ]
-    items = [(mark, study.promise) for mark, study in zip(marks, studies, strict=False)]
-    items.append((TRUTH, "the truth"))
+    items = [(mark, study.label) for mark, study in zip(marks, studies, strict=False)]
+    return _key([*items, (TRUTH, "the truth")])
+
+
+def error_key() -> Html:
+    """Return the legend of the chart of errors."""
+    return _key([(SYMBOLS[0].format(color=PALE), "found"), (TRUTH, "predicted by the formula")])
+
+
+def _key(items: Sequence[tuple[str, str]]) -> Html:
     return element(
         "ul", *(element("li", _swatch(mark), text) for mark, text in items), class_="key"
     )

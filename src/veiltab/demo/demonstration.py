@@ -1,12 +1,11 @@
 """The steps of the demonstration: every one consists of commands of the parties.
 
-Between steps the demonstration reads the server's folder, as the server's operator could.
+Between steps the demonstration reads the server's folder, as the server's operator could, and
+opens uploads with a researcher's keys, as the two could together.
 """
 
-import contextlib
-import re
-import time
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,10 +13,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy.special import chdtrc
-
 from veiltab.core.schema import CountTable
+from veiltab.demo.coalition import open_uploads, researchers_access
+from veiltab.demo.operator import (
+    DATA,
+    ServerFiles,
+    read_copy,
+    received_column,
+    server_files,
+    wait_until_deleted,
+)
 from veiltab.demo.parties import (
     ID_COLUMN,
     TABLE,
@@ -34,21 +39,20 @@ from veiltab.demo.results import (
     Column,
     DemoResults,
     LedgerChange,
+    PublishedCopy,
+    Reading,
     SecondResearcher,
     ServerView,
     StudyResult,
+    exponent,
 )
 from veiltab.errors import VeiltabError
-from veiltab.wire.bundles import unbundle
-from veiltab.wire.packing import packed_length, unpack
-
-PERSON = re.compile(rb"person-[0-9]{5}")
-DATA = "data"
-DELETION_SECONDS = 20.0
-"""How long after the release the server may take to delete what it received."""
 
 REFUSED = "salary"
 """What the second researcher asks for without a grant."""
+
+EXAMINED = 1
+"""The number of the study with decoys."""
 
 UNBIASED = ("--estimator", "unbiased")
 """The paper's estimate, whose error the formulas predict."""
@@ -56,18 +60,9 @@ UNBIASED = ("--estimator", "unbiased")
 Json = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFiles:
-    """The sizes of a study's chunks on the server, and how many ids of respondents it has."""
-
-    received: tuple[int, ...]
-    released: tuple[int, ...]
-    ids_found: int
-
-
 @dataclass(slots=True)
 class Demonstration:
-    """The five steps of a demonstration, and what each of them has found."""
+    """The steps of a demonstration, and what each of them has found."""
 
     processes: Processes
     parties: DemoParties
@@ -77,23 +72,21 @@ class Demonstration:
     plans: list[Json] = field(default_factory=list)
     budgets: dict[str, Json] = field(default_factory=dict)
     studies: list[str] = field(default_factory=list)
-    files_before: ServerFiles = field(init=False)
-    files_after: ServerFiles = field(init=False)
+    coalitions: list[Sequence[Json]] = field(default_factory=list)
+    received: tuple[int, ...] = ()
+    files: ServerFiles = field(init=False)
     column: Column = field(init=False)
     results: list[StudyResult] = field(default_factory=list)
     second: SecondResearcher = field(init=False)
+    published: PublishedCopy = field(init=False)
+    readings: list[Reading] = field(default_factory=list)
     audits: list[Json] = field(default_factory=list)
     spent: list[Json] = field(default_factory=list)
 
     @property
-    def data(self) -> Path:
-        """The server's folder."""
-        return self.parties.server.folder / DATA
-
-    @property
-    def _last(self) -> tuple[StudyTerms, str]:
-        """The study whose files and log are examined."""
-        return self.terms[-1], self.studies[-1]
+    def examined(self) -> tuple[StudyTerms, str]:
+        """The study with decoys, whose files and log are examined."""
+        return self.terms[EXAMINED], self.studies[EXAMINED]
 
     def enrol(self) -> None:
         """Start the server, make tables and plans, and register every party."""
@@ -113,26 +106,32 @@ class Demonstration:
         writing.result()
 
     def agree(self) -> None:
-        """Let the first curator propose each study, and the other sign it."""
-        signing: list[Future[CommandResult]] = []
+        """Let the first curator propose each study, and the other read and sign it."""
+        signing: list[Future[Sequence[Json]]] = []
         for terms in self.terms:
             proposed = self.processes.run(
                 self.parties.registry.party, "study", "propose", terms.file, "--json"
             )
             self.studies.append(proposed.values["study"])
-            for signature in signing:  # a home takes one signature at a time
-                signature.result()
-            sign = ("study", "sign", terms.title, "--yes", "--json")
-            signing.append(
-                self.processes.later(partial(self.processes.run, self.parties.tax.party, *sign))
-            )
-        for signature in signing:
-            signature.result()
+            self.coalitions += [signature.result() for signature in signing]
+            signing = [self.processes.later(partial(self._read_and_sign, terms))]
+        self.coalitions += [signature.result() for signature in signing]
 
     def push(self) -> None:
-        """Push all tables; read the server's folder while one upload is there, and afterwards."""
-        others = [partial(self._push_both, terms) for terms in self.terms[:-1]]
-        self.processes.together(*others, self._push_and_read_files)
+        """Push all tables; then read the server's folder, and the copies of its operator."""
+        pushes = [
+            partial(self._push, terms, curator)
+            for terms in self.terms
+            for curator in self.parties.curators
+        ]
+        self.processes.together(*pushes)
+        server, (_, study) = self.parties.server.folder, self.examined
+        wait_until_deleted(server, study)
+        uploads = read_copy(server, study)
+        self.received = tuple(len(chunk) for chunk in uploads.chunks.values())
+        self.files = server_files(server, study)
+        attribute = self.parties.registry.attributes[0]
+        self.column = received_column(uploads, attribute, self.table)
 
     def estimate(self) -> None:
         """Grant everything to one researcher and a part to the other, and let both estimate."""
@@ -141,9 +140,15 @@ class Demonstration:
         self.results = [result for result in results if isinstance(result, StudyResult)]
         self.second = next(result for result in results if isinstance(result, SecondResearcher))
 
+    def publish(self) -> None:
+        """Let the first researcher publish a copy; and read what it could, with the server."""
+        publishing = self.processes.later(self._publish)
+        self.readings = [self._read_together(number) for number in range(len(self.terms))]
+        self.published = publishing.result()
+
     def verify(self) -> None:
         """Let every party verify the log, and the curators print their ledgers."""
-        processes, (terms, _) = self.processes, self._last
+        processes, (terms, _) = self.processes, self.examined
         audits = [
             partial(self._values, party, "audit", terms.title) for party in self.parties.members
         ]
@@ -164,15 +169,17 @@ class Demonstration:
             studies=tuple(self.results),
             holders={c.party.name: c.attributes for c in self.parties.curators},
             server=ServerView(
-                received=self.files_before.received,
-                received_later=self.files_after.received,
-                released=self.files_after.released,
-                ids_found=self.files_before.ids_found + self.files_after.ids_found,
+                received=self.received,
+                received_later=self.files.received,
+                released=self.files.released,
+                ids_found=self.files.ids_found,
                 column=self.column,
                 entries=tuple(self.audits[0]["entries"]),
                 head=heads.pop(),
                 verified_by=tuple(party.name for party in self.parties.members),
             ),
+            readings=tuple(self.readings),
+            published=self.published,
             second=self.second,
             ledgers=tuple(
                 LedgerChange(curator.party.name, self.budgets[curator.party.name], after)
@@ -188,9 +195,9 @@ class Demonstration:
     def _plan(self, terms: StudyTerms) -> Json:
         people = self.table.population_size
         sizes = ("--population", people, "--cells", self.table.schema.domain_size)
-        promise: tuple[object, ...] = ("--epsilon", terms.epsilon)
-        if terms.delta:  # with δ everybody is sampled, so that all parties compute the same plan
-            promise = (*promise, "--delta", terms.delta, "--sample-size", people)
+        promise: tuple[object, ...] = ("--mechanism", terms.mechanism, "--epsilon", terms.epsilon)
+        if terms.delta:
+            promise = (*promise, "--delta", exponent(terms.delta))
         plan: Json = self._values(self.parties.registry.party, "plan", *sizes, *promise)
         return plan
 
@@ -221,29 +228,20 @@ class Demonstration:
         budget: Json = self._values(curator.party, "ledger", "set", curator.dataset, *limits)
         return budget
 
-    def _push(self, terms: StudyTerms, curator: DemoCurator, *options: str) -> None:
+    def _read_and_sign(self, terms: StudyTerms) -> Sequence[Json]:
+        """Let the second curator read what each coalition would learn, and sign."""
+        curator = self.parties.tax.party
+        shown: Json = self._values(curator, "study", "show", terms.title)
+        self._values(curator, "study", "sign", terms.title, "--yes")
+        coalitions: Sequence[Json] = shown["coalitions"]
+        return coalitions
+
+    def _push(self, terms: StudyTerms, curator: DemoCurator) -> None:
         table = ("--table", TABLE, "--id", ID_COLUMN)
-        self.processes.run(curator.party, "push", terms.title, *table, *options, "--json")
-
-    def _push_both(self, terms: StudyTerms) -> None:
-        self.processes.together(
-            *(partial(self._push, terms, each, "--wait-release") for each in self.parties.curators)
-        )
-
-    def _push_and_read_files(self) -> None:
-        """Let one curator push completely before the other; read the server's folder between."""
-        (terms, study), parties = self._last, self.parties
-        self._push(terms, parties.tax, "--no-wait")
-        self._push(terms, parties.registry)
-        self.files_before = server_files(self.data, study)
-        attribute, size = parties.registry.attributes[0], self.plans[-1]["sample_size"]
-        self.column = received_column(self.data, study, attribute, self.table, size)
-        self._push(terms, parties.tax, "--wait-release")
-        wait_until_deleted(self.data, study)
-        self.files_after = server_files(self.data, study)
+        self._values(curator.party, "push", terms.title, *table, "--wait-release")
 
     def _grant(self, terms: StudyTerms, curator: DemoCurator, researcher: DemoParty) -> None:
-        self.processes.run(curator.party, "grant", terms.title, "--to", researcher.name, "--json")
+        self._values(curator.party, "grant", terms.title, "--to", researcher.name)
 
     def _first_researcher(self, number: int) -> StudyResult:
         terms, parties = self.terms[number], self.parties
@@ -253,11 +251,40 @@ class Demonstration:
         found = self._values(parties.rivera, "estimate", terms.title, *UNBIASED)
         names = self.table.schema.names
         return StudyResult(
-            terms.title, self.studies[number], self.plans[number], names, self._cells(names, found)
+            terms.title,
+            self.studies[number],
+            self.plans[number],
+            tuple(self.coalitions[number]),
+            names,
+            self._cells(names, found),
+        )
+
+    def _publish(self) -> PublishedCopy:
+        (terms, _), names = self.examined, self.table.schema.names
+        shown: Json = self._values(self.parties.rivera, "publish", terms.title, *UNBIASED)
+        cells, digest = self._cells(names, shown), shown["published"]["digest"]
+        return PublishedCopy(terms.title, self.plans[EXAMINED], names, digest, cells)
+
+    def _read_together(self, number: int) -> Reading:
+        """Open a study's uploads with the first researcher's keys, as the server could with it."""
+        study, plan = self.studies[number], self.plans[number]
+        access = researchers_access(self.parties.rivera.home, study)
+        uploads = read_copy(self.parties.server.folder, study)
+        schema, law = self.table.schema, plan["decoys"] or {"mean": 0.0, "variance": 0.0}
+        [promise] = [c for c in self.coalitions[number] if c["who"] == "researcher and server"]
+        return Reading(
+            title=self.terms[number].title,
+            mechanism=self.terms[number].mechanism,
+            epsilon=promise["epsilon"],
+            names=schema.names,
+            categories=tuple(product(*(a.categories for a in schema.attributes))),
+            people=tuple(self.table.counts.tolist()),
+            rows=open_uploads(uploads, access, self.table),
+            decoys=(law["mean"], math.sqrt(law["variance"])),
         )
 
     def _second_researcher(self) -> SecondResearcher:
-        (terms, _), parties, processes = self._last, self.parties, self.processes
+        (terms, _), parties, processes = self.examined, self.parties, self.processes
         self._grant(terms, parties.registry, parties.okafor)
         asked = (*parties.registry.attributes, REFUSED)
         options = [part for name in asked for part in ("--attribute", name)]
@@ -286,71 +313,6 @@ class Demonstration:
             categories = tuple(cell[name] for name in names)
             cells.append(Cell(categories, truth[categories], cell["share"], cell["standard_error"]))
         return tuple(cells)
-
-
-def server_files(data: Path, study: str) -> ServerFiles:
-    """Read a study's chunks, and search all files of the server for ids."""
-    place = data / "studies" / study
-    return ServerFiles(
-        tuple(len(chunk) for chunk in _chunks(place / "received")),
-        tuple(len(chunk) for chunk in _chunks(place / "released")),
-        sum(len(PERSON.findall(content)) for content in _contents(data)),
-    )
-
-
-def wait_until_deleted(data: Path, study: str) -> None:
-    """Wait until the server has deleted what it received, as it does right after the release."""
-    end = time.monotonic() + DELETION_SECONDS
-    while (data / "studies" / study / "received").exists():
-        if time.monotonic() > end:
-            raise VeiltabError(
-                "the server still has the unperturbed ciphertext of a released study",
-                hint="this should not happen; please report it with the server's log",
-            )
-        time.sleep(0.02)
-
-
-def received_column(
-    data: Path, study: str, name: str, table: "CountTable", sample_size: int
-) -> Column:
-    """Read one column as the server received it, and test whether it looks uniform."""
-    marginal = table.marginal([name])
-    [attribute] = marginal.schema.attributes
-    length = packed_length(attribute.size, sample_size)  # a chunk's name, a digest, does not tell
-    received = _chunks(data / "studies" / study / "received")
-    [packed] = [chunk for chunk in received if len(chunk) == length]
-    codes = unpack(packed, attribute.size, sample_size)
-    counts = np.bincount(codes, minlength=attribute.size).tolist()
-    return Column(
-        name,
-        attribute.categories,
-        tuple(marginal.counts.tolist()),
-        tuple(counts),
-        uniform_p_value(counts),
-    )
-
-
-def uniform_p_value(counts: Sequence[int]) -> float:
-    """Return Pearson's p-value of the hypothesis that all categories are equally likely."""
-    expected = sum(counts) / len(counts)
-    statistic = sum((count - expected) ** 2 for count in counts) / expected
-    return float(chdtrc(len(counts) - 1, statistic))
-
-
-def _chunks(folder: Path) -> Iterator[bytes]:
-    """Yield all chunks in a folder and below it; a file holds many."""
-    for path in _files(folder):
-        yield from (bytes(chunk) for _, chunk in unbundle(path.read_bytes()))
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.is_file())
-
-
-def _contents(folder: Path) -> Iterator[bytes]:
-    for path in _files(folder):
-        with contextlib.suppress(FileNotFoundError):  # the server may delete it meanwhile
-            yield path.read_bytes()
 
 
 def _write(path: Path, text: str) -> None:

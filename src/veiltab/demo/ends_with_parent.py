@@ -15,6 +15,12 @@ from veiltab.cli.main import main
 STDIN = 0
 
 
+def run() -> None:
+    """Run the command in the arguments of this process."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    main(sys.argv[1:])
+
+
 def _end_with_parent() -> None:
     """Wait until the other end of stdin is closed, and end this process."""
     while os.read(STDIN, 1):
@@ -23,5 +29,4 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    main(sys.argv[1:])
+    run()

@@ -1,26 +1,38 @@
 """The page that a demonstration leaves: one file, without scripts, that needs no network."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
+from typing import Any
 
-from veiltab.demo.charts import INTERVAL, Charts, figure, study_key
-from veiltab.demo.results import Cell, DemoResults, StudyResult, exponent
-from veiltab.report.html import Html, element, table
+from veiltab.demo.charts import INTERVAL, Charts, error_key, figure, study_key
+from veiltab.demo.results import (
+    MECHANISMS,
+    Cell,
+    DemoResults,
+    Reading,
+    StudyResult,
+    exponent,
+)
+from veiltab.report.html import Html, element, html, table
 
 TITLE = "A joint table that nobody could read"
-LIMITS = (
-    ("The server alone", "learns nothing about the values; it sees random-looking bytes"),
-    ("A researcher alone", "gets the promise above, ε and δ"),
-    ("A curator alone", "learns nothing about the other curator's values"),
-    (
-        "A researcher with a curator",
-        "knows the secret order: the promise becomes the larger ε “if the order is known”",
-    ),
-    (
-        "A researcher with the server",
-        "together read the sampled records without noise, but without names: keep them independent",
-    ),
-)
+NUMBERS = {2: "two", 3: "three"}
+SMALL = 0.001
+"""Errors below it are shown with one digit more."""
+
+EVERYBODY = 99.99
+"""A chance in per cent that leaves nobody out."""
+
+RARE = 6
+"""How many of the rarest cells are shown of what server and researcher could read."""
+
+WHO = {
+    "researcher": "a researcher alone",
+    "researcher and server": "a researcher with the server",
+    "researcher and curator": "a researcher with a curator",
+    "server and curator": "the server with a curator",
+    "readers of published copies": "whoever only reads published copies",
+}
 
 
 def demo_page(results: DemoResults, charts: Charts) -> str:
@@ -38,8 +50,11 @@ def demo_page(results: DemoResults, charts: Charts) -> str:
     main = element(
         "main",
         *_opening(results),
-        *_estimates(results, charts),
+        *_errors(results, charts),
         *_promise(results),
+        *_together(results),
+        *_estimates(results, charts),
+        *_published(results),
         *_server(results, charts),
         *_second(results),
         *_checks(results),
@@ -50,7 +65,7 @@ def demo_page(results: DemoResults, charts: Charts) -> str:
 
 
 def _opening(results: DemoResults) -> Iterator[Html]:
-    papers, close = results.studies[0], results.closest
+    papers = results.studies[0]
     people = f"{papers.plan['population_size']:,}"
     holders = "; ".join(
         f"the {name} knows {' and '.join(attributes)}"
@@ -64,14 +79,21 @@ def _opening(results: DemoResults) -> Iterator[Html]:
         " researcher has estimated the joint table of all four attributes.",
         class_="lead",
     )
+    yield element(
+        "p",
+        f"They have done so {NUMBERS[len(results.studies)]} times, with the same promise"
+        f" ε = {papers.epsilon:g}: as the paper proposes, and with decoys, records that the offices"
+        " invent and that nobody else can tell from real ones.",
+    )
     cards = [
         element(
             "li",
-            element("strong", f"{each.l2_error:.4f}"),
-            f"error of the whole table, and {each.predicted_rmse:.4f} predicted, at ",
-            element("span", each.promise, class_="whole"),
+            element("strong", f"{each.l2_error:.{digits}f}"),
+            f"error of the whole table, and {each.predicted_rmse:.{digits}f} predicted: ",
+            element("span", each.label, class_="whole"),
         )
         for each in results.studies
+        for digits in [4 if each.predicted_rmse > SMALL else 5]
     ]
     cards.append(
         element(
@@ -80,14 +102,29 @@ def _opening(results: DemoResults) -> Iterator[Html]:
             "ids of people found in all that the server had on its disk",
         )
     )
-    cards.append(
-        element(
-            "li",
-            element("strong", f"{len(results.server.verified_by)} of 4"),
-            f"parties verified the log of “{close.title}”, and saw the same",
-        )
-    )
     yield element("ul", *cards, class_="cards")
+
+
+def _errors(results: DemoResults, charts: Charts) -> Iterator[Html]:
+    papers, decoys, *others = results.studies
+    ratio = papers.predicted_rmse / decoys.predicted_rmse
+    yield element("h2", "How far off")
+    text = (
+        f"With the same ε and the same δ = 0, decoys leave {ratio:.1f} times less error than the"
+        " paper's way."
+    )
+    if others:
+        trusted = others[0].predicted_rmse / float(papers.plan["trusted_party_rmse"])
+        text += (
+            f" With a δ of {others[0].delta_text} they come close to a party that is trusted with"
+            f" all records and adds Laplace noise: {trusted:.2f} times its error."
+        )
+    yield element("p", text)
+    yield figure(
+        charts.errors,
+        "Distance of the estimated table from the truth, on a logarithmic scale",
+        error_key(),
+    )
 
 
 def _estimates(results: DemoResults, charts: Charts) -> Iterator[Html]:
@@ -103,7 +140,7 @@ def _estimates(results: DemoResults, charts: Charts) -> Iterator[Html]:
         " errors to each side. The numbers are in the table below."
     )
     yield figure(charts.estimates, caption, study_key(studies))
-    names = ["cell", "truth", *(f"δ = {each.delta_text}" for each in studies)]
+    names = ["cell", "truth", *map(_heading, studies)]
     yield table(
         "The same in numbers: share ± standard error, in per cent",
         names,
@@ -121,38 +158,136 @@ def _promise(results: DemoResults) -> Iterator[Html]:
         " record been a different one. “Almost” means up to a factor of e to the ε, and δ bounds"
         " how much may fall outside it.",
     )
-    facts = [
-        ("ε", [f"{each.epsilon:g}" for each in studies]),
-        ("δ", [each.delta_text for each in studies]),
-        ("ε if the order is known", [f"{_leak(each):.3g}" for each in studies]),
-        ("people sampled", [f"{each.plan['sample_size']:,}" for each in studies]),
-        (
-            "records kept as they are",
-            [f"{100 * each.plan['keep_probability']:.1f} %" for each in studies],
-        ),
-        ("γ of the noise", [f"{each.plan['gamma']:.4g}" for each in studies]),
-        ("predicted error", [f"{each.predicted_rmse:.5f}" for each in studies]),
-        ("error found", [f"{each.l2_error:.5f}" for each in studies]),
-        (
-            f"cells within {INTERVAL} standard errors",
-            [f"{each.within(INTERVAL)} of {len(each.cells)}" for each in studies],
-        ),
-    ]
     yield table(
-        "The studies and their promises; errors are ℓ₂ distances, predicted as root mean squares",
-        ["", *(each.title for each in studies)],
-        [(name, *values) for name, values in facts],
+        "What each coalition may learn about a person, as ε",
+        ["", *map(_heading, studies)],
+        [
+            (name, *(_epsilon(each.promise_to(who)) for each in studies))
+            for who, name in WHO.items()
+        ],
         numbers=len(studies),
     )
-    if len(studies) > 1:
-        ratio = studies[0].predicted_rmse / studies[-1].predicted_rmse
-        yield element(
-            "p",
-            "The paper's promise rests on the sample and on the noise. The other one counts the"
-            " secret order of the records as well, which nobody but the curators knows; a tiny δ"
-            f" then buys an error that is {ratio:.0f} times smaller. It depends more on that order:"
-            " see the third row.",
+    yield element(
+        "p",
+        "The curators read this table before they sign. “No bound” stands where the paper's way"
+        " ends: server and researcher together would read the sampled records without noise. With"
+        " decoys they learn no more than the researcher alone, as long as no curator helps them. A"
+        " curator who helps the researcher knows the decoys; then only the server's noise is left.",
+    )
+    yield table(
+        "What is done to the records",
+        ["", *map(_heading, studies)],
+        [(name, *values) for name, values in _facts(studies)],
+        numbers=len(studies),
+    )
+
+
+def _facts(studies: Sequence[StudyResult]) -> Iterator[tuple[str, list[str]]]:
+    plans = [each.plan for each in studies]
+    yield "who takes part", [_part(plan) for plan in plans]
+    yield (
+        "decoys, expected",
+        [f"{plan['decoys']['expected']:,.0f}" if plan["decoys"] else "none" for plan in plans],
+    )
+    yield (
+        "rows that the server leaves as they are",
+        [f"{100 * plan['keep_probability']:.1f} %" for plan in plans],
+    )
+    yield "γ of the server's noise", [f"{plan['gamma']:,.0f}" for plan in plans]
+    yield "error predicted", [f"{each.predicted_rmse:.5f}" for each in studies]
+    yield "error found", [f"{each.l2_error:.5f}" for each in studies]
+    yield (
+        f"cells within {INTERVAL} standard errors",
+        [f"{each.within(INTERVAL)} of {len(each.cells)}" for each in studies],
+    )
+
+
+def _part(plan: Mapping[str, Any]) -> str:
+    if plan["sample_size"] is not None:
+        return f"{plan['sample_size']:,} people"
+    chance = 100 * plan["coin_probability"]
+    return "everybody" if chance > EVERYBODY else f"{chance:.1f} %, by coin"
+
+
+def _epsilon(epsilon: float | None) -> str:
+    if epsilon is None:
+        return "no bound"
+    return f"{epsilon:.3g}" if epsilon else "nothing"
+
+
+def _together(results: DemoResults) -> Iterator[Html]:
+    readings = results.readings
+    first = readings[0]
+    yield element("h2", "What server and researcher could read together")
+    yield element(
+        "p",
+        "A promise is worth what it holds against those who break the rules. The operator of this"
+        " server has kept a copy of everything that was uploaded, which nobody could notice, and"
+        " the researcher has lent the keys. Together they have opened every row, before any noise:",
+    )
+    rows = [
+        (
+            ", ".join(first.categories[cell]),
+            f"{first.people[cell]:,}",
+            *(f"{reading.rows[cell]:,}" for reading in readings),
         )
+        for cell in first.rarest[:RARE]
+    ]
+    totals = [f"{sum(reading.rows):,}" for reading in readings]
+    rows.append(("all cells", f"{sum(first.people):,}", *totals))
+    yield table(
+        "Rows that were opened in the rarest cells, and in all",
+        ["cell", "people in it", *map(_heading, results.studies)],
+        rows,
+        numbers=1 + len(readings),
+    )
+    for study, reading in zip(results.studies, readings, strict=True):
+        yield element("p", element("strong", study.label), ": ", _verdict(study, reading))
+
+
+def _verdict(study: StudyResult, reading: Reading) -> str:
+    if reading.epsilon is None:
+        return (
+            "every row is the record of a person, exactly as it is in the offices' tables. Of"
+            " somebody who is alone in a cell, a single row tells everything. No ε holds any more."
+        )
+    mean, deviation = reading.decoys
+    invented = f"in every cell about {mean:.1f} ± {deviation:.1f} rows are invented"
+    if study.delta:
+        return f"{invented}. ε = {reading.epsilon:g} and δ = {study.delta_text} still hold."
+    return (
+        f"{invented}. Nobody but the curators knows how many, and which: a row may be nobody's,"
+        f" also in a cell of which somebody is known to be the only one. ε = {reading.epsilon:g}"
+        " still holds."
+    )
+
+
+def _heading(study: StudyResult) -> Html:
+    """Return a study's mechanism and δ as a column's heading, on two lines."""
+    delta = element("span", f"δ = {study.delta_text}", class_="whole")
+    return Html(f"{html(MECHANISMS[study.mechanism])},<br>{delta}")
+
+
+def _published(results: DemoResults) -> Iterator[Html]:
+    copy, own = results.published, results.closest
+    yield element("h2", "What everybody else may read")
+    yield element(
+        "p",
+        "A curator knows the decoys, and could subtract them from the researcher's table. So tables"
+        " and reports for others are made from a published copy: the same counts with noise of"
+        f" their own, drawn once, for ε = {copy.epsilon:g} against all who only read it. The log"
+        " names the copy by its digest: ",
+        element("code", copy.digest),
+    )
+    yield table(
+        f"“{copy.title}”: distance from the truth",
+        ["", "predicted", "found"],
+        [
+            (name, f"{each.predicted_rmse:.5f}", f"{each.l2_error:.5f}")
+            for name, each in (("the researcher's own estimate", own), ("the published copy", copy))
+        ],
+        numbers=2,
+    )
 
 
 def _server(results: DemoResults, charts: Charts) -> Iterator[Html]:
@@ -160,8 +295,8 @@ def _server(results: DemoResults, charts: Charts) -> Iterator[Html]:
     yield element("h2", "What the server saw")
     yield element(
         "p",
-        "After one curator had pushed, its part of the study was on the server's disk:"
-        f" {len(server.received)} chunks of {sum(server.received):,} bytes. Below is the column"
+        f"For “{results.closest.title}” the curators have uploaded {len(server.received)} chunks"
+        f" of {sum(server.received):,} bytes. Below is the column"
         f" “{column.attribute}” as it stands in the curator's table, and as the server has it. The"
         f" encrypted values are spread evenly (χ² test: p = {column.p_value:.2f}), whatever the"
         " table says.",
@@ -240,7 +375,12 @@ def _checks(results: DemoResults) -> Iterator[Html]:
 
 def _limits() -> Iterator[Html]:
     yield element("h2", "Where the promise ends")
-    yield table("Who learns what, from a study like these", ["who", "what holds"], LIMITS)
+    yield element(
+        "p",
+        "The promise with decoys is kept by the curators: one who tells the study's secret, or who"
+        " leaves decoys out on purpose, takes it from everybody. It is computational: coins, decoys"
+        " and order come from a key.",
+    )
     yield element(
         "p",
         "In this demonstration all parties ran on one computer and under one user, who could read"
@@ -271,7 +411,3 @@ def _joint_rows(studies: Sequence[StudyResult]) -> Iterator[tuple[str, ...]]:
 
 def _estimate(cell: Cell) -> str:
     return f"{100 * cell.share:.2f} ± {100 * cell.standard_error:.2f}".replace("-", "−")
-
-
-def _leak(study: StudyResult) -> float:
-    return float(study.plan["epsilon_if_order_known"])

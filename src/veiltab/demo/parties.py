@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from veiltab.core.plan import MechanismName
 from veiltab.core.schema import CountTable, Schema
 from veiltab.demo.processes import DemoParty
 
 ID_COLUMN, TABLE = "person", "table.csv"
-PAPERS, SHUFFLED = "Adult by the paper", "Adult in secret order"
+PAPERS, DECOYS, WITH_DELTA = "Adult by the paper", "Adult with decoys", "Adult with decoys and δ"
 SEED = 1994
 """Seeds the order of the rows in the tables; nothing that protects anybody depends on it."""
 
@@ -52,6 +53,7 @@ class StudyTerms:
 
     title: str
     file: str
+    mechanism: MechanismName
     epsilon: float
     delta: float
 
@@ -75,9 +77,14 @@ def make_parties(folder: Path) -> DemoParties:
 
 
 def make_study_terms(epsilon: float, delta: float) -> tuple[StudyTerms, ...]:
-    """Return the paper's study and, if δ is above 0, one that counts on the secret order too."""
-    papers = StudyTerms(PAPERS, "paper.toml", epsilon, 0.0)
-    return (papers, StudyTerms(SHUFFLED, "shuffled.toml", epsilon, delta)) if delta else (papers,)
+    """Return the paper's study, one with decoys and, if δ is above 0, one that spends it too."""
+    terms = [
+        StudyTerms(PAPERS, "paper.toml", "paper", epsilon, 0.0),
+        StudyTerms(DECOYS, "decoys.toml", "decoys", epsilon, 0.0),
+    ]
+    if delta:
+        terms.append(StudyTerms(WITH_DELTA, "delta.toml", "decoys", epsilon, delta))
+    return tuple(terms)
 
 
 def identity_file(party: DemoParty) -> str:
@@ -119,6 +126,7 @@ def write_study_file(parties: DemoParties, terms: StudyTerms, table: "CountTable
         f"title = {json.dumps(terms.title)}",
         f"epsilon = {terms.epsilon!r}",
         f"delta = {terms.delta!r}",
+        f"mechanism = {json.dumps(terms.mechanism)}",
         f"population = {table.population_size}",
         'linkage = {by = "ids"}',
     ]

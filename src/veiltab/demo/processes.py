@@ -18,6 +18,7 @@ from veiltab.errors import VeiltabError
 Result = TypeVar("Result")
 
 VEILTAB = (sys.executable, "-m", "veiltab.demo.ends_with_parent")
+SERVER = (sys.executable, "-m", "veiltab.demo.curious_server")
 COMMAND_SECONDS = 180.0
 """After this time a command is considered hanging."""
 
@@ -39,10 +40,15 @@ class DemoParty:
     folder: Path
 
     @property
+    def home(self) -> Path:
+        """Where the party keeps its keys."""
+        return self.folder / "home"
+
+    @property
     def environment(self) -> dict[str, str]:
         """The environment of the party's commands: the party's own home, and UTF-8."""
         inherited = {k: v for k, v in os.environ.items() if k not in USERS_VARIABLES}
-        return inherited | {"VEILTAB_HOME": str(self.folder / "home"), "PYTHONUTF8": "1"}
+        return inherited | {"VEILTAB_HOME": str(self.home), "PYTHONUTF8": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +157,13 @@ class Processes:
         return CommandResult(command, process.returncode, out, err)
 
     def serve(self, party: DemoParty, *arguments: object) -> dict[str, str]:
-        """Start a server that runs until the end; return what it prints once it listens."""
+        """Start a server that runs until the end; return what it prints once it listens.
+
+        Its operator is curious, and keeps a copy of what the curators upload.
+        """
         log = party.folder / "server.log"
         with log.open("w", encoding="utf-8") as errors:
-            process, command = self._start(party, arguments, subprocess.PIPE, errors)
+            process, command = self._start(party, arguments, subprocess.PIPE, errors, SERVER)
         with process.stdout or log.open(encoding="utf-8") as output:
             line = output.readline()
         if not line:
@@ -169,6 +178,7 @@ class Processes:
         arguments: Sequence[object],
         output: int,
         errors: int | IO[str],
+        program: Sequence[str] = VEILTAB,
     ) -> tuple[subprocess.Popen[str], str]:
         texts = [str(argument) for argument in arguments]
         command = shlex.join(["veiltab", *texts])
@@ -176,7 +186,7 @@ class Processes:
             if self._over:
                 raise VeiltabError("the demonstration is over", hint="start another one")
             process = subprocess.Popen(  # noqa: S603 - it is our own command
-                [*VEILTAB, *texts],
+                [*program, *texts],
                 stdin=self._stdin,
                 stdout=output,
                 stderr=errors,

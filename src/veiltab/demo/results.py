@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from veiltab.core import utility
+from veiltab.core.privacy import publication_threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +21,12 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class StudyResult:
-    """One study: the plan, and what a researcher with all grants has estimated."""
+    """One study: the plan, what was promised to whom, and what a researcher has estimated."""
 
     title: str
     study: str
     plan: Mapping[str, Any]
+    coalitions: tuple[Mapping[str, Any], ...]
     names: tuple[str, ...]
     cells: tuple[Cell, ...]
 
@@ -39,9 +41,19 @@ class StudyResult:
         return float(self.plan["delta"])
 
     @property
-    def promise(self) -> str:
-        """The promise in short, such as "ε = 0.5, δ = 1e-6"."""
-        return f"ε = {self.epsilon:g}, δ = {self.delta_text}"
+    def mechanism(self) -> str:
+        """How the promise is kept: "paper" or "decoys"."""
+        return str(self.plan["mechanism"])
+
+    @property
+    def label(self) -> str:
+        """The mechanism and δ in short, for a legend: "decoys, δ = 1e-6"."""
+        return f"{MECHANISMS[self.mechanism]}, δ = {self.delta_text}"
+
+    @property
+    def short(self) -> str:
+        """The same for a narrow column of the terminal."""
+        return f"{self.mechanism}, δ = {self.delta_text}"
 
     @property
     def delta_text(self) -> str:
@@ -51,34 +63,153 @@ class StudyResult:
     @property
     def l2_error(self) -> float:
         """How far the estimates are from the truth."""
-        return math.dist([c.share for c in self.cells], [c.truth for c in self.cells])
+        return l2_error(self.cells)
 
     @property
     def predicted_rmse(self) -> float:
         """How far they should be: the exact RMSE for these data."""
-        return utility.exact_rmse(
-            self.plan["population_size"],
-            self.plan["sample_size"],
-            self.plan["domain_size"],
-            self.plan["gamma"],
-            sum(cell.truth**2 for cell in self.cells),
-        )
+        return predicted_rmse(self.plan, self.cells)
+
+    def promise_to(self, who: str) -> float | None:
+        """Return the ε that holds against somebody; None where nothing bounds what they learn."""
+        [epsilon] = [each["epsilon"] for each in self.coalitions if each["who"] == who]
+        return None if epsilon is None else float(epsilon)
 
     def within(self, errors: float) -> int:
         """Count the cells whose estimate is within so many standard errors of the truth."""
-        return sum(abs(c.share - c.truth) <= errors * c.standard_error for c in self.cells)
+        return within(self.cells, errors)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        keys = ("epsilon", "delta", "population_size", "sample_size", "gamma")
         return {
             "title": self.title,
             "study": self.study,
-            **{key: self.plan[key] for key in keys},
-            "epsilon_if_order_known": self.plan["epsilon_if_order_known"],
+            **{key: self.plan[key] for key in PLAN_KEYS},
+            "coalitions": [
+                {key: each[key] for key in ("who", "epsilon", "delta")} for each in self.coalitions
+            ],
             "cells": cells_json(self.names, self.cells),
             "l2_error": self.l2_error,
             "predicted_rmse": self.predicted_rmse,
+        }
+
+
+MECHANISMS = {"paper": "the paper's way", "decoys": "decoys"}
+PLAN_KEYS = (
+    *("mechanism", "epsilon", "delta", "population_size", "sample_size", "coin_probability"),
+    *("expected_rows", "gamma", "epsilon_with_curator", "epsilon_if_order_known"),
+    "epsilon_public",
+)
+"""What of a plan is printed with a study."""
+
+
+def l2_error(cells: Sequence[Cell]) -> float:
+    """Return how far estimates are from the truth."""
+    return math.dist([cell.share for cell in cells], [cell.truth for cell in cells])
+
+
+def within(cells: Sequence[Cell], errors: float) -> int:
+    """Count the cells whose estimate is within so many standard errors of the truth."""
+    return sum(abs(cell.share - cell.truth) <= errors * cell.standard_error for cell in cells)
+
+
+def predicted_rmse(
+    plan: Mapping[str, Any], cells: Sequence[Cell], published: float | None = None
+) -> float:
+    """Return the exact RMSE for these data; ``published`` is the ε of a published copy's noise."""
+    squares = sum(cell.truth**2 for cell in cells)
+    people, size, gamma = plan["population_size"], plan["domain_size"], plan["gamma"]
+    decoys, coin = plan["decoys"], plan["coin_probability"]
+    if decoys is None:
+        return utility.exact_rmse(people, plan["sample_size"], size, gamma, squares)
+    noise = 0.0
+    if published is not None:
+        noise = float(utility.publication_variance(publication_threshold(published)))
+    error = utility.decoys_squared_error(
+        people,
+        size,
+        odds_against=(1 - coin) / coin,
+        mean=decoys["mean"],
+        variance=decoys["variance"],
+        gamma=gamma,
+        linkage="aligned",
+        sum_of_squares=squares,
+        published=noise,
+    )
+    return math.sqrt(error)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCopy:
+    """What everybody else may read of a study: a copy with noise of its own."""
+
+    title: str
+    plan: Mapping[str, Any]
+    names: tuple[str, ...]
+    digest: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def epsilon(self) -> float:
+        """The promise to those who only read the copy."""
+        return float(self.plan["epsilon_public"])
+
+    @property
+    def l2_error(self) -> float:
+        """How far the copy is from the truth."""
+        return l2_error(self.cells)
+
+    @property
+    def predicted_rmse(self) -> float:
+        """How far it should be."""
+        return predicted_rmse(self.plan, self.cells, self.epsilon)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "title": self.title,
+            "epsilon": self.epsilon,
+            "digest": self.digest,
+            "cells": cells_json(self.names, self.cells),
+            "l2_error": self.l2_error,
+            "predicted_rmse": self.predicted_rmse,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What server and researcher read together: all rows of a study, opened and unperturbed."""
+
+    title: str
+    mechanism: str
+    epsilon: float | None
+    names: tuple[str, ...]
+    categories: tuple[tuple[str, ...], ...]
+    people: tuple[int, ...]
+    rows: tuple[int, ...]
+    decoys: tuple[float, float]
+    """The mean and the standard deviation of the number of decoys in a cell."""
+
+    @property
+    def rarest(self) -> list[int]:
+        """The cells in the order of how many people they have, the fewest first."""
+        return sorted(range(len(self.people)), key=self.people.__getitem__)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        mean, deviation = self.decoys
+        return {
+            "title": self.title,
+            "epsilon": self.epsilon,
+            "rows": sum(self.rows),
+            "decoys_per_cell": mean,
+            "decoys_deviation": deviation,
+            "cells": [
+                {**dict(zip(self.names, categories, strict=True)), "people": people, "rows": rows}
+                for categories, people, rows in zip(
+                    self.categories, self.people, self.rows, strict=True
+                )
+            ],
         }
 
 
@@ -158,11 +289,16 @@ class LedgerChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResults:
-    """All results; the first study is the paper's, the last one was examined closely."""
+    """All results: the paper's study, the one with decoys, and, if there is one, the one with δ.
+
+    The second was examined closely: its files, its log, its published copy.
+    """
 
     studies: tuple[StudyResult, ...]
     holders: Mapping[str, tuple[str, ...]]
     server: ServerView
+    readings: tuple[Reading, ...]
+    published: PublishedCopy
     second: SecondResearcher
     ledgers: tuple[LedgerChange, ...]
     commands: int
@@ -171,14 +307,17 @@ class DemoResults:
     @property
     def closest(self) -> StudyResult:
         """The study whose log and files were examined."""
-        return self.studies[-1]
+        return self.studies[1]
 
     def as_dict(self, report: str) -> dict[str, Any]:
-        """Return it as JSON values: the paper's study, and the other one beside it."""
-        papers, *others = self.studies
+        """Return it as JSON values: the paper's study, and the others beside it."""
+        papers, decoys, *others = self.studies
         return {
             **papers.as_dict(),
+            "decoys": decoys.as_dict(),
             "with_delta": others[0].as_dict() if others else None,
+            "together": [reading.as_dict() for reading in self.readings],
+            "published": self.published.as_dict(),
             "server": self.server.as_dict(),
             "second_researcher": self.second.as_dict(),
             "ledgers": [ledger.as_dict() for ledger in self.ledgers],

@@ -1,8 +1,9 @@
 """Prints the demonstration for people: numbered steps, in plain text if there is no terminal."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -10,10 +11,19 @@ from rich.text import Text
 from veiltab.cli.output import count, print_rows
 from veiltab.demo.demonstration import Demonstration
 from veiltab.demo.processes import DemoParty
-from veiltab.demo.results import Cell, DemoResults, StudyResult, exponent
+from veiltab.demo.results import Cell, DemoResults, Reading, StudyResult, exponent
+
+PAIR = 2
+"""How many studies there are without δ."""
+
+RARE = 5
+"""How many of the rarest cells are shown of what server and researcher could read."""
 
 TWO_ERRORS = 2
 """About 95 % of the estimates should be within so many standard errors of the truth."""
+
+Coalition = Mapping[str, Any]
+"""As ``veiltab study show --json`` prints it."""
 
 
 class Story:
@@ -28,11 +38,14 @@ class Story:
     def begin(self) -> None:
         """Print what is going to happen."""
         table = self._demo.table
+        ways = "the paper's way, with decoys"
+        ways += ", and with decoys and a δ" if len(self._demo.terms) > PAIR else ""
         self._say(
-            "A whole study on this machine: real processes, real keys, real HTTP.",
+            "Whole studies on this machine: real processes, real keys, real HTTP.",
             f"{table.population_size:,} people, four attributes, {table.schema.domain_size} cells:"
             " the paper's Adult table.  Two offices hold two attributes each.  Neither may see"
             " the other's, and the server that joins them may see none.",
+            f"The same study is run with the same ε, side by side: {ways}.",
         )
 
     def enrolled(self) -> None:
@@ -52,32 +65,39 @@ class Story:
         self._plans()
 
     def _plans(self) -> None:
-        self._head("The plan: how many to sample, how much noise to add")
+        self._head("The plans: what is done to the records, and how far off the estimate will be")
         self._commands("plan")
-        names = ("study", "ε", "δ", "ε, order known", "sample", "kept", "RMSE")
+        names = ("study", "ε", "δ", "rows", "decoys", "kept", "RMSE")
         rows = [
             (
                 terms.title,
                 f"{plan['epsilon']:g}",
                 exponent(plan["delta"]),
-                f"{plan['epsilon_if_order_known']:.3g}",
-                f"{plan['sample_size']:,}",
+                f"{plan['expected_rows']:,.0f}",
+                f"{plan['decoys']['expected']:,.0f}" if plan["decoys"] else "none",
                 f"{100 * plan['keep_probability']:.1f} %",
-                f"{plan['rmse']:.4f}",
+                f"{plan['rmse']:.5f}",
             )
             for terms, plan in zip(self._demo.terms, self._demo.plans, strict=True)
         ]
         print_rows(self._screen, names, rows, numbers=len(names) - 1)
         self._say(
-            "“Kept” is the share of the sample that stays as it is; the rest becomes random.  RMSE"
-            " is the error (ℓ₂) to expect for the hardest data.  Against somebody who knows the"
-            " curators' secret order only the noise protects: that is the second ε."
+            "Decoys are records that the curators invent; rows and decoys are expected numbers."
+            "  “Kept” is the share of the rows that the server leaves as they are; the others"
+            " become random.  RMSE is the error (ℓ₂) to expect for the hardest data."
         )
 
     def agreed(self) -> None:
-        """Print how the contracts were signed."""
+        """Print what the second curator read before it signed."""
+        demo = self._demo
         self._head("The curators agree")
-        self._commands("study")
+        self._commands("study propose")
+        self._commands("study show")
+        self._say("The Tax office reads what each coalition would learn of a person (ε):")
+        names = ("who", *(terms.title for terms in demo.terms))
+        rows = [(who, *(_promise(c) for c in same)) for who, same in _by_who(demo.coalitions)]
+        print_rows(self._screen, names, rows, numbers=len(demo.terms))
+        self._commands("study sign")
         self._say("Each signature was charged to a privacy budget before it left.")
 
     def pushed(self) -> None:
@@ -85,29 +105,25 @@ class Story:
         self._head("The curators push, the server joins and perturbs")
         self._commands("push")
         self._say(
-            "The curators compare a keyed digest of their respondents, draw the same secret sample"
-            " in the same secret order, and send it encrypted and without ids."
+            "The curators compare keyed digests of their respondents and of their decoys, put both"
+            " into the same secret order, and send them encrypted and without ids."
         )
         self._head("What the server saw")
         self._received()
-        before, after = self._demo.files_before, self._demo.files_after
-        ids_found = before.ids_found + after.ids_found
-        p_value = self._demo.column.p_value
+        column, files = self._demo.column, self._demo.files
         self._say(
-            f"Evenly spread, as random values are (χ² test: p = {p_value:.2f})."
-            f"  Of the {self._demo.table.population_size:,} ids, {ids_found or 'none'} can be found"
-            " in its files.",
-            f"After the release: {count(len(after.received), 'chunk')} of unperturbed ciphertext,"
-            f" and {count(len(after.released), 'perturbed column')}, still encrypted.",
+            f"Evenly spread, as random values are (χ² test: p = {column.p_value:.2f})."
+            f"  Of the {self._demo.table.population_size:,} ids, {files.ids_found or 'none'} can be"
+            " found in its files.",
+            f"After the release: {count(len(files.received), 'chunk')} of unperturbed ciphertext,"
+            f" and {count(len(files.released), 'perturbed column')}, still encrypted.",
         )
 
     def _received(self) -> None:
-        demo, column, received = self._demo, self._demo.column, self._demo.files_before.received
+        demo, column = self._demo, self._demo.column
         self._say(
-            f"In its folder after {demo.parties.registry.party.name}'s push to"
-            f" {demo.terms[-1].title!r}:"
-            f" {count(len(received), 'chunk')}, {sum(received):,} bytes.  One is"
-            f" {column.attribute!r}, encrypted:"
+            f"For {demo.examined[0].title!r}: {count(len(demo.received), 'chunk')},"
+            f" {sum(demo.received):,} bytes.  One is {column.attribute!r}, encrypted:"
         )
         total, sent = sum(column.table), sum(column.received)
         rows = [
@@ -127,7 +143,7 @@ class Story:
         self._commands("estimate", demo.parties.rivera)
         print_rows(self._screen, *_joint_table(demo.results), numbers=1 + len(demo.results))
         self._screen.print()
-        names = ("study", "ℓ₂ error", "predicted", f"within {TWO_ERRORS} std. errors")
+        names = ("the whole table", "ℓ₂ error", "predicted", f"within {TWO_ERRORS} std. errors")
         rows = [
             (
                 each.title,
@@ -146,9 +162,51 @@ class Story:
         self._commands("grant", to=second.name)
         self._commands("estimate", demo.parties.okafor)
         rows = [(*cell.categories, _percent(cell.truth), _estimate(cell)) for cell in second.cells]
-        print_rows(self._screen, (*second.granted, "truth", "estimate"), rows, numbers=2)
+        names = (*second.granted, "truth, in %", "estimate")
+        print_rows(self._screen, names, rows, numbers=2)
         self._say(f"The other command, with {second.asked[-1]!r}, was refused:")
         self._say(f"  error: {second.error}", f"  hint: {second.hint}")
+
+    def published(self) -> None:
+        """Print the published copy, and what server and researcher could read together."""
+        demo, copy = self._demo, self._demo.published
+        self._head("What everybody else may read: a published copy")
+        self._commands("publish")
+        own = next(each for each in demo.results if each.title == copy.title)
+        self._say(
+            "A curator knows the decoys and could subtract them.  So what leaves the researcher's"
+            f" hands has noise of its own, for ε = {copy.epsilon:g} against all who only read it.",
+        )
+        rows = [
+            (name, f"{each.l2_error:.5f}", f"{each.predicted_rmse:.5f}")
+            for name, each in (("the researcher's own estimate", own), ("published copy", copy))
+        ]
+        print_rows(self._screen, (copy.title, "ℓ₂ error", "predicted"), rows, numbers=2)
+        self._together()
+
+    def _together(self) -> None:
+        readings = self._demo.readings
+        first, people = readings[0], [f"{number:,}" for number in readings[0].people]
+        self._head(f"What the server and {self._demo.parties.rivera.name} could read together")
+        self._say(
+            "The server's operator has kept a copy of all uploads, which nobody can notice, and the"
+            " researcher has the keys.  Together they open every row, without noise.  The rarest"
+            " cells, and all of them:"
+        )
+        rows = [
+            (
+                ", ".join(first.categories[cell]),
+                people[cell],
+                *(f"{reading.rows[cell]:,}" for reading in readings),
+            )
+            for cell in first.rarest[:RARE]
+        ]
+        totals = tuple(f"{sum(reading.rows):,}" for reading in readings)
+        rows.append(("all cells", f"{sum(first.people):,}", *totals))
+        names = ("paper", "decoys", "decoys, δ")[: len(readings)]
+        print_rows(self._screen, ("cell", "people", *names), rows, numbers=1 + len(readings))
+        for reading in readings:
+            self._say(f"{reading.title}: {_verdict(reading)}")
 
     def verified(self, results: DemoResults) -> None:
         """Print the log and the ledgers."""
@@ -212,13 +270,40 @@ def _joint_table(
             rows.append((", ".join(group), *("" for _ in range(1 + len(results)))))
         name = ", ".join(first.categories[split:])
         rows.append((f"  {name}", _percent(first.truth), *(_estimate(each) for each in cells)))
-    names = [", ".join(results[0].names), "truth", *(f"δ = {each.delta_text}" for each in results)]
+    names = [f"{', '.join(results[0].names)}, in %", "truth", *(each.short for each in results)]
     return names, rows
 
 
+def _by_who(studies: Sequence[Sequence[Coalition]]) -> list[tuple[str, list[Coalition]]]:
+    """Return each coalition with what all studies say of it."""
+    return [
+        (who, [next(c for c in study if c["who"] == who) for study in studies])
+        for who in (str(coalition["who"]) for coalition in studies[0])
+    ]
+
+
+def _promise(coalition: Coalition) -> str:
+    epsilon = coalition["epsilon"]
+    if epsilon is None:
+        return "no bound"
+    delta = f", δ = {exponent(coalition['delta'])}" if coalition["delta"] else ""
+    return f"{epsilon:.3g}{delta}" if epsilon else "nothing"
+
+
+def _verdict(reading: Reading) -> str:
+    """Say what the rows tell about a person."""
+    if reading.epsilon is None:
+        return "every row is the record of a person, as it is; no ε holds any more."
+    mean, deviation = reading.decoys
+    return (
+        f"about {mean:.1f} ± {deviation:.1f} rows of each cell are invented, and nobody but the"
+        f" curators knows how many; ε = {reading.epsilon:g} still holds."
+    )
+
+
 def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %"
+    return f"{100 * share:.2f}"
 
 
 def _estimate(cell: Cell) -> str:
-    return f"{100 * cell.share:.2f} ± {100 * cell.standard_error:.2f} %"
+    return f"{100 * cell.share:.2f} ± {100 * cell.standard_error:.2f}"

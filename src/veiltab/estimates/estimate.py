@@ -13,17 +13,25 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from veiltab.core.publication import PublicationNoise
 from veiltab.core.released import Estimator, ReleasedCounts
 from veiltab.core.uncertainty import Population
-from veiltab.errors import InputError
+from veiltab.errors import InputError, ParameterError
 from veiltab.estimates import storing
 from veiltab.estimates.notebook import notebook_html
+from veiltab.estimates.publishing import (
+    PublishedCopy,
+    Publisher,
+    draw_copy,
+    part_of_copy,
+    published_elsewhere,
+)
 from veiltab.files.disk import check_empty, check_new, write_output
-from veiltab.inference import association, distributions, quantities
+from veiltab.inference import association, distributions, people, quantities
 from veiltab.inference.conditions import Categories, Condition, negate, read_condition
 from veiltab.inference.diagnostics import table_warnings
 from veiltab.inference.independence import IndependenceTest, independence_test
-from veiltab.inference.provenance import Promise, Provenance
+from veiltab.inference.provenance import Promise, Provenance, status_words
 from veiltab.inference.quantities import Quantity, Question
 from veiltab.report.page import estimate_page
 from veiltab.report.view import ReportOptions, View, view_release, with_answers
@@ -47,18 +55,63 @@ class Estimate(ReleasedCounts):
     ``population`` says whom the numbers describe: "finite", the respondents themselves, or
     "super", the larger population that they were drawn from.
 
+    An estimate is the researcher's own view, and is marked so: readers who know the decoys would
+    learn too much from it.  :meth:`publish` makes the copy that may be passed on.
+
     Methods that write files refuse a name that is taken: nothing is overwritten.
     """
 
     provenance: Provenance = field(default=Provenance(), kw_only=True)
+    publisher: Publisher = field(default=draw_copy, kw_only=True, repr=False)
+    _copy: PublishedCopy = field(default_factory=PublishedCopy, kw_only=True, repr=False)
 
     @classmethod
     def from_counts(
-        cls, released: ReleasedCounts, *, provenance: Provenance | None = None
+        cls,
+        released: ReleasedCounts,
+        *,
+        provenance: Provenance | None = None,
+        publisher: Publisher = draw_copy,
     ) -> "Estimate":
-        """Make an estimate of what a researcher has decrypted and counted."""
-        origin = provenance or Provenance()
-        return cls(released.schema, released.counts, released.plan, provenance=origin)
+        """Make an estimate of what a researcher has decrypted and counted.
+
+        ``publisher`` draws the published copy, or returns the one that was drawn before.
+        """
+        return cls(
+            released.schema,
+            released.counts,
+            released.plan,
+            released.publication,
+            provenance=provenance or Provenance(),
+            publisher=publisher,
+        )
+
+    def publish(self) -> "Estimate":
+        """Return the copy that may be passed on: the same release with noise on every count.
+
+        Its noise is drawn once.  Every later call, and every marginal, gets the same copy; a copy
+        of more attributes than the first one is refused, because two copies would promise less.
+        """
+        if self.publication is not None:
+            return self
+        if self._copy.estimate is None:
+            self._copy.estimate = self.publisher(self)
+        return part_of_copy(self._copy.estimate, self.schema.names)
+
+    def with_publication(self, counts: NDArray[np.int64], noise: PublicationNoise) -> "Estimate":
+        """Return the published copy of this estimate whose noise was drawn already."""
+        if noise.cells != self.schema.domain_size:
+            raise ParameterError(
+                f"the noise lies on {noise.cells:,} counts, but the table has"
+                f" {self.schema.domain_size:,} cells",
+                hint="publish the table for which the noise was drawn",
+            )
+        return replace(self, counts=counts, publication=noise)
+
+    @property
+    def status(self) -> str:
+        """Whether it may be passed on, in words."""
+        return status_words(self)
 
     @property
     def promises(self) -> tuple[Promise, ...]:
@@ -72,20 +125,28 @@ class Estimate(ReleasedCounts):
 
     def summary(self) -> dict[str, Any]:
         """Return where the numbers come from and what was promised, as JSON values."""
-        plan, origin = self.plan, self.provenance
+        plan, origin, noise = self.plan, self.provenance, self.publication
+        published = None
+        if noise is not None:
+            published = {"epsilon": noise.epsilon, "cells": noise.cells, "digest": self.digest}
         return {
             "study": origin.study,
             "title": origin.title,
+            "status": self.status,
+            "published": published,
             "perturbed_by": origin.perturbed_by,
             "attributes": [
                 {"name": attribute.name, "categories": list(attribute.categories)}
                 for attribute in self.schema.attributes
             ],
-            "population_size": plan.population_size,
+            "mechanism": plan.mechanism_name,
+            "linkage": plan.linkage,
+            "population_size": plan.population_size if self.size_known else None,
             "sample_size": plan.sample_size,
             "epsilon": plan.epsilon,
             "delta": plan.delta,
-            "epsilon_if_order_known": plan.epsilon_if_order_known,
+            "epsilon_with_curator": plan.epsilon_with_curator,
+            "epsilon_public": plan.epsilon_public,
             "promises": [
                 {"against": promise.against, "epsilon": promise.epsilon, "delta": promise.delta}
                 for promise in self.promises
@@ -152,6 +213,22 @@ class Estimate(ReleasedCounts):
             level=level,
             population=population,
         )
+
+    def people(self, event: Event, *, level: float = 0.95) -> Quantity:
+        """Estimate how many respondents meet a condition."""
+        return people.people(self._question(level, "finite"), self._condition(event))
+
+    def people_table(self, *, level: float = 0.95) -> pl.DataFrame:
+        """Return a row per cell with the estimated number of respondents and its interval."""
+        return people.people_table(self, level=level)
+
+    def population(self, *, level: float = 0.95) -> Quantity:
+        """Return how many respondents the release is about.
+
+        It is known where the curators compared their populations; where the server matched rows
+        among decoys, it is estimated.
+        """
+        return people.population(self._question(level, "finite"))
 
     def probability(
         self,
@@ -305,9 +382,14 @@ class Estimate(ReleasedCounts):
         return save_figures(self._view(options), Path(folder), track)
 
     def write_csv(self, path: str | Path, estimator: Estimator = "best", **options: Any) -> None:
-        """Write :meth:`table`, with its options, to a new CSV file."""
+        """Write :meth:`table`, with its options, to a new CSV file.
+
+        A last column says in every row whether the table may be passed on.
+        """
         check_new(Path(path))
-        write_output(Path(path), self.table(estimator, **options).write_csv().encode())
+        table = self.table(estimator, **options)
+        marked = table.with_columns(pl.lit(self.status).alias(_free_name("status", table.columns)))
+        write_output(Path(path), marked.write_csv().encode())
 
     def write_parquet(
         self, path: str | Path, estimator: Estimator = "best", **options: Any
@@ -330,7 +412,7 @@ class Estimate(ReleasedCounts):
     def load(cls, path: str | Path) -> "Estimate":
         """Read a file that :meth:`save` wrote; anything else is refused."""
         released, provenance = storing.load(Path(path))
-        return cls.from_counts(released, provenance=provenance)
+        return cls.from_counts(released, provenance=provenance, publisher=published_elsewhere)
 
     def _repr_html_(self) -> str:
         """Return the table for notebooks: no scripts, no styles from elsewhere."""
@@ -360,6 +442,12 @@ class Estimate(ReleasedCounts):
         members = self._condition(group)
         others = negate(members) if versus is None else self._condition(versus)
         return self._condition(outcome), members, others
+
+
+def _free_name(name: str, taken: Sequence[str]) -> str:
+    while name in taken:
+        name += " (veiltab)"
+    return name
 
 
 def _names(names: str | Iterable[str]) -> list[str]:

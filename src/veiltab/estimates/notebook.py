@@ -7,8 +7,9 @@ import numpy as np
 from veiltab.core.intervals import share_interval
 from veiltab.core.released import ReleasedCounts
 from veiltab.core.uncertainty import critical_value
+from veiltab.errors import TooFewPeopleError
 from veiltab.inference.diagnostics import table_warnings
-from veiltab.inference.provenance import Provenance
+from veiltab.inference.provenance import Provenance, mechanism_words, status_words
 
 MOST_ROWS = 60
 """Of a larger table only the largest cells are shown, this many."""
@@ -18,18 +19,25 @@ LEVEL = 0.95
 
 def notebook_html(released: ReleasedCounts, provenance: Provenance) -> str:
     """Return the largest cells with their intervals, the promises and the warnings."""
+    try:
+        released.design()
+    except TooFewPeopleError as error:
+        return f"<p>{escape(error.message)}</p>" + _listed([*_facts(released, provenance)])
     caption = escape(_caption(released, provenance))
     heads = "".join(
         f'<th scope="col">{escape(name)}</th>'
         for name in (*released.schema.names, "share", "standard error", "95% interval per cell")
     )
     rows = "".join(_rows(released))
-    notes = (*_facts(released, provenance), *table_warnings(released))
-    listed = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    notes = [*_facts(released, provenance), *table_warnings(released)]
     return (
         f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead>"
-        f"<tbody>{rows}</tbody></table><ul>{listed}</ul>"
+        f"<tbody>{rows}</tbody></table>{_listed(notes)}"
     )
+
+
+def _listed(notes: list[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>"
 
 
 def _caption(released: ReleasedCounts, provenance: Provenance) -> str:
@@ -61,21 +69,17 @@ def _rows(released: ReleasedCounts) -> list[str]:
 
 
 def _facts(released: ReleasedCounts, provenance: Provenance) -> list[str]:
-    plan = released.plan
     facts = [
-        (
-            f"{plan.sample_size:,} of {plan.population_size:,} respondents were sampled;"
-            f" each record was kept with probability {plan.keep_probability:.4g}, and otherwise"
-            " replaced by a random one"
-        ),
+        status_words(released),
+        mechanism_words(released),
         (
             "shares are the unbiased estimate projected on the proper distributions; intervals are"
             " computed from the unbiased estimate itself"
         ),
     ]
-    if provenance.perturbed_by:
+    if provenance.perturbed_by and released.plan.channel is not None:
         facts.append(f"perturbed by {provenance.perturbed_by}")
-    return facts + [f"promised: {promise}" for promise in provenance.promises_under(plan)]
+    return facts + [f"promised: {promise}" for promise in provenance.promises_under(released.plan)]
 
 
 def _percent(share: float) -> str:

@@ -1,17 +1,18 @@
 """An estimate as a file: canonical JSON with a format version, and the counts packed."""
 
-import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core.channel import MAX_ESTIMATED_CELLS
-from veiltab.core.mechanism import LinkageMode
+from veiltab.core.mechanism import LinkageMode, Mechanism, Rank
 from veiltab.core.parameters import MAX_DOMAIN_SIZE, MAX_POPULATION_SIZE
 from veiltab.core.plan import Plan
+from veiltab.core.publication import PublicationNoise
 from veiltab.core.released import ReleasedCounts
 from veiltab.core.schema import MAX_CATEGORIES, Attribute, Schema
 from veiltab.errors import InputError, MalformedError, VersionError
@@ -23,35 +24,38 @@ from veiltab.wire.codec import (
     TEXT,
     Codec,
     Part,
+    choice,
     input_errors_at,
     integer,
     items,
+    join,
     malformed,
     message,
     nested,
     number,
     optional,
+    part,
     wired,
 )
-from veiltab.wire.contract import LINKAGE_MODE, PADS, PadMode
+from veiltab.wire.contract import LINKAGE_MODE, MAX_CURATORS, PADS, PadMode
 from veiltab.wire.mechanism import (
     ACCOUNTING,
     DELTA,
     EPSILON,
+    SAMPLE_SIZE,
+    THRESHOLD,
     Accounting,
+    DecoyTerms,
     accounting_id,
     accounting_name,
 )
 
-FORMAT, VERSION = "veiltab estimate", 1
+FORMAT, VERSION = "veiltab estimate", 2
 WIDTHS = (1, 2, 4, 8)
-"""Bytes per count: the fewest that hold the largest count, little-endian, then deflated."""
+"""Bytes per count: the fewest that hold all counts, little-endian, then deflated.
 
-OPTIONAL = "parties"
-"""The one field that a file may lack: files without it were written before it was added."""
-
-_DIGITS = re.compile("[1-9][0-9]{0,19}")
-"""A whole number below 10²⁰, which holds any keep threshold."""
+Counts of a published copy are signed.
+"""
 
 _HINT = "give a file that Estimate.save wrote"
 
@@ -59,33 +63,37 @@ _HINT = "give a file that Estimate.save wrote"
 def save(released: ReleasedCounts, origin: Provenance, path: Path) -> None:
     """Write counts, plan and provenance to a new file, as a whole or not at all."""
     check_new(path)
-    plan = released.plan
+    write_output(path, dumps(released, origin), FILE_MODE)
+
+
+def dumps(released: ReleasedCounts, origin: Provenance) -> bytes:
+    """Return the content of such a file."""
+    plan, noise = released.plan, released.publication
     stored = _Stored(
         accounting=accounting_id(plan.accounting, plan.accounting_version),
         attributes=tuple(
             _Attribute(name=a.name, categories=a.categories) for a in released.schema.attributes
         ),
-        counts=_pack(released.counts),
+        counts=_pack(released.counts, signed=noise is not None),
+        curator_cells=plan.curator_cells,
         delta=plan.delta,
         domain_size=plan.domain_size,
         epsilon=plan.epsilon,
         format=FORMAT,
-        keep_threshold=str(plan.keep_threshold),
+        linkage=plan.linkage,
+        mechanism=_terms(plan),
         parties=_parties(origin, released.schema.names),
         perturbed_by=origin.perturbed_by,
-        population_size=plan.ranked.population_size,
+        population_size=plan.population_size,
         promises=tuple(
             _Promise(against=p.against, delta=p.delta, epsilon=p.epsilon) for p in origin.promises
         ),
-        sample_size=plan.ranked.sample_size,
+        published=None if noise is None else _Noise(noise.cells, noise.epsilon, noise.threshold),
         study=origin.study,
         title=origin.title,
         version=VERSION,
     )
-    fields = stored.to_json()
-    if stored.parties is None:
-        del fields[OPTIONAL]
-    write_output(path, codec.dump(fields), FILE_MODE)
+    return codec.dump(stored.to_json())
 
 
 def load(path: Path) -> tuple[ReleasedCounts, Provenance]:
@@ -95,40 +103,51 @@ def load(path: Path) -> tuple[ReleasedCounts, Provenance]:
             data = file.read(codec.MAX_MESSAGE_BYTES + 1)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", hint="check the path") from error
+    return loads(data, str(path))
+
+
+def loads(data: bytes, name: str) -> tuple[ReleasedCounts, Provenance]:
+    """Read what :func:`dumps` wrote; ``name`` is how errors call it."""
     try:
         fields = codec.load(data)
-        _check_kind(fields, path)
-        stored = _Stored.from_json({OPTIONAL: None} | fields)
+        _check_kind(fields, name)
+        stored = _Stored.from_json(fields)
         return _released(stored), _provenance(stored)
     except MalformedError as error:
         raise MalformedError(
-            f"{path} is not a saved estimate: {error.message}", hint=_HINT
+            f"{name} is not a saved estimate: {error.message}", hint=_HINT
         ) from error
 
 
-def _check_kind(fields: dict[str, object], path: Path) -> None:
+def _check_kind(fields: dict[str, object], name: str) -> None:
     if fields.get("format") != FORMAT:
         raise MalformedError("it does not say that it is one", hint=_HINT)
     if fields.get("version") != VERSION:
         raise VersionError(
-            f"{path} has version {fields.get('version')!r} of the format, not {VERSION}",
-            hint="read it with the version of veiltab that wrote it, or a newer one",
+            f"{name} has version {fields.get('version')!r} of the format, not {VERSION}",
+            hint="read it with the version of veiltab that wrote it",
         )
 
 
-def _parties(origin: Provenance, names: Sequence[str]) -> "_Parties | None":
-    """Return who took part, or None if nothing is known."""
-    parties = _Parties(
+def _terms(plan: Plan) -> "_RankTerms | DecoyTerms":
+    coin, law = plan.mechanism.coin, plan.mechanism.decoys
+    if coin is None or law is None:
+        ranked = plan.ranked
+        return _RankTerms(plan.epsilon_public, ranked.keep_threshold, ranked.sample_size)
+    return DecoyTerms(coin.threshold, law, plan.epsilon_public, plan.keep_threshold)
+
+
+def _parties(origin: Provenance, names: Sequence[str]) -> "_Parties":
+    return _Parties(
         holders=tuple(
             _Holder(attribute=attribute, curator=curator)
             for attribute, curator in sorted(origin.holders.items())
             if attribute in names  # a marginal says nothing of the attributes that it leaves out
         ),
+        linkage=origin.linkage,
         pads=origin.pads,
         researcher=origin.researcher,
-        linkage=origin.linkage,
     )
-    return None if parties == _NOBODY else parties
 
 
 def _released(stored: "_Stored") -> ReleasedCounts:
@@ -137,23 +156,33 @@ def _released(stored: "_Stored") -> ReleasedCounts:
     if schema.domain_size > MAX_ESTIMATED_CELLS:
         raise malformed("attributes", f"have more than {MAX_ESTIMATED_CELLS:,} joint cells")
     with input_errors_at("the plan"):
-        plan = Plan.by_rank(
+        plan = Plan(
             population_size=stored.population_size,
             domain_size=stored.domain_size,
             epsilon=float(stored.epsilon),
             delta=float(stored.delta),
-            sample_size=stored.sample_size,
-            keep_threshold=int(stored.keep_threshold),
+            mechanism=stored.mechanism.mechanism,
             accounting=accounting_name(stored.accounting),
+            linkage=stored.linkage,
+            epsilon_public=float(stored.mechanism.epsilon_public),
+            curator_cells=stored.curator_cells,
         )
-    counts = _unpack(stored.counts, schema.domain_size)
+    noise = None
+    if stored.published is not None:
+        with input_errors_at("published"):
+            part = stored.published
+            noise = PublicationNoise(float(part.epsilon), part.threshold, part.cells)
+    counts = _unpack(stored.counts, schema.domain_size, signed=noise is not None)
     with input_errors_at("counts"):
-        return ReleasedCounts(schema, counts, plan)
+        return ReleasedCounts(schema, counts, plan, noise)
 
 
 def _provenance(stored: "_Stored") -> Provenance:
-    parties = stored.parties or _NOBODY
-    promises = (Promise(p.against, float(p.epsilon), float(p.delta)) for p in stored.promises)
+    parties = stored.parties
+    promises = (
+        Promise(p.against, None if p.epsilon is None else float(p.epsilon), float(p.delta))
+        for p in stored.promises
+    )
     return Provenance(
         study=stored.study,
         title=stored.title,
@@ -166,13 +195,22 @@ def _provenance(stored: "_Stored") -> Provenance:
     )
 
 
-def _pack(counts: NDArray[np.int64]) -> "_Packed":
-    largest = int(counts.max())
-    width = next(width for width in WIDTHS if largest < 1 << (8 * width))
-    return _Packed(data=zlib.compress(counts.astype(f"<u{width}").tobytes()), width=width)
+def _pack(counts: NDArray[np.int64], *, signed: bool) -> "_Packed":
+    width = next(w for w in WIDTHS if _fits(counts, w, signed=signed))
+    packed = counts.astype(_number_type(width, signed=signed))
+    return _Packed(data=zlib.compress(packed.tobytes()), width=width)
 
 
-def _unpack(packed: "_Packed", cells: int) -> NDArray[np.int64]:
+def _fits(counts: NDArray[np.int64], width: int, *, signed: bool) -> bool:
+    limits = np.iinfo(_number_type(width, signed=signed))
+    return limits.min <= int(counts.min()) and int(counts.max()) <= limits.max
+
+
+def _number_type(width: int, *, signed: bool) -> np.dtype[Any]:
+    return np.dtype(f"<{'i' if signed else 'u'}{width}")
+
+
+def _unpack(packed: "_Packed", cells: int, *, signed: bool) -> NDArray[np.int64]:
     expected = cells * packed.width
     inflater = zlib.decompressobj()
     try:  # bounded, because a few bytes could inflate to gigabytes
@@ -181,8 +219,8 @@ def _unpack(packed: "_Packed", cells: int) -> NDArray[np.int64]:
         raise malformed("counts.data", "is not deflated data") from error
     if len(raw) != expected or not inflater.eof or inflater.unused_data:
         raise malformed("counts.data", f"must hold {cells:,} counts of {packed.width} bytes")
-    counts = np.frombuffer(raw, dtype=f"<u{packed.width}")
-    if int(counts.max()) > codec.MAX_INTEGER:
+    counts = np.frombuffer(raw, dtype=_number_type(packed.width, signed=signed))
+    if max(int(counts.max()), -int(counts.min())) > codec.MAX_INTEGER:
         raise malformed("counts.data", "has a count of 2^53 or more")
     return counts.astype(np.int64)
 
@@ -190,12 +228,6 @@ def _unpack(packed: "_Packed", cells: int) -> NDArray[np.int64]:
 def _check_loss(value: float) -> None:
     if not value >= 0:
         raise InputError(f"a privacy loss is not negative, but this one is {value}", hint=_HINT)
-
-
-def _digits(value: object, path: str) -> str:
-    if isinstance(value, str) and _DIGITS.fullmatch(value):
-        return value
-    raise malformed(path, "must be a whole number, written as text")
 
 
 def _check_width(value: object, path: str) -> int:
@@ -206,7 +238,34 @@ def _check_width(value: object, path: str) -> int:
 
 _WIDTH = Codec(_check_width, _check_width)
 _LOSS = number(_check_loss)
-_THRESHOLD = Codec(_digits, _digits)
+_CELLS = integer(1, MAX_DOMAIN_SIZE)
+
+
+@part
+class _RankTerms(Part):
+    """A sample by rank and a channel."""
+
+    name: ClassVar[str] = "paper"
+
+    epsilon_public: float = wired(EPSILON)
+    keep_threshold: int = wired(THRESHOLD)
+    sample_size: int = wired(SAMPLE_SIZE)
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The same as data for the mathematics."""
+        return Mechanism(Rank(self.sample_size), None, self.keep_threshold)
+
+
+def _read_terms(value: object, path: str) -> _RankTerms | DecoyTerms:
+    fields = dict(value) if isinstance(value, dict) else {}
+    name = choice("paper", "decoys").read(fields.pop("name", None), join(path, "name"))
+    terms: type[_RankTerms | DecoyTerms] = _RankTerms if name == "paper" else DecoyTerms
+    return terms.from_json(fields, path)
+
+
+def _write_terms(terms: _RankTerms | DecoyTerms, path: str) -> dict[str, Any]:
+    return {"name": terms.name, **terms.to_json(path)}
 
 
 @message
@@ -221,11 +280,18 @@ class _Packed(Part):
     width: int = wired(_WIDTH)
 
 
+@part
+class _Noise(Part):
+    cells: int = wired(_CELLS)
+    epsilon: float = wired(EPSILON)
+    threshold: int = wired(THRESHOLD)
+
+
 @message
 class _Promise(Part):
     against: str = wired(TEXT)
     delta: float = wired(_LOSS)
-    epsilon: float = wired(_LOSS)
+    epsilon: float | None = wired(optional(_LOSS))
 
 
 @message
@@ -237,12 +303,9 @@ class _Holder(Part):
 @message
 class _Parties(Part):
     holders: tuple[_Holder, ...] = wired(items(nested(_Holder)))
+    linkage: LinkageMode | None = wired(optional(LINKAGE_MODE))
     pads: PadMode | None = wired(optional(PADS))
     researcher: str | None = wired(optional(TEXT))
-    linkage: LinkageMode | None = wired(optional(LINKAGE_MODE))
-
-
-_NOBODY = _Parties(holders=(), pads=None, researcher=None, linkage=None)
 
 
 @message
@@ -250,16 +313,20 @@ class _Stored(Part):
     accounting: Accounting = wired(ACCOUNTING)
     attributes: tuple[_Attribute, ...] = wired(items(nested(_Attribute), least=1))
     counts: _Packed = wired(nested(_Packed))
+    curator_cells: tuple[int, ...] | None = wired(
+        optional(items(_CELLS, least=1, most=MAX_CURATORS))
+    )
     delta: float = wired(DELTA)
-    domain_size: int = wired(integer(1, MAX_DOMAIN_SIZE))
+    domain_size: int = wired(_CELLS)
     epsilon: float = wired(EPSILON)
     format: str = wired(TEXT)
-    keep_threshold: str = wired(_THRESHOLD)
-    parties: _Parties | None = wired(optional(nested(_Parties)))
+    linkage: LinkageMode = wired(LINKAGE_MODE)
+    mechanism: _RankTerms | DecoyTerms = wired(Codec(_read_terms, _write_terms))
+    parties: _Parties = wired(nested(_Parties))
     perturbed_by: str | None = wired(optional(TEXT))
-    population_size: int = wired(integer(1, MAX_POPULATION_SIZE))
+    population_size: int | None = wired(optional(integer(1, MAX_POPULATION_SIZE)))
     promises: tuple[_Promise, ...] = wired(items(nested(_Promise)))
-    sample_size: int = wired(integer(1, MAX_POPULATION_SIZE))
+    published: _Noise | None = wired(optional(nested(_Noise)))
     study: str | None = wired(optional(TEXT))
     title: str | None = wired(optional(TEXT))
     version: int = wired(integer(1, codec.MAX_INTEGER))

@@ -25,11 +25,10 @@ def sample_warnings(released: ReleasedCounts) -> tuple[str, ...]:
     if size >= FEW_RECORDS:
         return ()
     if sampled is None:
-        return (
-            f"only about {size:,.0f} people are expected to have taken part: all intervals are"
-            " rough",
-        )
-    return (f"only {size:,} records were released: all intervals are rough",)
+        few = f"only about {size:,.0f} people are expected to have taken part"
+    else:
+        few = f"only {sampled:,} records were released"
+    return (f"{few}: all intervals are rough",)
 
 
 def expected_to_take_part(released: ReleasedCounts) -> float:

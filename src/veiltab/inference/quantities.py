@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from veiltab.core import estimators
 from veiltab.core.intervals import (
+    Interval,
     fieller,
     product_ratio,
     proportion_interval,
@@ -22,6 +23,7 @@ from veiltab.core.uncertainty import Population, ReleaseDesign, critical_value
 from veiltab.inference.conditions import Condition, Mask, combine, negate
 from veiltab.inference.diagnostics import sample_warnings
 
+KNOWN = "known"
 SCORE = "linear, score interval within 0..1"
 LINEAR = "linear, closed form"
 FIELLER = "Fieller"
@@ -95,13 +97,22 @@ class Quantity:
         return f"<p><b>{escape(self.label)}</b>: {escape(self._text())}</p>{listed}"
 
     def _text(self) -> str:
-        if self.value is None:
+        if self.value is None or self.low is None or self.high is None:
             return "not estimable"
+        if self.method == KNOWN:
+            return f"{_written(self.value)} (known)"
+        errors = (self.standard_error, self.sampling_error, self.privacy_error)
+        standard, sampling, privacy = (_written(error or 0.0, 2) for error in errors)
         return (
-            f"{self.value:.4g} ({100 * self.level:g}% interval {self.low:.4g} to {self.high:.4g};"
-            f" standard error {self.standard_error:.2g} = sampling {self.sampling_error:.2g}"
-            f" ⊕ privacy {self.privacy_error:.2g}; {self.method})"
+            f"{_written(self.value)} ({100 * self.level:g}% interval {_written(self.low)} to"
+            f" {_written(self.high)}; standard error {standard} = sampling {sampling} ⊕ privacy"
+            f" {privacy}; {self.method})"
         )
+
+
+def _written(number: float, digits: int = 4) -> str:
+    """Write a number with so many digits, or as a whole number if it has more."""
+    return f"{number:,.0f}" if abs(number) >= 10**digits else f"{number:.{digits}g}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,6 +193,22 @@ def estimate_events(
     )
 
 
+def conditional_interval(events: Events, critical: float) -> Interval:
+    """Return the interval of the first event's share of the second, which holds it."""
+    part, whole = events.shares[..., 0], events.shares[..., 1]
+    ratio = np.divide(part, whole, where=whole > 0, out=np.zeros_like(part))
+    gradient = np.stack([np.ones_like(ratio), -np.clip(ratio, 0, 1)], axis=-1)
+    return proportion_interval(part, whole, events.total, critical, events.shape(gradient))
+
+
+def ratio_interval(events: Events, critical: float) -> Interval:
+    """Return the interval of x₀x₃/(x₁x₂), the ratio of two products of four events' shares."""
+    x0, x1, x2, x3 = np.moveaxis(events.shares, -1, 0)
+    ratio = np.divide(x0 * x3, x1 * x2, where=x1 * x2 > 0, out=np.zeros_like(x0))
+    apart = np.stack([x3, -ratio * x2, -ratio * x1, x0], axis=-1)  # of x₀x₃ − (ratio)x₁x₂
+    return product_ratio(events.shares, events.total, events.widened(apart, critical))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What every estimator of a quantity needs: the release, the level and the population."""
@@ -257,9 +284,7 @@ def proportion(question: Question, event: Condition, given: Condition) -> Quanti
     both = _and(event, given)
     events = question.events(both, given)
     part, whole = events.shares
-    likely = np.clip(part / whole, 0, 1) if whole > 0 else 0.0
-    shape = events.shape(np.array([1.0, -likely]))
-    interval = proportion_interval(part, whole, events.total, question.critical, shape)
+    interval = conditional_interval(events, question.critical)
     if not interval.bounded:
         return question.refuse(label, PROPORTION, _near_zero(given.text))
     value = float(np.clip(part / whole, 0, 1))
@@ -355,8 +380,7 @@ def _product_ratio(
 ) -> Quantity:
     events = question.events(*factors)
     shares = events.shares
-    critical = events.widened(_products_apart(shares), question.critical)
-    interval = product_ratio(shares, events.total, critical)
+    interval = ratio_interval(events, question.critical)
     if not interval.bounded:
         doubtful = " and ".join(
             factors[i].text for i in (1, 2) if not _clear(question, events, i, 1.0)
@@ -369,13 +393,6 @@ def _product_ratio(
     doubts = () if lower > CLEARLY * question.critical * error else (DOUBT,)
     ends = float(interval.low), float(interval.high)
     return question.answer(label, PRODUCTS, value, events.errors(gradient), ends, *doubts)
-
-
-def _products_apart(shares: Shares) -> Shares:
-    """Return the gradient of x₀x₃ − ρx₁x₂ at the ratio ρ of both products."""
-    x0, x1, x2, x3 = np.moveaxis(shares, -1, 0)
-    ratio = np.divide(x0 * x3, x1 * x2, where=x1 * x2 > 0, out=np.zeros_like(x0))
-    return np.stack([x3, -ratio * x2, -ratio * x1, x0], axis=-1)
 
 
 def _product_gradient(shares: Shares) -> Shares:

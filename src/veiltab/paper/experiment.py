@@ -6,7 +6,7 @@ counts that a researcher would see: one draws counts from their law, one runs th
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from veiltab.core import utility
 from veiltab.core.channel import MAX_ESTIMATED_CELLS
 from veiltab.core.designs import release_design
 from veiltab.core.parameters import check_domain_size, check_population_size, check_runs
-from veiltab.core.plan import Plan, plan
+from veiltab.core.plan import PURE, MechanismName, Plan, plan
 from veiltab.core.resampling import MAX_COUNTED_POPULATION, apportion
 from veiltab.core.schema import MAX_CATEGORIES, Attribute, CountTable, Schema
 from veiltab.crypto.entropy import CipherEntropy
@@ -24,6 +24,7 @@ from veiltab.data.ids import row_messages
 from veiltab.errors import ParameterError
 from veiltab.protocol.in_process import Holding, Rehearsal, Terms
 from veiltab.protocol.researcher import count_records
+from veiltab.wire.mechanism import DecoyTerms
 
 DISTRIBUTIONS = ("adult", "uniform", "linear", "peaky")
 ADULT_POPULATION = 45_222
@@ -103,13 +104,18 @@ def simulate_counts(table: CountTable, plan: Plan, runs: int, seed: int, label: 
 
 
 def simulate_records(table: CountTable, plan: Plan, runs: int, seed: int, label: str) -> Release:
-    """Run a whole study for each release: the real roles sample, pad, perturb and decrypt.
+    """Run a whole study for each release, from the curators' tables to the researcher's counts.
 
     The attributes are divided between two curators, unless there is only one.
     """
     _check_population(table, MAX_RECORDS, "records")
     rehearsal = Rehearsal(_holdings(table), CipherEntropy.from_seed(seed, label))
-    terms = Terms(epsilon=plan.epsilon, sample_size=plan.sample_size)
+    terms = Terms(
+        epsilon=plan.epsilon,
+        delta=0.0 if plan.accounting == PURE else plan.delta,
+        sample_size=plan.sample_size,
+        mechanism=None if plan.mechanism.decoys is None else DecoyTerms.from_plan(plan),
+    )
     released = np.empty((runs, table.counts.size), dtype=np.int64)
     for run in range(runs):
         outcome = rehearsal.run(terms)
@@ -150,7 +156,10 @@ class Setting:
     def label(self) -> str:
         """A name that seeds this setting's randomness, whatever other settings there are."""
         where = f"{self.distribution}/{self.plan.domain_size}/{self.plan.population_size}"
-        return f"{where}/{self.plan.epsilon!r}/{self.plan.sample_size}"
+        label = f"{where}/{self.plan.epsilon!r}/{self.plan.sample_size}"
+        if self.plan.accounting == PURE:
+            return label
+        return f"{label}/{self.plan.mechanism_name}/{self.plan.delta!r}/{self.plan.keep_threshold}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,27 +167,51 @@ class Result:
     """One experiment's outcome, under the names that ``veiltab simulate --json`` prints."""
 
     distribution: str
+    mechanism: str
+    population_size: int
     cells: int
     epsilon: float
-    sample_size: int
-    gamma: float
+    delta: float
+    sample_size: int | None
+    coin_probability: float | None
+    expected_rows: float
+    gamma: float | None
     runs: int
     mean_l2: float
     rmse: float
     rmse_standard_error: float | None
     exact_rmse: float
-    error_bound: float
-    tightened_bound: float
+    error_bound: float | None
+    tightened_bound: float | None
+
+    @property
+    def sampled(self) -> int:
+        """The sample size of a release by rank, which all figures of the paper show."""
+        assert self.sample_size is not None  # noqa: S101 - there are no decoys in the paper
+        return self.sample_size
+
+    @property
+    def bound(self) -> float:
+        """The bound of Theorem 2, which only a release by rank has."""
+        assert self.error_bound is not None  # noqa: S101 - as above
+        return self.error_bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the settings of an experiment have in common, apart from data and ε."""
+
+    mechanism: MechanismName = "paper"
+    delta: float = 0.0
+    sample_size: int | None = None
+    epsilon_with_curator: float | None = None
 
 
 def settings_for(
-    distribution: str,
-    table: CountTable,
-    epsilons: Iterable[float],
-    sample_sizes: Iterable[int | None],
+    distribution: str, table: CountTable, epsilons: Iterable[float], wishes: Iterable[Wishes]
 ) -> list[Setting]:
-    """Return a setting for each pair; a sample size of None stands for the best one."""
-    sizes = list(sample_sizes)
+    """Return a setting for each ε and each wish, planned for the least worst-case error."""
+    asked = list(wishes)
     return [
         Setting(
             distribution=distribution,
@@ -187,12 +220,11 @@ def settings_for(
                 population_size=table.population_size,
                 domain_size=table.schema.domain_size,
                 epsilon=epsilon,
-                sample_size=size,
-                mechanism="paper",
+                **asdict(wish),
             ),
         )
         for epsilon in epsilons
-        for size in sizes
+        for wish in asked
     ]
 
 
@@ -201,29 +233,41 @@ def run_experiment(setting: Setting, runs: int, seed: int, engine: str = "counts
     check_runs(runs)
     errors = _squared_errors(setting, runs, seed, engine)
     rmse = math.sqrt(errors.mean())
-    table, chosen, ranked = setting.table, setting.plan, setting.plan.ranked
+    table, chosen = setting.table, setting.plan
+    error_bound, tightened_bound = _bounds(chosen)
     return Result(
         distribution=setting.distribution,
+        mechanism=chosen.mechanism_name,
+        population_size=table.population_size,
         cells=chosen.domain_size,
         epsilon=chosen.epsilon,
-        sample_size=ranked.sample_size,
-        gamma=ranked.gamma,
+        delta=chosen.delta,
+        sample_size=chosen.sample_size,
+        coin_probability=chosen.coin_probability,
+        expected_rows=chosen.expected_rows or 0.0,
+        gamma=chosen.gamma,
         runs=runs,
         mean_l2=float(np.sqrt(errors).mean()),
         rmse=rmse,
         rmse_standard_error=_standard_error(errors, rmse),
-        exact_rmse=utility.exact_rmse(
-            table.population_size,
-            ranked.sample_size,
-            chosen.domain_size,
-            ranked.gamma,
-            table.sum_of_squares,
-        ),
-        error_bound=utility.error_bound(ranked.sample_size, chosen.domain_size, ranked.gamma),
-        tightened_bound=utility.tightened_bound(
-            ranked.sample_size, chosen.domain_size, ranked.gamma
-        ),
+        exact_rmse=exact_rmse(chosen, table),
+        error_bound=error_bound,
+        tightened_bound=tightened_bound,
     )
+
+
+def exact_rmse(plan: Plan, table: CountTable) -> float:
+    """Return √E‖T̂ − T‖² of a planned release of these data, by formula."""
+    variances = release_design(plan).total.of_sets(table.distribution, 1 / plan.domain_size)
+    return math.sqrt(variances.sum())
+
+
+def _bounds(plan: Plan) -> tuple[float | None, float | None]:
+    """Return the paper's bounds of the mean error, which a sample by rank has."""
+    if plan.sample_size is None or plan.gamma is None:
+        return None, None
+    sizes = plan.sample_size, plan.domain_size, plan.gamma
+    return utility.error_bound(*sizes), utility.tightened_bound(*sizes)
 
 
 def _standard_error(errors: NDArray[np.float64], rmse: float) -> float | None:

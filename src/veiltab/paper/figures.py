@@ -1,8 +1,4 @@
-"""The paper's five result figures, and two more for what a small δ buys.
-
-Figures 1 to 5 show simulated releases.  Figures 6 and 7 need none: they compare the paper's way,
-shuffling and a trusted party by their exact errors for the hardest data.
-"""
+"""The paper's five result figures: which experiments they rest on, and what they show."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from veiltab.core import utility
-from veiltab.core.plan import plan
 from veiltab.core.privacy import gamma_for
 from veiltab.data.counts import CARDINALITIES
 from veiltab.paper.experiment import (
@@ -18,6 +13,7 @@ from veiltab.paper.experiment import (
     DISTRIBUTIONS,
     Result,
     Setting,
+    Wishes,
     distribution_table,
     settings_for,
 )
@@ -34,17 +30,6 @@ PAPER_SIZES = {e: utility.paper_sample_size(ADULT_POPULATION, CELLS, e) for e in
 
 SIDE_BY_SIDE = dict(zip(DISTRIBUTIONS, (0.94, 0.98, 1.02, 1.06), strict=True))
 """Factors that set the four points at one number of cells apart."""
-
-DELTA = 1e-6
-COMPARED_EPSILONS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.5, 2.0)
-"""The ε of figure 6, more than the paper's three."""
-
-COMPARED_EPSILON = 0.5
-COMPARED_SIZES = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 10_000_000)
-"""The populations of figure 7, all at one ε."""
-
-PAPER, SHUFFLED, TRUSTED = "the paper's way (δ = 0)", "shuffled (δ = 1e-6)", "a trusted party"
-SERIES = "exact RMSE, worst case"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +72,11 @@ def sample_sizes(count: int = SPREAD_SIZES) -> list[int]:
 
 def sample_size_settings() -> list[Setting]:
     """Return the experiments of figures 1 to 4: all data, all ε, all sample sizes."""
+    wishes = [Wishes(sample_size=size) for size in sample_sizes()]
     return [
         setting
         for name in DISTRIBUTIONS
-        for setting in settings_for(name, distribution_table(name, CELLS), EPSILONS, sample_sizes())
+        for setting in settings_for(name, distribution_table(name, CELLS), EPSILONS, wishes)
     ]
 
 
@@ -102,7 +88,7 @@ def cardinality_settings() -> list[Setting]:
             table = distribution_table(name, cells)
             for epsilon in EPSILONS:
                 size = utility.paper_sample_size(ADULT_POPULATION, cells, epsilon)
-                settings += settings_for(name, table, [epsilon], [size])
+                settings += settings_for(name, table, [epsilon], [Wishes(sample_size=size)])
     return settings
 
 
@@ -118,7 +104,7 @@ def sample_size_chart(figure: Figure, results: Sequence[Result]) -> ErrorChart:
         x_title="sample size m",
         group_title="Privacy",
         curves=_sample_size_curves(figure),
-        points=[_mark(r, r.sample_size, r.mean_l2, NAMES[r.distribution]) for r in shown],
+        points=[_mark(r, r.sampled, r.mean_l2, NAMES[r.distribution]) for r in shown],
         verticals=[
             Vertical(size, _group(epsilon), f"m* = {size:,}")
             for epsilon, size in PAPER_SIZES.items()
@@ -129,8 +115,8 @@ def sample_size_chart(figure: Figure, results: Sequence[Result]) -> ErrorChart:
 def cardinality_chart(results: Sequence[Result]) -> ErrorChart:
     """Show the error at the paper's m* against the number of cells."""
     adult = [result for result in results if result.distribution == "adult"]
-    curves = [_mark(r, r.cells, r.error_bound, BOUND) for r in adult]
-    curves += [_mark(r, r.cells, r.error_bound / r.cells**0.5, DASHED) for r in adult]
+    curves = [_mark(r, r.cells, r.bound, BOUND) for r in adult]
+    curves += [_mark(r, r.cells, r.bound / r.cells**0.5, DASHED) for r in adult]
     for name in ("adult", "peaky"):  # the other two lie on the first
         chosen = [result for result in results if result.distribution == name]
         curves += [_mark(r, r.cells, r.exact_rmse, f"{EXACT}, {NAMES[name]}") for r in chosen]
@@ -177,79 +163,3 @@ def _mark(result: Result, x: float, y: float, series: str) -> Mark:
 
 def _group(epsilon: float) -> str:
     return f"ε = {epsilon:g}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """The worst-case RMSE of three ways to publish the same table."""
-
-    population_size: int
-    domain_size: int
-    epsilon: float
-    delta: float
-    pure_rmse: float
-    shuffle_rmse: float
-    trusted_party_rmse: float
-
-    @property
-    def gain(self) -> float:
-        """How many times less error shuffling leaves than the paper's way."""
-        return self.pure_rmse / self.shuffle_rmse
-
-
-def compare(population_size: int, epsilon: float) -> Comparison:
-    """Return the errors of all three ways at one setting."""
-    pure = plan(
-        population_size=population_size, domain_size=CELLS, epsilon=epsilon, mechanism="paper"
-    )
-    shuffled = plan(
-        population_size=population_size,
-        domain_size=CELLS,
-        epsilon=epsilon,
-        delta=DELTA,
-        mechanism="shuffle",
-    )
-    return Comparison(
-        population_size=population_size,
-        domain_size=CELLS,
-        epsilon=epsilon,
-        delta=DELTA,
-        pure_rmse=pure.rmse,
-        shuffle_rmse=shuffled.rmse,
-        trusted_party_rmse=pure.trusted_party_rmse,
-    )
-
-
-def epsilon_chart(comparisons: Sequence[Comparison]) -> ErrorChart:
-    """Show the three errors against ε."""
-    return ErrorChart(
-        title="Figure 6. What a δ of one in a million buys, against ε",
-        subtitle=[
-            f"n = {ADULT_POPULATION:,} respondents, N = {CELLS} cells; exact worst-case RMSE"
-        ],
-        x_title="privacy ε",
-        group_title="",
-        curves=[mark for c in comparisons for mark in _comparison_marks(c, c.epsilon)],
-        x_ticks=[0.05, 0.1, 0.2, 0.5, 1, 2],
-        x_format="~g",
-    )
-
-
-def population_chart(comparisons: Sequence[Comparison]) -> ErrorChart:
-    """Show the three errors against the number of respondents."""
-    return ErrorChart(
-        title="Figure 7. What a δ of one in a million buys, against the population",
-        subtitle=[f"ε = {COMPARED_EPSILON:g}, N = {CELLS} cells; exact worst-case RMSE"],
-        x_title="respondents n",
-        group_title="",
-        curves=[mark for c in comparisons for mark in _comparison_marks(c, c.population_size)],
-        x_ticks=[1_000, 10_000, 100_000, 1_000_000, 10_000_000],
-    )
-
-
-def _comparison_marks(comparison: Comparison, x: float) -> list[Mark]:
-    return [
-        Mark(x, comparison.pure_rmse, PAPER, SERIES),
-        Mark(x, comparison.shuffle_rmse, SHUFFLED, SERIES),
-        Mark(x, comparison.trusted_party_rmse, TRUSTED, SERIES),
-    ]

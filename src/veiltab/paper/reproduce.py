@@ -1,4 +1,4 @@
-"""Run every experiment of the paper, draw its figures, write all points, and check its claims."""
+"""Run every experiment of the paper and our own, draw the figures, and check the claims."""
 
 import csv
 import io
@@ -9,10 +9,10 @@ from typing import Protocol, TypeVar
 
 from veiltab.core.parameters import check_runs, check_seed
 from veiltab.files.disk import make_output_folder, write_output
-from veiltab.paper import figures
-from veiltab.paper.claims import Claim, check_claims, check_gain
-from veiltab.paper.experiment import ADULT_POPULATION, Result, run_experiment
-from veiltab.paper.figures import Comparison, compare
+from veiltab.paper import comparison, figures
+from veiltab.paper.claims import Claim, check_claims, check_comparisons
+from veiltab.paper.comparison import Comparison, SimulatedPoint, compare
+from veiltab.paper.experiment import Result, run_experiment
 from veiltab.report.charts import ErrorChart, save_chart
 
 FEWEST_RUNS = 10
@@ -46,27 +46,73 @@ class Reproduction:
 def reproduce(
     folder: Path, *, runs: int = 1000, seed: int = DEFAULT_SEED, track: Track = _silently
 ) -> Reproduction:
-    """Run every experiment of the paper and write its figures and all points to ``folder``.
+    """Run every experiment and write the figures and all their points to ``folder``.
 
     ``track`` shows progress, once for each part of the work.
     """
     check_runs(runs, fewest=FEWEST_RUNS)
     check_seed(seed)
     make_output_folder(folder)
-    by_size, by_cells = figures.sample_size_settings(), figures.cardinality_settings()
-    settings = track([*by_size, *by_cells], "Running the paper's experiments")
-    results = [run_experiment(setting, runs, seed) for setting in settings]
-    size_results, cell_results = results[: len(by_size)], results[len(by_size) :]
-    compared = _compare(track)
+    experiments = _run(runs, seed, track)
     tables = {
-        "results.csv": _point_rows(size_results, cell_results),
-        "comparison.csv": [asdict(comparison) for comparison in compared],
+        "results.csv": experiments.point_rows(),
+        "comparison.csv": [compared.row() for compared in experiments.compared],
     }
     for name, rows in tables.items():
         write_output(folder / name, _csv_bytes(rows))
-    pictures = _draw(folder, _charts(size_results, cell_results, compared), track)
-    claims = [*check_claims(size_results, cell_results), check_gain(compared)]
+    pictures = _draw(folder, experiments.charts(), track)
+    claims = check_claims(experiments.by_size, experiments.by_cells)
+    claims += check_comparisons(experiments.compared, [r for _, r in experiments.simulated])
     return Reproduction([*pictures, *(folder / name for name in tables)], claims)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiments:
+    """The results of all experiments: the paper's own, and those of the comparison."""
+
+    by_size: Sequence[Result]
+    by_cells: Sequence[Result]
+    compared: Sequence[Comparison]
+    simulated: Sequence[tuple[SimulatedPoint, Result]]
+
+    def charts(self) -> dict[str, ErrorChart]:
+        """Return every figure by the name of its file."""
+        charts = {
+            figure.stem: figures.sample_size_chart(figure, self.by_size)
+            for figure in figures.SAMPLE_SIZE_FIGURES
+        }
+        charts[figures.CARDINALITY_FIGURE.stem] = figures.cardinality_chart(self.by_cells)
+        for figure in comparison.FIGURES:
+            chart = comparison.comparison_chart(figure, self.compared, self.simulated)
+            charts[figure.stem] = chart
+        charts[comparison.GAIN_FIGURE.stem] = comparison.gain_chart(self.compared)
+        return charts
+
+    def point_rows(self) -> list[dict[str, object]]:
+        """Return one row for every simulated point of every figure."""
+        numbered = [
+            (figure.number, result)
+            for figure in figures.SAMPLE_SIZE_FIGURES
+            for result in figure.pick(self.by_size)
+        ]
+        numbered += [(figures.CARDINALITY_FIGURE.number, result) for result in self.by_cells]
+        numbered += [(point.comparison.figure, result) for point, result in self.simulated]
+        return [{"figure": number} | asdict(result) for number, result in numbered]
+
+
+def _run(runs: int, seed: int, track: Track) -> Experiments:
+    by_size, by_cells = figures.sample_size_settings(), figures.cardinality_settings()
+    settings = track([*by_size, *by_cells], "Running the paper's experiments")
+    results = [run_experiment(setting, runs, seed) for setting in settings]
+    places = [
+        (figure, sizes)
+        for figure in (*comparison.FIGURES, comparison.GAIN_FIGURE)
+        for sizes in figure.sizes
+    ]
+    compared = [compare(figure, sizes) for figure, sizes in track(places, "Planning other ways")]
+    points = track(comparison.simulated_points(compared), "Simulating other ways")
+    simulated = [(point, run_experiment(point.setting, runs, seed)) for point in points]
+    return Experiments(results[: len(by_size)], results[len(by_size) :], compared, simulated)
 
 
 def _csv_bytes(rows: Sequence[Mapping[str, object]]) -> bytes:
@@ -78,28 +124,6 @@ def _csv_bytes(rows: Sequence[Mapping[str, object]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _compare(track: Track) -> list[Comparison]:
-    """Plan the settings of figures 6 and 7."""
-    by_epsilon = [(ADULT_POPULATION, epsilon) for epsilon in figures.COMPARED_EPSILONS]
-    by_population = [(size, figures.COMPARED_EPSILON) for size in figures.COMPARED_SIZES]
-    settings = track([*by_epsilon, *by_population], "Planning with shuffling")
-    return [compare(population, epsilon) for population, epsilon in settings]
-
-
-def _charts(
-    by_size: Sequence[Result], by_cells: Sequence[Result], compared: Sequence[Comparison]
-) -> dict[str, ErrorChart]:
-    charts = {
-        figure.stem: figures.sample_size_chart(figure, by_size)
-        for figure in figures.SAMPLE_SIZE_FIGURES
-    }
-    charts[figures.CARDINALITY_FIGURE.stem] = figures.cardinality_chart(by_cells)
-    split = len(figures.COMPARED_EPSILONS)
-    charts["figure-6-shuffling-epsilon"] = figures.epsilon_chart(compared[:split])
-    charts["figure-7-shuffling-population"] = figures.population_chart(compared[split:])
-    return charts
-
-
 def _draw(folder: Path, charts: Mapping[str, ErrorChart], track: Track) -> list[Path]:
     written = []
     for stem, chart in track(list(charts.items()), "Drawing the figures"):
@@ -107,14 +131,3 @@ def _draw(folder: Path, charts: Mapping[str, ErrorChart], track: Track) -> list[
         save_chart(chart.draw(), *paths)
         written += paths
     return written
-
-
-def _point_rows(by_size: Sequence[Result], by_cells: Sequence[Result]) -> list[dict[str, object]]:
-    """Return one row for every point of figures 1 to 5."""
-    rows: list[dict[str, object]] = [
-        {"figure": figure.number} | asdict(result)
-        for figure in figures.SAMPLE_SIZE_FIGURES
-        for result in figure.pick(by_size)
-    ]
-    rows += [{"figure": figures.CARDINALITY_FIGURE.number} | asdict(result) for result in by_cells]
-    return rows

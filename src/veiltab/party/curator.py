@@ -1,6 +1,5 @@
 """What a curator does over the network, besides pushing: propose, sign, grant."""
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +11,20 @@ from veiltab.files.private import write_private
 from veiltab.party.context import PartyContext
 from veiltab.party.home import Home, read_identity
 from veiltab.party.ledgers import Note
+from veiltab.party.proposal import StudyDraft
 from veiltab.party.remote import Status
-from veiltab.party.study_file import StudyDraft
-from veiltab.protocol.curator.agreement import new_secret, share_secret, sign_contract, unsigned
+from veiltab.party.secrets import is_proposer, share_contribution
+from veiltab.protocol.curator.agreement import new_secret, sign_contract, unsigned
 from veiltab.protocol.curator.grant import grant as make_grant
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.curator.upload import CuratorContext
-from veiltab.protocol.verify import check_own_upload, verify, verify_agreement, verify_release
+from veiltab.protocol.verify import (
+    check_own_upload,
+    may_see_release,
+    verify,
+    verify_agreement,
+    verify_release,
+)
 from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import Release, SignedGrant
 from veiltab.wire.signed import Signed
@@ -49,28 +55,33 @@ class GivenGrant:
 
 
 def propose(context: PartyContext, draft: StudyDraft, ledger: Ledger) -> Contract:
-    """Propose a study, sign it, and seal its secret to the other curators.
+    """Propose a study, sign it, and seal a contribution to its secret to the other curators.
 
     A proposal that was broken off is taken up: the same terms again, while the other curators
     have not all signed, are the same study, and cost nothing more.
     """
     unsigned_contract = _unfinished(context, draft)
     if unsigned_contract is None:
-        secret, commitment, nonce = new_secret(context.entropy)
+        contribution, commitment, nonce = new_secret(context.entropy)
         contract = draft.contract(
             server=context.server.pinned, secret_commitment=commitment, nonce=nonce
         )
-        context.home.study(contract.study_id).save_secret(secret)
+        context.home.study(contract.study_id).save_contribution(contribution)
         unsigned_contract = unsigned(contract)
     signed = _sign(context, unsigned_contract, ledger)
     context.server.propose(signed)
-    _share(context, signed.body)
+    share_contribution(context, signed.body)
     return signed.body
 
 
 def sign(context: PartyContext, signed: Signed[Contract], ledger: Ledger) -> Status:
-    """Sign a study that somebody has proposed, if the ledger supports it."""
-    return context.server.sign(signed.body.study_id, _sign(context, signed, ledger))
+    """Sign a study that somebody has proposed, if the ledger supports it.
+
+    The contribution to the secret goes first: once everybody has signed, no part of it is missing.
+    """
+    cosigned = _sign(context, signed, ledger)
+    share_contribution(context, signed.body)
+    return context.server.sign(signed.body.study_id, cosigned)
 
 
 def choose_ledger(home: Home, dataset: str | None) -> Ledger:
@@ -151,10 +162,10 @@ def give_grant(
     attributes: Sequence[str] | None,
     expires: int,
 ) -> SignedGrant:
-    """Check the release, make the grant, keep it and send it."""
+    """Check the release where its curators may see it, make the grant, keep it and send it."""
     contract = verify_agreement(signed)
     study = contract.study_id
-    release, _ = verify_release(contract, _fetch_release(context, study))
+    release = _fetch_release(context, contract)
     folder, me = context.home.study(study), context.identity.party_id
     private, outgoing = FolderChunks(folder.private), FolderChunks(folder.outgoing)
     prepared = folder.prepared(contract.schema_of(me), private)
@@ -163,7 +174,8 @@ def give_grant(
             "nothing was pushed to this study from this home",
             hint="push first, from the home that is to grant; its pads are kept there alone",
         )
-    check_own_upload(release, prepared.message)
+    if release is not None:
+        check_own_upload(release, prepared.message)
     wanted = _with_earlier(context, contract, researcher, attributes)
     curator = CuratorContext(context.identity, context.entropy, outgoing, private)
     made = make_grant(curator, contract, prepared, researcher, wanted, expires=expires)
@@ -173,15 +185,21 @@ def give_grant(
     return made
 
 
-def _fetch_release(context: PartyContext, study: bytes) -> Signed[Release]:
-    """Refuse to hand out pads before there is a release to use them on, and to look at."""
-    state = context.server.status(study).state
+def _fetch_release(context: PartyContext, contract: Contract) -> Release | None:
+    """Refuse to hand out pads before there is a release to use them on, and to look at.
+
+    Where a curator may not see it, the researcher finds out if it was made from another upload.
+    """
+    state = context.server.status(contract.study_id).state
     if state != State.RELEASED:
         raise StateError(
             f"the study is {state}, not released",
             hint="wait with: veiltab study status STUDY --wait released",
         )
-    return context.server.release(study)
+    if not may_see_release(contract, context.identity.party_id):
+        return None
+    release, _ = verify_release(contract, context.server.release(contract.study_id))
+    return release
 
 
 def _with_earlier(
@@ -222,23 +240,11 @@ def _sign(context: PartyContext, signed: Signed[Contract], ledger: Ledger) -> Si
     return cosigned
 
 
-def _share(context: PartyContext, contract: Contract) -> None:
-    """Seal the secret to each of the other curators, once."""
-    secret = context.home.study(contract.study_id).secret()
-    me = context.identity.party_id
-    for terms in contract.curators:
-        if terms.party_id != me and secret is not None:
-            message = share_secret(contract, context.identity, secret, terms.party_id)
-            with contextlib.suppress(StateError):  # it was sent before, under another seal
-                context.server.send_secret(contract.study_id, message)
-
-
 def _unfinished(context: PartyContext, draft: StudyDraft) -> Signed[Contract] | None:
     """Find a proposal with the same terms that not everybody has signed yet."""
     for study in context.home.studies():
-        folder = context.home.study(study)
-        signed = folder.contract()
-        if signed is None or folder.secret() is None:
+        signed = context.home.study(study).contract()
+        if signed is None or not is_proposer(context, signed.body):
             continue
         contract = signed.body
         same = draft.contract(

@@ -79,8 +79,8 @@ def _study_text(
     return (
         comment(_ABOUT_STUDY.format(name=toml_string(me.name)))
         + f"\ntitle = {toml_string(title)}\nepsilon = {toml_number(epsilon)}\n\n"
-        + comment("FILL IN, if the curators may know it: how many respondents there are.")
-        + "# population = 10000\n\n[linkage]\n"
+        + comment(_ABOUT_POPULATION)
+        + "# expected_population = 10000\n\n[linkage]\n"
         + comment(id_comment)
         + 'by = "ids"\ncolumns = 1\nmode = "aligned"\nnormalisation = []\n\n'
         + f'[[curators]]\nidentity = "me"\nattributes = [\n{attributes or nothing}]\n\n'
@@ -97,6 +97,10 @@ where it says FILL IN, before you show it to anybody.
 The categories are the values that occur in the table; how often they do is not written here.
 But a category that few people have can reveal something by standing here at all: merge such
 categories, and remove attributes that the study does not need."""
+
+_ABOUT_POPULATION = """\
+FILL IN: about how many respondents the curators have in common.  If all hold the same respondents
+and may know how many there are, write population instead."""
 
 _ABOUT_RECODE = """\
 How your own table maps to the attributes of the study.  Keep this file: it is never sent, and

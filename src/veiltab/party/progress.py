@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Step = Literal["reading rows", "encrypting", "sending chunks", "waiting"]
+Step = Literal["reading rows", "encrypting", "sending", "waiting"]
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
 """Seconds between two requests to the server, while others have to act first."""
@@ -13,7 +13,10 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One report: the step, how much of it is done, and who is being waited for."""
+    """One report: the step, how much of it is done, and who is being waited for.
+
+    Reading is counted in rows, sending in percent.
+    """
 
     step: Step
     done: int = 0

@@ -13,21 +13,23 @@ import polars as pl
 from veiltab.core.plan import Plan
 from veiltab.data.recode import Recode
 from veiltab.data.tables import Table, feed
-from veiltab.errors import DigestError, StateError
+from veiltab.errors import DigestError, ParameterError, StateError
 from veiltab.files.chunks import FolderChunks
 from veiltab.files.private import locked
 from veiltab.files.spool import FolderSpool
 from veiltab.party.context import PartyContext
 from veiltab.party.progress import OnProgress, Patience, Progress
 from veiltab.party.remote import Status
+from veiltab.party.secrets import combined_secret
 from veiltab.party.study_folder import StudyFolder
-from veiltab.protocol.curator.agreement import receive_secret
+from veiltab.protocol.curator.agreement import new_contribution
 from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.curator.upload import (
     CuratorContext,
     Prepared,
     align,
     check_alignment,
+    needs_alignment,
     prepare_sample,
     prepare_table,
 )
@@ -78,10 +80,15 @@ class _ReportingTable:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a push would send and what it costs, before anything leaves."""
+    """What a push would send and what it costs, before anything leaves.
+
+    With decoys, ``rows``, ``chunks`` and ``bytes`` are what is to be expected: the real numbers
+    would tell how many respondents take part.
+    """
 
     title: str
     plan: Plan
+    respondents: int
     rows: int
     chunks: int
     bytes: int
@@ -91,31 +98,62 @@ def check(
     context: PartyContext, signed: Signed[Contract], source: Source, progress: OnProgress
 ) -> Preview:
     """Read the whole table, and return what would be sent; nothing is sent or saved."""
-    contract = signed.body
+    contract, me = signed.body, context.identity.party_id
     folder = context.home.study(contract.study_id)
-    with _only_push(folder), _read_table(context, contract, folder, source, progress) as intake:
-        plan = plan_for(contract, intake.population)
-        whole = contract.matched
-        rows = intake.population if whole else plan.ranked.sample_size
-    sizes = [a.size for a in contract.schema_of(context.identity.party_id).attributes]
+    # Any secret will do to look at a table, also before every curator has contributed to it.
+    secret = new_contribution(context.entropy)
+    with _only_push(folder), _read_table(context, contract, secret, source, progress) as intake:
+        respondents = intake.population
+    plan = _planned(contract, respondents)
+    rows = _expected_rows(contract, plan, me, respondents)
+    sizes = [attribute.size for attribute in contract.schema_of(me).attributes]
     slices = list(chunk_slices(rows))
     columns = sum(packed_length(size, s.stop - s.start) for size in sizes for s in slices)
-    tokens = TOKEN_BYTES * rows if whole else 0
-    chunks = len(slices) * (len(sizes) + whole)
-    return Preview(contract.title, plan, rows, chunks, columns + tokens)
+    tokens = TOKEN_BYTES * rows if contract.matched else 0
+    chunks = len(slices) * (len(sizes) + contract.matched)
+    return Preview(contract.title, plan, respondents, rows, chunks, columns + tokens)
+
+
+def _planned(contract: Contract, respondents: int) -> Plan:
+    """Return the plan; with decoys, nobody knows how many respondents will match."""
+    unknown = contract.matched and contract.decoys is not None
+    return plan_for(contract, None if unknown else respondents)
+
+
+def _check_population(contract: Contract, respondents: int) -> None:
+    """Refuse another number of respondents than was agreed on, before anything is sent."""
+    if contract.matched:
+        return
+    if contract.decoys is not None:
+        plan_for(contract, respondents)
+    else:
+        planned_sample_size(contract, respondents)  # plans no noise, which can take long
+
+
+def _expected_rows(contract: Contract, plan: Plan, me: bytes, respondents: int) -> int:
+    """Return how many rows a curator uploads: exactly by rank, else as many as are expected."""
+    law, coin = plan.mechanism.decoys, plan.mechanism.coin
+    if law is None or coin is None:
+        return respondents if contract.matched else plan.ranked.sample_size
+    patterns = 1
+    for terms in contract.curators:  # in matched linkage, the others may be absent
+        absent = contract.matched and terms.party_id != me
+        patterns *= terms.schema.domain_size + absent
+    return round(respondents * coin.probability + patterns * law.mean)
 
 
 def push(
     context: PartyContext,
     signed: Signed[Contract],
-    source: Callable[[], Source],
+    source: Callable[[], Source] | None,
     progress: OnProgress,
     patience: Patience | None,
 ) -> Status:
     """Push a table to a study, or go on with a push that was interrupted.
 
-    ``source`` is called only if the table still has to be read.  Without ``patience`` it does not
-    wait for other curators: if they have to push first, it returns the status so far.
+    To go on, the table need not be named again; if it is, it must be the same as before.  Without
+    ``patience`` it does not wait for other curators: if they have to push first, it returns the
+    status so far.
     """
     contract = _check_signed(context, signed)
     folder = context.home.study(contract.study_id)
@@ -127,15 +165,35 @@ def push(
             _check_open(context, contract.study_id)
             curator = CuratorContext(context.identity, context.entropy, outgoing, private)
             prepared = _prepare(
-                context, signed, curator, source(), progress=progress, patience=patience
+                context, signed, curator, _named(source), progress=progress, patience=patience
             )
             if prepared is None:
                 return context.server.status(contract.study_id)
             folder.save_prepared(prepared)
+        elif source is not None:
+            _check_same_table(context, contract, source(), progress)
         status = _send(context, prepared, outgoing, progress)
         if status.state == State.RELEASED:
             outgoing.clear()
     return status
+
+
+def _named(source: Callable[[], Source] | None) -> Source:
+    if source is None:
+        raise ParameterError(
+            "no table is named, and none was prepared for this study before",
+            hint="name the table to push",
+        )
+    return source()
+
+
+def _check_same_table(
+    context: PartyContext, contract: Contract, source: Source, progress: OnProgress
+) -> None:
+    """Refuse another table than the one that was prepared: it would not be what is sent."""
+    secret = combined_secret(context, contract)
+    with _read_table(context, contract, secret, source, progress) as intake:
+        context.home.study(contract.study_id).pin_table(intake.table_digest)
 
 
 def _only_push(folder: StudyFolder) -> AbstractContextManager[None]:
@@ -187,23 +245,29 @@ def _prepare(
     folder = context.home.study(contract.study_id)
     curator.outgoing.clear()  # of a preparation that was interrupted; its pads are lost with it
     curator.private.clear()
-    with _read_table(context, contract, folder, source, progress) as intake:
-        if contract.matched:
-            progress(Progress("encrypting"))
-            return prepare_table(curator, signed, intake, FolderSpool(folder.path / "scratch-2"))
-        planned_sample_size(contract, intake.population)  # refuses another number than was agreed
-        context.server.send_alignment(contract.study_id, align(contract, context.identity, intake))
-        alignments = _compare_respondents(context, contract, progress, patience)
-        if alignments is None:
-            return None
+    secret = combined_secret(context, contract)
+    with _read_table(context, contract, secret, source, progress) as intake:
+        _check_population(contract, intake.population)
+        folder.pin_table(intake.table_digest)  # before anything leaves
+        alignments: list[Signed[Alignment]] = []
+        if needs_alignment(contract):
+            message = align(contract, context.identity, intake)
+            context.server.send_alignment(contract.study_id, message)
+            compared = _compare(context, contract, progress, patience)
+            if compared is None:
+                return None
+            alignments = compared
         progress(Progress("encrypting"))
-        return prepare_sample(curator, signed, intake, alignments)
+        if not contract.matched:
+            return prepare_sample(curator, signed, intake, alignments)
+        spool = FolderSpool(folder.path / "scratch-2")
+        return prepare_table(curator, signed, intake, spool, alignments)
 
 
-def _compare_respondents(
+def _compare(
     context: PartyContext, contract: Contract, progress: OnProgress, patience: Patience | None
 ) -> list[Signed[Alignment]] | None:
-    """Wait until every curator has sent the digest of its respondents, and compare them."""
+    """Wait until every curator has sent its digests of respondents or decoys, and compare them."""
     while True:
         alignments = context.server.alignments(contract.study_id)
         senders = {alignment.body.curator for alignment in alignments}
@@ -227,14 +291,14 @@ def _compare_respondents(
 def _read_table(
     context: PartyContext,
     contract: Contract,
-    folder: StudyFolder,
+    secret: bytes,
     source: Source,
     progress: OnProgress,
 ) -> Intake:
     """Read the whole table into an intake, in bounded memory."""
-    schema = contract.schema_of(context.identity.party_id)
-    secret = _secret(context, contract, folder)
-    intake = Intake(contract, secret, schema, FolderSpool(folder.path / "scratch"))
+    me = context.identity.party_id
+    spool = FolderSpool(context.home.study(contract.study_id).path / "scratch")
+    intake = Intake(contract, secret, contract.schema_of(me), spool, curator=me)
     table, recode = _ReportingTable(source.table, progress), source.recode
     try:
         feed(
@@ -249,22 +313,6 @@ def _read_table(
         intake.__exit__(None, None, None)
         raise
     return intake
-
-
-def _secret(context: PartyContext, contract: Contract, folder: StudyFolder) -> bytes:
-    """Return the study's secret: from the home, or as it was sealed to this curator."""
-    saved = folder.secret()
-    if saved is not None:
-        return saved
-    message = context.server.secret(contract.study_id)
-    if message is None:
-        raise StateError(
-            "nobody has sealed the study's secret to you yet",
-            hint="ask the proposer to run `veiltab study propose` again with the same file",
-        )
-    secret = receive_secret(contract, context.identity, message)
-    folder.save_secret(secret)
-    return secret
 
 
 def _send(
@@ -286,13 +334,14 @@ def _send(
     received = context.server.sent_chunks(study)
     missing = [digest for digest in digests if digest not in received]
     sent = len(digests) - len(missing)
-    progress(Progress("sending chunks", sent, len(digests)))
 
     def count(more: int) -> None:
         nonlocal sent
         sent += more
-        progress(Progress("sending chunks", sent, len(digests)))
+        # In percent: with decoys, no number of rows is told to anybody.
+        progress(Progress("sending", 100 * sent // max(len(digests), 1), 100))
 
+    count(0)
     # The server reads every chunk before it takes the upload, so that they need no check here.
     context.server.send_chunks(study, ((d, outgoing.read(d)) for d in missing), count)
     try:

@@ -14,7 +14,6 @@ from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import (
     MalformedError,
     MismatchError,
-    NotFoundError,
     ParameterError,
     VersionError,
 )
@@ -43,7 +42,7 @@ from veiltab.wire.audit import AuditEntry, AuditHead
 from veiltab.wire.bundles import BUNDLE_BYTES, NamedChunk, bundle_pieces
 from veiltab.wire.codec import MAX_TEXT, TEXT, dump
 from veiltab.wire.contract import DIGEST, Contract, PublicIdentity
-from veiltab.wire.messages import Alignment, Release, Secret, SignedGrant, Upload
+from veiltab.wire.messages import Alignment, Publication, Release, Secret, SignedGrant, Upload
 from veiltab.wire.requests import (
     NONCE_BYTES,
     RequestSignature,
@@ -164,18 +163,17 @@ class RemoteServer(ClosedAtEnd):
     # What curators tell each other
 
     def send_secret(self, study: bytes, signed: Signed[Secret]) -> None:
-        """Pass a study's secret on, sealed to another curator."""
+        """Pass a contribution to the study's secret on, sealed to another curator."""
         expect_study(signed.body.scope, study, "secret")
         self._post(_path(study, "secrets"), signed.dumps())
 
-    def secret(self, study: bytes) -> Signed[Secret] | None:
-        """Return the secret that was sealed to this curator, or ``None`` if none was yet."""
-        try:
-            signed = Secret.loads(self._get(_path(study, "secret")))
-        except NotFoundError:
-            return None
-        expect_study(signed.body.scope, study, "secret")
-        return signed
+    def secrets(self, study: bytes) -> list[Signed[Secret]]:
+        """Return the sealed contributions that this curator has sent, or that were sent to it."""
+        body = self._get(_path(study, "secrets"))
+        secrets = read_list(body, "secrets", as_message(Secret.loads))
+        for signed in secrets:
+            expect_study(signed.body.scope, study, "secret")
+        return secrets
 
     def send_alignment(self, study: bytes, signed: Signed[Alignment]) -> None:
         """Send the keyed digest of this curator's respondents."""
@@ -246,6 +244,19 @@ class RemoteServer(ClosedAtEnd):
         for grant in grants:
             expect_study(grant.body.study, study, "grant")
         return grants
+
+    def publish(self, study: bytes, signed: Signed[Publication]) -> None:
+        """Say which copy of this researcher's counts is the published one; the same ever after."""
+        expect_study(signed.body.study, study, "publication")
+        self._post(_path(study, "publications"), signed.dumps())
+
+    def publications(self, study: bytes) -> list[Signed[Publication]]:
+        """Return what researchers have published, by the digests of their copies."""
+        body = self._get(_path(study, "publications"))
+        publications = read_list(body, "publications", as_message(Publication.loads))
+        for signed in publications:
+            expect_study(signed.body.study, study, "publication")
+        return publications
 
     def audit(self, study: bytes) -> tuple[list[AuditEntry], Signed[AuditHead]]:
         """Return a study's log and its head; ``audit_log.verify_log`` checks both."""

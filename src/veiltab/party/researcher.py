@@ -7,6 +7,7 @@ from pathlib import Path
 from veiltab.errors import InputError, MessageError, MismatchError
 from veiltab.estimates import Estimate, Provenance
 from veiltab.party.context import PartyContext
+from veiltab.party.publishing import StudyPublisher, published_part
 from veiltab.party.remote import ReleasedChunks, reading_order, released_sizes
 from veiltab.protocol.researcher import Access, count_records, granted_attributes, open_access
 from veiltab.wire.codec import MAX_MESSAGE_BYTES
@@ -47,7 +48,24 @@ def estimate_study(
         linkage=terms.linkage.mode,
         pads=terms.pads,
     )
-    return Estimate.from_counts(released, provenance=origin)
+    publisher = StudyPublisher(context, access)
+    return Estimate.from_counts(released, provenance=origin, publisher=publisher)
+
+
+def publish_study(
+    context: PartyContext,
+    signed: Signed[Contract],
+    attributes: Sequence[str] | None = None,
+    grants: Sequence[SignedGrant] = (),
+) -> Estimate:
+    """Return the copy that may be passed on; the first call draws its noise, for all attributes.
+
+    Later calls return the same copy or some attributes of it, and need no grant any more.
+    """
+    published = published_part(context, signed.body.study_id, attributes)
+    if published is not None:
+        return published
+    return estimate_study(context, signed, attributes, grants).publish()
 
 
 def open_study(

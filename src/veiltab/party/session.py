@@ -10,9 +10,10 @@ from veiltab.party.connection import ClosedAtEnd, Reach, Retry
 from veiltab.party.context import PartyContext, check_registered
 from veiltab.party.curator import choose_ledger, propose
 from veiltab.party.home import Home, PinnedServer
+from veiltab.party.proposal import StudyDraft
 from veiltab.party.remote import RemoteServer, StudySummary
 from veiltab.party.study import Study
-from veiltab.party.study_file import StudyDraft, read_study_file
+from veiltab.party.study_file import read_study_file
 from veiltab.wire.contract import PublicIdentity
 
 _FINGERPRINT = re.compile("[0-9]{30}")

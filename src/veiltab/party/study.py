@@ -9,12 +9,13 @@ from veiltab.data.recode import Recode, Rule, read_recode_file
 from veiltab.data.tables import open_table
 from veiltab.errors import ParameterError, StateError
 from veiltab.estimates import Estimate
+from veiltab.party.coalitions import Coalition, coalitions
 from veiltab.party.context import PartyContext
 from veiltab.party.curator import GivenGrant, choose_ledger, grant, sign
 from veiltab.party.progress import OnProgress, Patience, Progress, ignore_progress
 from veiltab.party.push import Preview, Source, check, push
 from veiltab.party.remote import Status
-from veiltab.party.researcher import as_grant, estimate_study
+from veiltab.party.researcher import as_grant, estimate_study, publish_study
 from veiltab.protocol.audit_log import Seen
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Contract, PublicIdentity
@@ -30,8 +31,8 @@ class Study:
     """A study that names this party.  :meth:`Session.study` and ``propose`` make these.
 
     A curator calls :meth:`sign`, :meth:`check`, :meth:`push` and :meth:`grant`, in this order; a
-    researcher calls :meth:`estimate`.  Each step fetches the contract once, verifies it, and
-    checks that the server's audit log continues what was seen before.
+    researcher calls :meth:`estimate` and :meth:`publish`.  Each step fetches the contract once,
+    verifies it, and checks that the server's audit log continues what was seen before.
     """
 
     def __init__(self, context: PartyContext, study_id: bytes) -> None:
@@ -63,6 +64,10 @@ class Study:
     def contract(self) -> Signed[Contract]:
         """Return the contract with the signatures on it, as it was last fetched."""
         return self._fetch() if self._signed is None else self._signed
+
+    def coalitions(self) -> list[Coalition]:
+        """Return what each party, and each group that works together, could learn."""
+        return coalitions(self.terms)
 
     def status(self) -> Status:
         """Ask where the study stands, and who has done what."""
@@ -99,7 +104,7 @@ class Study:
 
     def push(
         self,
-        table: object,
+        table: object = None,
         ids: str | Sequence[str] = (),
         *,
         recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None = None,
@@ -110,17 +115,20 @@ class Study:
     ) -> Status:
         """Sample, encrypt and send a table; after an interruption, the same call resumes.
 
-        ``table`` is whatever :func:`veiltab.open_table` takes, or a function that returns it and is
-        called only if the table still has to be read.  ``ids`` are the columns that tell
-        respondents apart.  Where the curators sample, this waits until the others push too, for
-        ``timeout`` seconds at most; with ``wait=False`` it returns, and must be called again.
+        ``table`` is whatever :func:`veiltab.open_table` takes, or a function that returns it.
+        ``ids`` are the columns that tell respondents apart.  Without a table, what was prepared
+        before is sent; with one, it must be the same table.  Where curators compare digests first,
+        this waits until the others push too, for ``timeout`` seconds at most; with ``wait=False``
+        it returns, and must be called again.
         """
         signed = self._fetch()
 
         def source() -> Source:
             return self._source(signed, table, ids, recode, query)
 
-        return push(self._context, signed, source, progress, Patience(timeout) if wait else None)
+        patience = Patience(timeout) if wait else None
+        given = None if table is None else source
+        return push(self._context, signed, given, progress, patience)
 
     def wait(
         self,
@@ -181,6 +189,20 @@ class Study:
         """
         given = [as_grant(grant) for grant in grants]
         return estimate_study(self._context, self._fetch(), as_names(attributes), given)
+
+    def publish(
+        self,
+        attributes: str | Sequence[str] | None = None,
+        *,
+        grants: Iterable[SignedGrant | str | PathLike[str]] = (),
+    ) -> Estimate:
+        """Return the copy of an estimate that may be passed on, with noise drawn once and for all.
+
+        The first call publishes the table of these attributes, all that are granted by default,
+        and the audit log names it.  Later calls return the same copy, or a part of it.
+        """
+        given = [as_grant(grant) for grant in grants]
+        return publish_study(self._context, self._fetch(), as_names(attributes), given)
 
     def audit(self) -> tuple[list[AuditEntry], Seen]:
         """Fetch and verify the audit log; return its entries, its length and its last hash."""

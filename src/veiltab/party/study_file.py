@@ -1,41 +1,49 @@
 """Study files: what a study is to be, in TOML that people write and read.
 
-A study file becomes a contract when the proposer adds the server, a nonce and the commitment to a
-secret.  ``example.toml`` beside this module explains every key.
+A study file becomes a contract when the proposer's program has planned its numbers, and adds the
+server, a nonce and the commitment to a secret.  ``example.toml`` beside this module explains every
+key.
 """
 
 import json
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
+from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import MAX_CATEGORIES, Attribute
 from veiltab.errors import InputError, MalformedError, StudyFileError
 from veiltab.files.toml import Document, TomlTable, read_bytes
+from veiltab.party.proposal import DecoyWishes, StudyDraft, plan_decoys
 from veiltab.wire.codec import MAX_INTEGER, TEXT, Codec, choice, describe, integer, items, malformed
 from veiltab.wire.contract import (
     LINKAGE_MODE,
     NONCE_BYTES,
     PADS,
     POPULATION,
-    Contract,
     CuratorTerms,
     Linkage,
     LinkageBy,
     Normalisation,
-    PadMode,
     PublicIdentity,
 )
-from veiltab.wire.mechanism import DELTA, EPSILON, SAMPLE_SIZE, MechanismTerms, PaperTerms
+from veiltab.wire.mechanism import DELTA, EPSILON, SAMPLE_SIZE, PaperTerms
 
 ME = "me"
 OPTIMAL = "optimal"
+UNBOUNDED = "unbounded"
 
 STUDY_KEYS = {
     "title": 'write a text for people, such as title = "Smoking and income"',
     "epsilon": "write the promised privacy, such as epsilon = 1.0",
     "delta": "leave it out for the strictest promise, or write a small number such as 1e-6",
-    "population": "write how many respondents there are at least, such as population = 10000",
+    "mechanism": 'leave it out for decoys, or write mechanism = "paper" or mechanism = "shuffle"',
+    "epsilon_with_curator": f'leave it out, or write a number such as 3.0, or "{UNBOUNDED}" for no'
+    " noise by the server",
+    "epsilon_public": "leave it out for the same as epsilon, or write a number such as 1.0",
+    "population": "write how many respondents there are, such as population = 10000",
+    "expected_population": "write about how many respondents there are, such as 10000",
     "pads": 'write pads = "stream" or pads = "one-time"',
     "sample_size": f'leave it out, or write sample_size = "{OPTIMAL}" or a whole number',
     "linkage": 'write a table with by = "ids" or by = "rows"',
@@ -65,45 +73,10 @@ IDENTITY_KEYS = {
 }
 
 _BY: Codec[LinkageBy] = choice("ids", "rows")
-_MODE: Codec[LinkageMode] = choice("aligned", "matched")
+_MECHANISM: Codec[str] = choice("decoys", "paper", "shuffle")
 _NORMALISATION: Codec[tuple[Normalisation, ...]] = items(choice("nfc", "trim", "lowercase"))
 _CATEGORIES = items(TEXT, least=1, most=MAX_CATEGORIES)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyDraft:
-    """A study as its proposer describes it."""
-
-    title: str
-    epsilon: float
-    delta: float
-    population: int | None
-    mechanism: MechanismTerms
-    pads: PadMode
-    linkage: Linkage
-    curators: tuple[CuratorTerms, ...]
-    researchers: tuple[PublicIdentity, ...] | None
-
-    def contract(
-        self, *, server: PublicIdentity, secret_commitment: bytes, nonce: bytes
-    ) -> Contract:
-        """Return the contract of a new study; δ decides how its promise is computed."""
-        return Contract(
-            title=self.title,
-            nonce=nonce,
-            curators=self.curators,
-            researchers=self.researchers,
-            server=server,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            accounting=self.mechanism.accounting(self.delta),
-            mechanism=self.mechanism,
-            population=self.population,
-            pads=self.pads,
-            linkage=self.linkage,
-            secret_commitment=secret_commitment,
-            stored=None,
-        )
+_ONLY_WITH_DECOYS = ("epsilon_with_curator", "epsilon_public", "expected_population")
 
 
 def example_study() -> str:
@@ -131,8 +104,12 @@ def read_study_file(path: Path, me: PublicIdentity) -> StudyDraft:
             _curator(entry, parties) for entry in table.tables("curators", CURATOR_KEYS)
         ),
         researchers=_researchers(table, parties),
+        expected_population=table.get_or("expected_population", POPULATION.read, None),
     )
     _check_terms(path, draft, me)
+    if table.get_or("mechanism", _MECHANISM.read, "decoys") == "decoys":
+        return _with_decoys(path, draft, table)
+    _check_without_decoys(draft, table)
     return draft
 
 
@@ -142,10 +119,87 @@ def _read_size(value: object, path: str) -> int | None:
     return None if value == OPTIMAL else SAMPLE_SIZE.read(value, path)
 
 
+def _check_without_decoys(draft: StudyDraft, table: TomlTable) -> None:
+    """Refuse keys that only decoys have, and a δ that does not go with the mechanism."""
+    for key in _ONLY_WITH_DECOYS:
+        if key in table:
+            raise table.error(
+                key, 'goes with mechanism = "decoys" only', "leave it out, or use decoys"
+            )
+    name = table.get("mechanism", _MECHANISM.read)
+    if (name == "shuffle") != (draft.delta > 0):
+        raise table.error("mechanism", *_WRONG_DELTA[name])
+
+
+_WRONG_DELTA = {
+    "paper": (
+        '"paper" is a promise without delta',
+        'leave delta out, or write mechanism = "decoys" or "shuffle", which gain from it',
+    ),
+    "shuffle": (
+        '"shuffle" gains nothing without a delta',
+        'write a small delta, such as delta = 1e-6, or mechanism = "decoys" or "paper"',
+    ),
+}
+
+
+def _with_decoys(path: Path, draft: StudyDraft, table: TomlTable) -> StudyDraft:
+    """Plan the decoys' numbers, for the promises that the file states."""
+    if "sample_size" in table:
+        raise table.error(
+            "sample_size",
+            'goes with mechanism = "paper" or "shuffle" only: with decoys, a coin decides for each'
+            " respondent",
+            "leave it out",
+        )
+    wishes = DecoyWishes(
+        epsilon=draft.epsilon,
+        delta=draft.delta,
+        population=_planned_population(table, draft.linkage),
+        epsilon_with_curator=table.get_or("epsilon_with_curator", _read_curator_epsilon, None),
+        epsilon_public=table.get_or("epsilon_public", EPSILON.read, None),
+    )
+    try:
+        terms = plan_decoys(wishes, draft.linkage, draft.curators)
+    except InputError as error:
+        raise StudyFileError(f"{path}: {error.message}", hint=error.hint) from error
+    return replace(draft, mechanism=terms)
+
+
+def _planned_population(table: TomlTable, linkage: Linkage) -> int:
+    """Return how many respondents the decoys are planned for: the number, or about the number."""
+    if "population" in table and "expected_population" in table:
+        raise table.error(
+            "expected_population", "the population is stated already", "write one of the two"
+        )
+    if "population" in table and linkage.mode == "matched":
+        raise table.error(
+            "population",
+            "nobody learns how many respondents are in common where the server matches them",
+            "write expected_population: about how many you expect to be in common",
+        )
+    for key in ("population", "expected_population"):
+        if key in table:
+            return table.get(key, POPULATION.read)
+    raise table.error(
+        "expected_population",
+        "is missing: decoys are planned for about as many respondents as there are",
+        "write population = 10000 if the curators may know how many there are, or"
+        " expected_population = 10000 for about that many; no promise depends on it",
+        at_table=True,
+    )
+
+
+def _read_curator_epsilon(value: object, path: str) -> float:
+    if isinstance(value, str) and value != UNBOUNDED:
+        raise malformed(path, f'must be a number or "{UNBOUNDED}", not {describe(value)}')
+    return math.inf if value == UNBOUNDED else EPSILON.read(value, path)
+
+
 def _linkage(study: TomlTable) -> Linkage:
     study.get("linkage", lambda value, _: value)
     table = study.table("linkage", LINKAGE_KEYS)
-    mode = table.get_or("mode", LINKAGE_MODE.read, "aligned")
+    mode: LinkageMode = table.get_or("mode", LINKAGE_MODE.read, "aligned")
     if table.get("by", _BY.read) == "ids":
         return Linkage.by_ids(
             table.get_or("columns", integer(1, MAX_INTEGER).read, 1),

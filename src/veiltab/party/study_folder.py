@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from veiltab.core.schema import Schema
 from veiltab.crypto.derivation import DERIVED_BYTES, SECRET_BYTES
-from veiltab.errors import AuditError, HomeError, MismatchError
+from veiltab.errors import AuditError, HomeError, MismatchError, StateError
 from veiltab.files.private import damaged, make_private_folder, parse_file, write_private
 from veiltab.protocol.curator.upload import OneTimePads, Pads, Prepared, StreamPads
 from veiltab.protocol.stores import ChunkStore, check_column_names
@@ -24,8 +24,12 @@ from veiltab.wire.codec import (
     wired,
 )
 from veiltab.wire.contract import DIGEST, Contract
-from veiltab.wire.messages import CHUNKS, SignedGrant, Upload, check_chunks
+from veiltab.wire.messages import CHUNKS, Publication, SignedGrant, Upload, check_chunks
 from veiltab.wire.signed import Message, Signed
+
+if TYPE_CHECKING:
+    from veiltab.core.released import ReleasedCounts
+    from veiltab.inference.provenance import Provenance
 
 
 def _read_signed(value: object, path: str) -> Signed[Upload]:
@@ -113,7 +117,24 @@ class _SecretFile(Message):
 
     def __repr__(self) -> str:
         """Show whose secret it is, and nothing of it."""
-        return f"_SecretFile(study={self.study.hex()!r})"
+        return f"{type(self).__name__}(study={self.study.hex()!r})"
+
+
+@message
+class _ContributionFile(_SecretFile):
+    """This curator's own contribution to the secret."""
+
+    kind: ClassVar[str] = "home-contribution"
+
+
+@message
+class _TableFile(Message):
+    """The keyed digest of the one table that may be pushed to a study."""
+
+    kind: ClassVar[str] = "home-table"
+
+    digest: bytes = wired(DIGEST)
+    study: bytes = wired(DIGEST)
 
 
 @message
@@ -164,22 +185,44 @@ class StudyFolder:
         return None if signed is None else signed.body.title
 
     def secret(self) -> bytes | None:
-        """Return the study's secret."""
-        path = self._file("secret")
-        file = parse_file(path, lambda data: _SecretFile.from_json(load(data)))
-        if file is not None and file.study != self.study_id:
-            raise damaged(path)
-        return None if file is None else file.secret
+        """Return the study's secret, once it is put together."""
+        return self._read_secret("secret", _SecretFile)
 
     def save_secret(self, secret: bytes) -> None:
         """Keep the study's secret; another one than before is refused."""
-        saved = self.secret()
-        if saved is not None and saved != secret:
-            raise HomeError(
-                f"{self._file('secret')} holds another secret of this study already",
-                hint="a study has one secret, which its contract commits to; the first one stays",
+        self._save_secret("secret", _SecretFile(secret=secret, study=self.study_id), self.secret())
+
+    def contribution(self) -> bytes | None:
+        """Return what this curator contributes to the study's secret."""
+        return self._read_secret("contribution", _ContributionFile)
+
+    def save_contribution(self, contribution: bytes) -> None:
+        """Keep this curator's contribution; another one than before is refused."""
+        file = _ContributionFile(secret=contribution, study=self.study_id)
+        self._save_secret("contribution", file, self.contribution())
+
+    def pinned_table(self) -> bytes | None:
+        """Return the keyed digest of the one table that may be pushed to this study."""
+        path = self._file("table")
+        pinned = parse_file(path, lambda data: _TableFile.from_json(load(data)))
+        if pinned is not None and pinned.study != self.study_id:
+            raise damaged(path)
+        return None if pinned is None else pinned.digest
+
+    def pin_table(self, digest: bytes) -> None:
+        """Keep the keyed digest of the table, before anything of it leaves; refuse another one.
+
+        With the same decoys, the difference between two tables would show who has changed.
+        """
+        pinned = self.pinned_table()
+        if pinned is None:
+            self._write("table", _TableFile(digest=digest, study=self.study_id).canonical())
+        elif pinned != digest:
+            raise StateError(
+                "this is not the table that was pushed to this study before",
+                hint="push the same table again, or propose a new study: a table that has changed"
+                " needs one",
             )
-        self._write("secret", _SecretFile(secret=secret, study=self.study_id).canonical())
 
     def prepared(self, schema: Schema, private: ChunkStore) -> Prepared[Upload] | None:
         """Return the upload that was prepared, with its pads.
@@ -215,6 +258,40 @@ class StudyFolder:
             )
         self._write("audit", new.canonical())
 
+    def publication(self) -> Signed[Publication] | None:
+        """Return the message that names the published copy."""
+        path = self._file("publication")
+        signed = parse_file(path, Publication.loads)
+        if signed is not None and signed.body.study != self.study_id:
+            raise damaged(path)
+        return signed
+
+    def save_publication(self, signed: Signed[Publication]) -> None:
+        """Keep the message that names the published copy, before the copy itself."""
+        self._check_own(signed.body.study)
+        self._write("publication", signed.dumps())
+
+    def published(self) -> "tuple[ReleasedCounts, Provenance] | None":
+        """Return the published copy, and where it comes from."""
+        from veiltab.estimates import storing  # noqa: PLC0415 - few commands need estimates
+
+        path = self._file("published")
+        kept = parse_file(path, lambda data: storing.loads(data, path.name))
+        if kept is not None and kept[1].study != self.study_id.hex():
+            raise damaged(path)
+        return kept
+
+    def save_published(self, copy: "ReleasedCounts", origin: "Provenance") -> None:
+        """Keep the published copy; there is one, and it is never drawn again."""
+        from veiltab.estimates import storing  # noqa: PLC0415 - as above
+
+        if self.published() is not None:
+            raise HomeError(
+                f"{self._file('published')} holds the published copy of this study already",
+                hint="use that copy; its noise is drawn once",
+            )
+        self._write("published", storing.dumps(copy, origin))
+
     def grants(self) -> list[SignedGrant]:
         """Return the one-time grants that are kept here, sealed parts included."""
         folder = self.path / "grants"
@@ -231,6 +308,21 @@ class StudyFolder:
         path = self._folder("grants") / f"{grant.body.grant_id.hex()}.json"
         write_private(path, grant.dumps())
         return path
+
+    def _read_secret(self, name: str, kind: type[_SecretFile]) -> bytes | None:
+        path = self._file(name)
+        file = parse_file(path, lambda data: kind.from_json(load(data)))
+        if file is not None and file.study != self.study_id:
+            raise damaged(path)
+        return None if file is None else file.secret
+
+    def _save_secret(self, name: str, file: _SecretFile, saved: bytes | None) -> None:
+        if saved is not None and saved != file.secret:
+            raise HomeError(
+                f"{self._file(name)} holds another secret of this study already",
+                hint="a study has one secret, and each curator one part in it; the first one stays",
+            )
+        self._write(name, file.canonical())
 
     def _file(self, name: str) -> Path:
         return self.path / f"{name}.json"

@@ -4,7 +4,7 @@ Lines and symbols differ in more than colour, so that charts can be read in blac
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,9 @@ REACH = 100
 """How far the curves of a plan reach on either side of its sample size, as a factor."""
 
 STEPS = 200
+
+MANY_DECADES = 4.5
+"""An axis over more decades has only powers of ten."""
 
 REACH_OF_EPSILON, STEPS_OF_EPSILON = 10, 8
 """How far a plan's ε is varied, as a factor, and in how many steps on either side."""
@@ -130,9 +133,21 @@ class Vertical:
     label: str
 
 
+@dataclass(frozen=True, slots=True)
+class LineStyle:
+    """The colour of a group, and its dashes as lengths of lines and gaps; none is a solid line."""
+
+    color: str
+    dashes: tuple[int, ...] = (1, 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorChart:
-    """Curves, points and vertical lines over logarithmic axes."""
+    """Curves, points and vertical lines over logarithmic axes.
+
+    With ``styles`` every group has its own line, in one legend, and points have no legend; without
+    them groups differ in colour, and series in lines and symbols.
+    """
 
     title: str
     subtitle: Sequence[str]
@@ -143,7 +158,9 @@ class ErrorChart:
     verticals: Sequence[Vertical] = ()
     x_ticks: Sequence[float] | None = None
     x_format: str = ","
+    y_title: str = "ℓ₂ error of the estimated distribution"
     symbol_title: str = "Simulation"
+    styles: Mapping[str, LineStyle] | None = None
 
     def draw(self) -> alt.LayerChart:
         """Return the chart; :func:`save_chart` writes it."""
@@ -154,6 +171,8 @@ class ErrorChart:
         return alt.LayerChart(layer=layers, title=title)
 
     def _curve_layer(self) -> alt.Chart:
+        if self.styles is not None:
+            return self._styled_curves(self.styles)
         series = _unique(mark.series for mark in self.curves)
         others = iter(OTHER_STROKES)
         strokes = [STROKES.get(name) or next(others) for name in series]
@@ -169,7 +188,21 @@ class ErrorChart:
         )
         return self._encode(lines, strokeDash=dash)
 
+    def _styled_curves(self, styles: Mapping[str, LineStyle]) -> alt.Chart:
+        dash = alt.StrokeDash(
+            "group:N",
+            title=self.group_title,
+            sort=list(styles),
+            scale=alt.Scale(domain=list(styles), range=[list(s.dashes) for s in styles.values()]),
+            legend=_line_legend(),
+        )
+        lines = alt.Chart(_data(self.curves)).mark_line(clip=True, strokeWidth=2.2)
+        return self._encode(lines, strokeDash=dash)
+
     def _point_layer(self) -> alt.Chart:
+        if self.styles is not None:
+            dots = alt.Chart(_data(self.points)).mark_point(filled=True, size=46, opacity=1)
+            return self._encode(dots)
         series = _unique(mark.series for mark in self.points)
         shape = alt.Shape(
             "series:N",
@@ -197,6 +230,16 @@ class ErrorChart:
         return encoded
 
     def _color(self) -> alt.Color:
+        if self.styles is not None:
+            colors = [style.color for style in self.styles.values()]
+            scale = alt.Scale(domain=list(self.styles), range=colors)
+            return alt.Color(
+                "group:N",
+                title=self.group_title,
+                sort=list(self.styles),
+                scale=scale,
+                legend=_line_legend(),
+            )
         groups = _unique(mark.group for mark in (*self.curves, *self.points))
         return alt.Color(
             "group:N",
@@ -214,20 +257,25 @@ class ErrorChart:
     def _y(self) -> alt.Y:
         values = [mark.y for mark in (*self.curves, *self.points)]
         axis = alt.Axis(values=ticks(values), format="~g")
-        title = "ℓ₂ error of the estimated distribution"
-        return alt.Y("y:Q", title=title, axis=axis, scale=_log_scale(values))
+        return alt.Y("y:Q", title=self.y_title, axis=axis, scale=_log_scale(values))
 
 
 def ticks(values: Sequence[float]) -> list[float]:
     """Return the multiples by 1, 2 and 5 of powers of ten that lie within the values."""
     low, high = min(values), max(values)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = [float(f"{step}e{decade}") for decade in decades for step in (1, 2, 5)]
+    multiples = (1, 2, 5) if math.log10(high / low) <= MANY_DECADES else (1,)
+    steps = [float(f"{step}e{decade}") for decade in decades for step in multiples]
     return [tick for tick in steps if low / MARGIN <= tick <= high * MARGIN]
 
 
 def _log_scale(values: Sequence[float]) -> alt.Scale:
     return alt.Scale(type="log", nice=False, domain=[min(values) / MARGIN, max(values) * MARGIN])
+
+
+def _line_legend() -> alt.Legend:
+    """Return a legend with a piece of each line; legends of the same kind and title become one."""
+    return alt.Legend(symbolType="stroke", symbolSize=500, symbolStrokeWidth=2.5)
 
 
 def _data(rows: Sequence[Mark | Vertical]) -> alt.InlineData:

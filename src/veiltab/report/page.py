@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
 
+from veiltab.inference.provenance import Promise
 from veiltab.report import words
 from veiltab.report.formatting import between, decimals, percent, points, small
 from veiltab.report.html import (
@@ -53,6 +54,7 @@ def estimate_page(view: View, made: str | None = None) -> str:
     main = element(
         "main",
         _opening(view, title),
+        _status(view),
         _warnings(view),
         answer_section(view),
         marginal_section(view),
@@ -81,25 +83,29 @@ def _opening(view: View, title: str) -> Html:
     cells = released.schema.domain_size
     cards = [
         (words.promise_words(released), "differential privacy, promised to every respondent"),
-        (
-            f"{released.plan.sample_size:,}",
-            f"of {released.plan.population_size:,} respondents sampled, their records perturbed",
-        ),
+        _people(view),
         (
             f"± {points(error, decimals([error]))}",
             f"percentage points: the root mean square standard error of the {cells:,} cells",
         ),
         _largest(view),
     ]
+    decoys = words.has_decoys(released)
+    kind = "Estimates from records among decoys" if decoys else "Estimates from perturbed records"
+    how = (
+        ", estimated from rows of which only the curators know which ones are invented."
+        if decoys
+        else ", estimated without anybody seeing a true record."
+    )
     return element(
         "header",
-        element("p", "Estimates from perturbed records", class_="kind"),
+        element("p", kind, class_="kind"),
         element("h1", element("bdi", title)),
         element(
             "p",
             "The joint distribution of " if len(names) > 1 else "The distribution of ",
             element("bdi", listed),
-            ", estimated without anybody seeing a true record.",
+            how,
             class_="lead",
         ),
         element(
@@ -108,6 +114,35 @@ def _opening(view: View, title: str) -> Html:
             class_="cards",
         ),
         _contents(view),
+    )
+
+
+def _people(view: View) -> tuple[str, str]:
+    """Return how many people the numbers are about, and how many of them took part."""
+    released = view.released
+    plan, coin = released.plan, released.plan.coin_probability
+    if coin is None:
+        sampled = f"of {plan.population_size:,} respondents sampled, their records perturbed"
+        return f"{plan.sample_size:,}", sampled
+    part = "all took part" if coin == 1 else f"each took part with probability {100 * coin:.3g} %"
+    decoys = f"{part}, among about {plan.expected_decoys:,.0f} decoys"
+    number = view.population
+    if number.standard_error == 0:
+        return f"{number.value or 0:,.0f}", f"respondents; {decoys}"
+    ends = f"{number.low or 0:,.0f}–{number.high or 0:,.0f}"
+    return f"≈ {number.value or 0:,.0f}", f"people in common (interval {ends}); {decoys}"
+
+
+def _status(view: View) -> Html:
+    """Say in a box at the top whether the page may be passed on."""
+    published = view.released.publication is not None
+    title = "A published copy" if published else "Not for passing on"
+    return element(
+        "section",
+        element("h2", title, id="status"),
+        element("p", words.publication_words(view.released)),
+        class_="status shared" if published else "status own",
+        aria_labelledby="status",
     )
 
 
@@ -187,7 +222,7 @@ def _columns(part: ShownTable, caption: str) -> Html:
 def _promise(view: View) -> Html:
     released = view.released
     rows = [
-        (_capital(promise.against), f"{promise.epsilon:.4g}", small(promise.delta))
+        (_capital(promise.against), *_promised(promise))
         for promise in view.provenance.promises_under(released.plan)
     ]
     sentences = (
@@ -198,10 +233,21 @@ def _promise(view: View) -> Html:
     return _section(
         "promise",
         "What was promised",
-        element("p", " ".join(sentences)),
+        *(element("p", sentence) for sentence in sentences),
         table("The promise, by what an observer knows", ["against", "ε", "δ"], rows, numbers=2),
-        table("What others can learn", ["who", "what holds"], words.LIMITS),
+        table(
+            "What others can learn",
+            ["who", "what holds"],
+            words.DECOY_LIMITS if words.has_decoys(released) else words.LIMITS,
+        ),
     )
+
+
+def _promised(promise: Promise) -> tuple[str, str]:
+    """Return ε and δ of a promise; no limit where there is none."""
+    if promise.epsilon is None:
+        return "no limit", ""
+    return f"{promise.epsilon:.4g}", small(promise.delta)
 
 
 def _errors(view: View) -> Html:
@@ -218,7 +264,7 @@ def _errors(view: View) -> Html:
     return _section(
         "errors",
         "How large the errors are, and why",
-        element("p", words.SPLIT),
+        element("p", words.DECOY_SPLIT if words.has_decoys(view.released) else words.SPLIT),
         element("figure", key, error_bar(privacy), element(
             "figcaption", "Sources of the variance of the joint table")),
         table("Sources of error: variances add up, standard errors do not (root mean square over"
@@ -229,6 +275,7 @@ def _errors(view: View) -> Html:
 
 def _asked(view: View, made: str) -> Html:
     released, origin, options = view.released, view.provenance, view.options
+    copy = released.digest
     attributes = [
         (label(a.name), f"{a.size} categories" + _held(origin.holders.get(a.name)))
         for a in released.schema.attributes
@@ -238,12 +285,14 @@ def _asked(view: View, made: str) -> Html:
         ("study id", origin.study and element("code", origin.study)),
         ("estimated by", origin.researcher),
         ("date", made),
-        ("sample", words.sample_words(released)),
-        ("respondents", origin.linkage and words.LINKAGES[origin.linkage]),
+        ("respondents", words.sample_words(released)),
+        ("people in common", not released.size_known and _people(view)[0]),
+        ("linkage", origin.linkage and words.LINKAGES[origin.linkage]),
         ("encrypted with", origin.pads and words.PADS[origin.pads]),
         ("numbers describe", words.population_words(released, options)),
-        ("shares", words.estimator_words(options)),
+        ("shares", words.estimator_words(released, options)),
         ("intervals", words.method_words(options)),
+        ("published copy", copy and element("code", copy)),
         ("software", words.software()),
     ]
     sums = (
@@ -271,6 +320,7 @@ def _cite(view: View, made: str) -> Html:
         "How to cite",
         element("p", element("bdi", citation), class_="said"),
         element("p", f"The method: {words.METHOD}"),
+        element("p", words.DECOYS_METHOD) if words.has_decoys(view.released) else Html(""),
     )
 
 

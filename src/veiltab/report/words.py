@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from veiltab.core.plan import PURE
+from veiltab.core.plan import PURE, SHUFFLE
 from veiltab.core.released import BEST, Estimator, ReleasedCounts
 from veiltab.inference.provenance import Provenance
 from veiltab.report.formatting import small
@@ -12,14 +12,19 @@ METHOD = (
     "Lin, Wang and Rane: On the Benefits of Sampling in Privacy Preserving Statistical Analysis on"
     " Distributed Databases. 2013. arXiv:1304.4613."
 )
+DECOYS_METHOD = (
+    "Decoys, that is, a coin for each respondent and invented records that only the curators can"
+    " tell from real ones, are derived in veiltab's documentation."
+)
 ESTIMATORS: dict[Estimator, str] = {
-    "unbiased": "the unbiased estimate of the paper: correct on average, but it can fall below zero"
-    " in cells that hold next to nobody",
+    "unbiased": "the unbiased estimate: correct on average, but it can fall below zero in cells"
+    " that hold next to nobody",
     "projected": "the unbiased estimate, projected on the nearest proper distribution: no share is"
     " negative, and the error is smaller",
     "most_likely": "the maximum likelihood estimate: the distribution under which the released"
     " counts are most likely",
 }
+QUASI = "the maximum quasi-likelihood estimate, in which cells count by the inverse of their noise"
 LIMITS = (
     (
         "The server alone",
@@ -31,10 +36,27 @@ LIMITS = (
         "could read the sampled records without noise, though without names: they must not collude",
     ),
 )
+DECOY_LIMITS = (
+    ("The server alone", "learns nothing about the values: all that it stores is encrypted"),
+    ("A curator alone", "learns nothing about the other curators' values"),
+    (
+        "A researcher whom a curator helps",
+        "is told which rows are decoys: only the server's noise is left, if it adds any",
+    ),
+    (
+        "A curator who leaves decoys out on purpose, and lies about it",
+        "takes the promise from everybody: the curators rely on each other",
+    ),
+)
 SPLIT = (
     "Sampling error arises because not everybody was sampled: it shrinks as the sample grows, and"
     " would be there without any noise. Privacy error arises because records were replaced by"
     " random ones: it is the price of the promise, and its distribution is known exactly."
+)
+DECOY_SPLIT = (
+    "Sampling error arises because not everybody took part: it shrinks as more people do, and"
+    " would be there without any decoys. Privacy error arises because of decoys and noise: it is"
+    " the price of the promise, and its distribution is known exactly."
 )
 LINKAGES = {
     "aligned": "all curators hold the same",
@@ -69,12 +91,21 @@ def population_words(released: ReleasedCounts, options: ReportOptions) -> str:
     """Say whom the numbers describe."""
     if options.population == "super":
         return "the larger population that the respondents were drawn from"
+    if not released.size_known:
+        return "the people whom all curators hold"
     return f"the {released.plan.population_size:,} respondents themselves"
 
 
-def estimator_words(options: ReportOptions) -> str:
+def estimator_words(released: ReleasedCounts, options: ReportOptions) -> str:
     """Say how the shares were estimated."""
+    if options.estimator == "most_likely" and has_decoys(released):
+        return QUASI
     return ESTIMATORS[BEST if options.estimator == "best" else options.estimator]
+
+
+def has_decoys(released: ReleasedCounts) -> bool:
+    """Tell whether invented records were mixed in."""
+    return released.plan.mechanism.decoys is not None
 
 
 def method_words(options: ReportOptions) -> str:
@@ -98,9 +129,13 @@ def promise_words(released: ReleasedCounts) -> str:
 
 
 def sample_words(released: ReleasedCounts) -> str:
-    """Return how many respondents were sampled."""
-    plan = released.plan
-    return f"{plan.sample_size:,} of {plan.population_size:,} respondents"
+    """Return how respondents came to take part."""
+    plan, coin = released.plan, released.plan.coin_probability
+    if coin is None:
+        return f"{plan.sample_size:,} of {plan.population_size:,} respondents"
+    people = f"{plan.population_size:,} respondents" if released.size_known else "people in common"
+    took = "all" if coin == 1 else f"each with probability {100 * coin:.3g} %"
+    return f"{people}, {took}, among about {plan.expected_decoys:,.0f} decoys"
 
 
 def guarantee_words(released: ReleasedCounts) -> str:
@@ -115,13 +150,37 @@ def guarantee_words(released: ReleasedCounts) -> str:
 
 def noise_words(released: ReleasedCounts, provenance: Provenance) -> str:
     """Say what was done to every record."""
-    plan, ranked = released.plan, released.plan.ranked
-    by = provenance.perturbed_by
+    if has_decoys(released):
+        return f"{_decoy_words(released)} {_channel_words(released, provenance, 'row')}"
+    return _channel_words(released, provenance, "record")
+
+
+def _decoy_words(released: ReleasedCounts) -> str:
+    plan = released.plan
+    coin = plan.coin_probability
+    everybody = (
+        "Every respondent took part."
+        if coin in (None, 1)
+        else f"Every respondent took part with probability {100 * (coin or 0):.3g} %, decided by a"
+        " secret number that only the curators can compute."
+    )
+    return (
+        f"{everybody} The curators mixed in decoys, invented records for each of the"
+        f" {plan.domain_size:,} cells, about {plan.expected_decoys:,.0f} in all; how many there are"
+        " is as secret as who took part."
+    )
+
+
+def _channel_words(released: ReleasedCounts, provenance: Provenance, row: str) -> str:
+    plan, by = released.plan, provenance.perturbed_by
+    if plan.keep_probability is None or plan.gamma is None:
+        return "The server added no noise of its own."
     who = f"The server, {by}, perturbed" if by else "A server perturbed"
     return (
-        f"{who} every sampled record once, while it was encrypted: with probability"
-        f" {100 * ranked.keep_probability:.3g} % it kept the record, and otherwise it replaced it"
-        f" by a cell drawn uniformly from all {plan.domain_size:,} (γ = {ranked.gamma:.4g})."
+        f"{who} every {row} once, while it was encrypted: with probability"
+        f" {100 * plan.keep_probability:.3g} % it kept the {row}, and otherwise it"
+        f" replaced it by a cell drawn uniformly from all {plan.domain_size:,}"
+        f" (γ = {plan.gamma:.4g})."
     )
 
 
@@ -132,9 +191,32 @@ def accounting_words(released: ReleasedCounts) -> str:
             "The promise relies on the secrecy of the sample and on the noise (Theorem 1 of the"
             " paper)."
         )
+    if released.plan.accounting == SHUFFLE:
+        return (
+            "The promise relies on the noise, on the secrecy of the sample and on the secret order"
+            " of the records (shuffling, accounted for by the privacy blanket)."
+        )
     return (
-        "The promise relies on the noise, on the secrecy of the sample and on the secret order of"
-        " the records (shuffling, accounted for by the privacy blanket)."
+        "The promise relies on the decoys and on a secret that all curators share, and holds"
+        " against the researcher and the server together. It is computational: coins, decoys and"
+        " order come from a cipher under that secret."
+    )
+
+
+def publication_words(released: ReleasedCounts) -> str:
+    """Say what was done to make this copy, or why it is not to be passed on."""
+    noise = released.publication
+    if noise is None:
+        return (
+            "These are the researcher's own numbers. Somebody who knows more than the researcher,"
+            " as a curator does, could learn more from them than from a published copy"
+            " (veiltab publish, or estimate.publish())."
+        )
+    return (
+        f"Each of the {noise.cells:,} counts got noise of its own before publication, with a"
+        f" standard deviation of {float(noise.variance) ** 0.5:.3g}, drawn once and for all. All"
+        " intervals and tests count this noise as well. Whoever only reads published copies learns"
+        f" at most ε = {noise.epsilon:g} about a respondent, whatever else they know."
     )
 
 
@@ -148,10 +230,12 @@ def citation(released: ReleasedCounts, provenance: Provenance, made: str) -> str
     names, holders = released.schema.names, provenance.holders
     curators = ", ".join(dict.fromkeys(holders[name] for name in names if name in holders))
     study = f", study {provenance.study}" if provenance.study else ""
-    server = f", perturbed by {provenance.perturbed_by}" if provenance.perturbed_by else ""
+    noisy = provenance.perturbed_by and released.plan.channel is not None
+    server = f", perturbed by {provenance.perturbed_by}" if noisy else ""
+    copy = " Published copy." if released.publication is not None else ""
     return (
         f"{curators + ': ' if curators else ''}{provenance.title or 'A joint table'}{study}."
         f" Shares of {', '.join(names)}, estimated on {made} with {software()} from"
         f" {sample_words(released)}{server}, under differential privacy with"
-        f" {promise_words(released)}."
+        f" {promise_words(released)}.{copy}"
     )

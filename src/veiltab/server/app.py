@@ -28,7 +28,11 @@ from veiltab.server.worker import Worker
 
 _log = logging.getLogger("veiltab.access")
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
-_FAILED = 500
+_REFUSED, _FAILED = 400, 500
+
+CHUNK_ROUTES = frozenset({"/v1/studies/{study}/chunks", "/v1/studies/{study}/release/chunks"})
+"""Routes that are counted only if they fail: how often they are asked tells how long tables are."""
+
 
 BACKLOG = 512
 MOST_CONNECTIONS = 500
@@ -71,8 +75,9 @@ class Observer:
         route = getattr(scope.get("route"), "path", "(none)")
         # A stranger can invent methods, and the metrics would keep each of them for ever.
         method = scope["method"] if scope["method"] in _METHODS else "(other)"
-        self._context.metrics.requests.labels(method, route, status).inc()
-        self._context.metrics.seconds.labels(method, route).observe(seconds)
+        if route not in CHUNK_ROUTES or status >= _REFUSED:
+            self._context.metrics.requests.labels(method, route, status).inc()
+            self._context.metrics.seconds.labels(method, route).observe(seconds)
         _log.info(
             "request",
             extra={

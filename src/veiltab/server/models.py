@@ -76,6 +76,12 @@ class Nothing(BaseModel):
     """The request is done, and there is nothing more to say."""
 
 
+class Secrets(BaseModel):
+    """Contributions to the study's secret, sealed by the sender or to the sender."""
+
+    secrets: list[dict[str, Any]]
+
+
 class Alignments(BaseModel):
     """The curators' signed alignments."""
 
@@ -92,6 +98,12 @@ class Grants(BaseModel):
     """Signed grants that the sender has given or was given."""
 
     grants: list[dict[str, Any]]
+
+
+class Publications(BaseModel):
+    """Signed publications: by each researcher one at most."""
+
+    publications: list[dict[str, Any]]
 
 
 class AuditLog(BaseModel):

@@ -60,7 +60,11 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """The metrics of one server, in a registry of its own."""
+    """The metrics of one server, in a registry of its own.
+
+    Anybody can read them.  So nothing is counted that grows with the rows of a study: a curator
+    knows its decoys, and would learn how many people the others hold.
+    """
 
     def __init__(self) -> None:
         """Start all counts at zero."""
@@ -75,16 +79,6 @@ class Metrics:
             "veiltab_request_seconds",
             "How long requests took.",
             ["method", "route"],
-            registry=self._registry,
-        )
-        self.received = Counter(
-            "veiltab_chunk_received_bytes",
-            "Bytes of chunks taken from curators.",
-            registry=self._registry,
-        )
-        self.served = Counter(
-            "veiltab_chunk_served_bytes",
-            "Bytes of released chunks handed to researchers.",
             registry=self._registry,
         )
         self.releases = Counter(

@@ -18,7 +18,9 @@ from veiltab.server.models import (
     Chunks,
     Grants,
     Nothing,
+    Publications,
     Registered,
+    Secrets,
     Server,
     Status,
     StudyList,
@@ -174,7 +176,7 @@ def _add_curator_routes(
 
     @router.post(
         "/v1/studies/{study}/secrets",
-        summary="Pass the study's secret to another curator, sealed",
+        summary="Pass your part of the study's secret to another curator, sealed",
         status_code=201,
         responses=repeated(Nothing),
         openapi_extra=body("a sealed secret (spec 4.2)"),
@@ -184,17 +186,16 @@ def _add_curator_routes(
         return Nothing()
 
     @router.get(
-        "/v1/studies/{study}/secret",
-        summary="The study's secret, sealed to you",
-        response_class=Response,
-        responses=bytes_answer("a sealed secret (spec 4.2)"),
+        "/v1/studies/{study}/secrets",
+        summary="Parts of the study's secret that you sealed, or that are sealed to you",
     )
-    def secret(study: StudyId, sender: small) -> Response:
-        return Response(views.secret(context, sender, bytes.fromhex(study)), media_type=JSON)
+    def secrets(study: StudyId, sender: small) -> Secrets:
+        messages: Any = views.secrets(context, sender, bytes.fromhex(study))
+        return Secrets(secrets=messages)
 
     @router.post(
         "/v1/studies/{study}/alignments",
-        summary="Say how many respondents you hold, with a keyed digest",
+        summary="Send keyed digests of your respondents and decoys",
         status_code=201,
         responses=repeated(Nothing),
         openapi_extra=body("an alignment (spec 5.1)"),
@@ -275,6 +276,22 @@ def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gat
     def grants(study: StudyId, sender: small) -> Grants:
         messages: Any = views.grants(context, sender, bytes.fromhex(study))
         return Grants(grants=messages)
+
+    @router.post(
+        "/v1/studies/{study}/publications",
+        summary="Say which copy of your counts others may read; once",
+        status_code=201,
+        responses=repeated(Nothing),
+        openapi_extra=body("a publication (spec 11.1)"),
+    )
+    def publish(response: Response, study: StudyId, sender: small) -> Nothing:
+        _created(response, new=steps.publish(context, sender, bytes.fromhex(study)))
+        return Nothing()
+
+    @router.get("/v1/studies/{study}/publications", summary="What researchers have published")
+    def publications(study: StudyId, sender: small) -> Publications:
+        messages: Any = views.publications(context, sender, bytes.fromhex(study))
+        return Publications(publications=messages)
 
 
 def _created(response: Response, *, new: bool) -> None:

@@ -14,15 +14,13 @@ from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import CURATOR, RESEARCHER, Records, StudyRecord
 from veiltab.server.limits import too_large
 from veiltab.server.stored_study import StoredStudy
-from veiltab.wire.audit import AuditEntry
 from veiltab.wire.bundles import check_bundle
-from veiltab.wire.codec import load
 from veiltab.wire.contract import Contract
-from veiltab.wire.messages import Alignment, Grant, Secret, SignedGrant, Upload
+from veiltab.wire.messages import Alignment, Grant, Publication, Secret, SignedGrant, Upload
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import AuditEvent, State
 
-Sent = TypeVar("Sent", Alignment, Secret, Upload, Grant)
+Sent = TypeVar("Sent", Alignment, Secret, Upload, Grant, Publication)
 
 
 def propose(context: ServiceContext, sender: Sender) -> tuple[bytes, bool]:
@@ -68,24 +66,21 @@ def abort(context: ServiceContext, sender: Sender, study: bytes, reason: str) ->
 
 
 def send_secret(context: ServiceContext, sender: Sender, study: bytes) -> bool:
-    """Take the study's secret, sealed by one curator to another; the server cannot open it."""
+    """Take a contribution to the secret, sealed by one curator to another.
+
+    The server cannot open it.
+    """
     signed = Secret.loads(sender.body)
     body = signed.body
     _check_sender(signed, sender, body.sender, body.scope, study)
     with context.database.transaction() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
         stored.contract.body.curator(body.receiver)
-        _check_proposer(stored, sender)
+        if body.receiver == sender.party:
+            raise MismatchError(
+                "the secret is sealed to its own sender", hint="seal it to the other curators"
+            )
         return _keep(stored, signed, sender, AuditEvent.SECRET, body.receiver)
-
-
-def _check_proposer(stored: StoredStudy, sender: Sender) -> None:
-    """Refuse secrets from anybody but the proposer: a wrong one would block its receiver."""
-    first = AuditEntry.from_json(load(stored.records.audit(stored.study)[0]))
-    if first.actor != sender.party:
-        raise MismatchError(
-            "the secret is the proposer's to pass on", hint="ask the proposer to send it again"
-        )
 
 
 def send_alignment(context: ServiceContext, sender: Sender, study: bytes) -> bool:
@@ -114,7 +109,6 @@ def put_chunks(context: ServiceContext, sender: Sender, study: bytes) -> bool:
     if complete and all(map(store.has_whole, digests)):
         return False  # there is nothing to mend, and a second copy would only take space
     new = store.put_bundle(sender.digest, sender.pieces)
-    context.metrics.received.inc(sum(sizes))
     with context.database.reading() as records:
         after = StoredStudy.of_curator(context, records, study, sender.party).state
     if after in (State.RELEASED, State.ABORTED):  # the study has ended meanwhile
@@ -185,6 +179,20 @@ def grant(context: ServiceContext, sender: Sender, study: bytes) -> bool:
         if new:
             records.add_member(study, body.researcher, RESEARCHER)
             stored.log(AuditEvent.GRANTED, sender.party, digest)
+        return new
+
+
+def publish(context: ServiceContext, sender: Sender, study: bytes) -> bool:
+    """Take a researcher's word which copy of its counts is the published one: once, for good."""
+    signed = Publication.loads(sender.body)
+    body, digest = signed.body, signed.digest
+    _check_sender(signed, sender, body.researcher, body.study, study)
+    with context.database.transaction() as records:
+        stored = StoredStudy.of(context, records, study, sender.party)
+        stored.resume().accept_publication(signed, context.now)
+        new = stored.keep(body.kind, sender.party, digest, sender.body)
+        if new:
+            stored.log(AuditEvent.PUBLISHED, sender.party, digest)
         return new
 
 

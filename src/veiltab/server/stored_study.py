@@ -16,7 +16,7 @@ from veiltab.server.db.records import CURATOR, MessageRecord, Records, StudyReco
 from veiltab.wire.audit import entry_hash
 from veiltab.wire.codec import MAX_TEXT
 from veiltab.wire.contract import Contract
-from veiltab.wire.messages import Grant, Release, SignedGrant, Upload
+from veiltab.wire.messages import Grant, Publication, Release, SignedGrant, Upload
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import AuditEvent, State
 
@@ -85,6 +85,7 @@ class StoredStudy:
         curators = [terms.party_id for terms in self.contract.body.curators]
         uploads = self.records.messages(self.study, Upload.kind)
         grants = self.records.messages(self.study, Grant.kind)
+        publications = self.records.messages(self.study, Publication.kind)
         return ServerStudy.resume(
             ServerContext(
                 context.key,
@@ -99,6 +100,7 @@ class StoredStudy:
             [Upload.loads(message.content) for message in uploads if message.content],
             release=self.release(),
             grants=[SignedGrant.loads(message.content) for message in grants],
+            publications=[Publication.loads(message.content) for message in publications],
         )
 
     def release_content(self) -> bytes:

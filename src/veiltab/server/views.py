@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import chain
 from threading import Lock
 
-from veiltab.errors import DamagedError, DigestError, NotFoundError
+from veiltab.errors import DamagedError, DigestError, WithheldError
 from veiltab.files.bundles import BundledChunks, Copy
 from veiltab.protocol.server.transitions import expect
-from veiltab.protocol.verify import sign
+from veiltab.protocol.verify import may_see_release, sign
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import CURATOR, Records
@@ -26,7 +26,7 @@ from veiltab.server.stored_study import StoredStudy
 from veiltab.wire.audit import AuditHead
 from veiltab.wire.bundles import bundled_bytes, in_pieces, write_index
 from veiltab.wire.codec import load
-from veiltab.wire.messages import Alignment, Grant, Secret, SignedGrant, Upload
+from veiltab.wire.messages import Alignment, Grant, Publication, Secret, SignedGrant, Upload
 from veiltab.wire.states import State
 
 _READING = Lock()
@@ -98,18 +98,16 @@ def contract(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
         return StoredStudy.of(context, records, study, sender.party).record.contract
 
 
-def secret(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
-    """Return the secret that another curator has sealed to the sender."""
+def secrets(context: ServiceContext, sender: Sender, study: bytes) -> list[object]:
+    """Return the contributions to the secret that the sender has sealed, or that are for it."""
     with context.database.reading() as records:
         StoredStudy.of_curator(context, records, study, sender.party)
-        secrets = records.messages(study, Secret.kind)
-    sealed = [message.content for message in secrets if message.reference == sender.party]
-    if not sealed:
-        raise NotFoundError(
-            "nobody has sealed the study's secret to you yet",
-            hint="ask the proposer to run `veiltab study propose` again",
-        )
-    return sealed[0]
+        messages = records.messages(study, Secret.kind)
+    return [
+        Secret.loads(message.content).to_json()
+        for message in messages
+        if sender.party in (message.sender, message.reference)
+    ]
 
 
 def alignments(context: ServiceContext, sender: Sender, study: bytes) -> list[object]:
@@ -128,12 +126,21 @@ def chunks(context: ServiceContext, sender: Sender, study: bytes) -> list[str]:
 
 
 def release(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
-    """Return the release to curators, and to researchers who hold an unexpired grant."""
+    """Return the release to curators, and to researchers who hold an unexpired grant.
+
+    A curator knows the decoys: where the server matches, the number of rows would tell it how many
+    of the respondents who take part the other curators hold.
+    """
     with context.database.reading() as records:
         stored = StoredStudy.of(context, records, study, sender.party)
         expect(stored.state, State.RELEASED)
         if records.role(study, sender.party) != CURATOR:
             stored.resume().check_researcher(sender.party, context.now)
+        elif not may_see_release(stored.contract.body, sender.party):
+            raise WithheldError(
+                "the release of this study is not for its curators",
+                hint="grant without it: the server and the researcher check that both fit",
+            )
         content = stored.release_content()
     if not content:
         raise DamagedError(
@@ -169,7 +176,6 @@ def release_chunks(
         chunks = store.read(copies)
     index = write_index((digest, len(chunk)) for digest, chunk in zip(digests, chunks, strict=True))
     size = sum(map(len, chunks))
-    context.metrics.served.inc(size)
     parts: Iterator[bytes | memoryview] = chain(
         [index], _in_turn(context.answers, store, copies, chunks)
     )
@@ -226,6 +232,14 @@ def grants(context: ServiceContext, sender: Sender, study: bytes) -> list[object
         for grant in kept
         if sender.party in (grant.body.curator, grant.body.researcher)
     ]
+
+
+def publications(context: ServiceContext, sender: Sender, study: bytes) -> list[object]:
+    """Return what researchers have published, to everybody in the study."""
+    with context.database.reading() as records:
+        StoredStudy.of(context, records, study, sender.party)
+        messages = records.messages(study, Publication.kind)
+    return [Publication.loads(message.content).to_json() for message in messages]
 
 
 def audit(context: ServiceContext, sender: Sender, study: bytes) -> AuditLog:

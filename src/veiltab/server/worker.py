@@ -121,11 +121,19 @@ def _abort(
         stored = StoredStudy.find(context, records, study)
         if stored.state is not State.UPLOADED:
             return "done"
-        stored.save_end(server_study, reason=error.message)
+        stored.save_end(server_study, reason=_reason(stored, error))
         stored.log(AuditEvent.ABORTED, context.identity.party_id)
     context.folders.forget_study(study)
     context.database.scrub()
     return "aborted"
+
+
+def _reason(stored: StoredStudy, error: VeiltabError) -> str:
+    """Return what the parties are told; with decoys, no number of rows."""
+    told = error.message
+    if stored.contract.body.decoys is not None and any(map(str.isdigit, told)):
+        return "the curators' uploads do not belong together"
+    return told
 
 
 def _damaged(context: ServiceContext, study: bytes, error: DigestError) -> str:

@@ -1,0 +1,142 @@
+"""What each party, and each group of parties that work together, could learn from a study.
+
+A curator reads this before it signs.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from veiltab.party.proposal import plan_of
+from veiltab.wire.contract import Contract
+
+Who = Literal[
+    "researcher",
+    "researcher and server",
+    "researcher and curator",
+    "server and curator",
+    "readers of published copies",
+    "membership",
+]
+
+HARDLY = (
+    "replacing one respondent's record changes the chance of what they see by a factor of e^ε at"
+    " most{delta}, for anybody who cannot break the ciphers"
+)
+IDS = ", but of people whose ids the curator guesses, whether the others hold them"
+
+
+@dataclass(frozen=True, slots=True)
+class Coalition:
+    """What somebody could learn of values: ε is 0 if nothing, and None where nothing bounds it."""
+
+    who: Who
+    epsilon: float | None
+    delta: float
+    words: str
+
+    @property
+    def numbers(self) -> str:
+        """The promise in symbols."""
+        if self.epsilon is None:
+            return "no bound"
+        delta = f", δ = {self.delta:g}" if self.delta else ""
+        return f"ε = {self.epsilon:.4g}{delta}" if self.epsilon else "no values"
+
+
+def coalitions(contract: Contract) -> list[Coalition]:
+    """Return what each coalition would learn from a study with this contract."""
+    epsilon, delta = contract.epsilon, contract.delta
+    hardly = HARDLY.format(delta=", plus δ" if delta else "")
+    found = [
+        Coalition("researcher", epsilon, delta, f"a researcher alone: {hardly}"),
+        _with_server(contract),
+        _with_curator(contract),
+        _server_and_curator(contract),
+        _readers(contract),
+    ]
+    membership = _membership(contract)
+    return found if membership is None else [*found, membership]
+
+
+def _with_server(contract: Contract) -> Coalition:
+    if contract.decoys is None:
+        return Coalition(
+            "researcher and server",
+            None,
+            0.0,
+            "the server together with a researcher reads the sampled records without any noise",
+        )
+    return Coalition(
+        "researcher and server",
+        contract.epsilon,
+        contract.delta,
+        "the server together with a researcher, and a server that adds no noise or the wrong one:"
+        " the same as a researcher alone, if no curator tells them the study's secret and none"
+        " leaves decoys out",
+    )
+
+
+def _with_curator(contract: Contract) -> Coalition:
+    plan = plan_of(contract)
+    who: Who = "researcher and curator"
+    if plan is None:
+        return Coalition(
+            who,
+            None,
+            0.0,
+            "a curator who helps the researcher knows who was sampled: the server's noise alone"
+            " protects the other curators' records, and how much depends on how many respondents"
+            " there are",
+        )
+    if plan.epsilon_with_curator is None:
+        return Coalition(
+            who,
+            None,
+            0.0,
+            "a curator who helps the researcher reads the other curators' values of everybody who"
+            " takes part: the server adds no noise",
+        )
+    knows = "who was sampled" if contract.decoys is None else "who takes part and all decoys"
+    return Coalition(
+        who,
+        plan.epsilon_with_curator,
+        0.0,
+        f"a curator who helps the researcher knows {knows}: the server's noise alone protects the"
+        " other curators' records",
+    )
+
+
+def _server_and_curator(contract: Contract) -> Coalition:
+    return Coalition(
+        "server and curator",
+        0.0,
+        0.0,
+        "the server together with a curator learns nothing about the other curators' values"
+        f"{IDS if contract.matched else ''}",
+    )
+
+
+def _readers(contract: Contract) -> Coalition:
+    """Everybody who only reads what a researcher publishes, also curators who know all decoys."""
+    terms = contract.decoys
+    return Coalition(
+        "readers of published copies",
+        contract.epsilon if terms is None else terms.epsilon_public,
+        0.0,
+        "whoever only reads what a researcher publishes, also the server and the curators: every"
+        " published copy has noise of its own",
+    )
+
+
+def _membership(contract: Contract) -> Coalition | None:
+    """Whether a person is in the tables at all, where the curators need not hold the same."""
+    if contract.decoys is None or not contract.matched:
+        return None
+    epsilon = contract.decoy_plan.epsilon_membership
+    return Coalition(
+        "membership",
+        epsilon,
+        contract.delta,
+        "whether a person is in any of the tables at all, to a researcher alone or together with"
+        " the server",
+    )

@@ -1,0 +1,103 @@
+"""A study as its proposer describes it, before it becomes a contract."""
+
+import math
+from dataclasses import dataclass, replace
+
+from veiltab.core.plan import Plan, plan
+from veiltab.protocol.verify import plan_for
+from veiltab.wire.contract import Contract, CuratorTerms, Linkage, PadMode, PublicIdentity
+from veiltab.wire.mechanism import DecoyTerms, MechanismTerms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyDraft:
+    """A study that can be proposed.
+
+    ``expected_population`` is about how many respondents there are.  It decides which numbers are
+    planned for decoys, and stays with the proposer: no promise depends on it.
+    """
+
+    title: str
+    epsilon: float
+    delta: float
+    population: int | None
+    mechanism: MechanismTerms
+    pads: PadMode
+    linkage: Linkage
+    curators: tuple[CuratorTerms, ...]
+    researchers: tuple[PublicIdentity, ...] | None
+    expected_population: int | None = None
+
+    def contract(
+        self, *, server: PublicIdentity, secret_commitment: bytes, nonce: bytes
+    ) -> Contract:
+        """Return the contract of a new study; δ decides how its promise is computed."""
+        return Contract(
+            title=self.title,
+            nonce=nonce,
+            curators=self.curators,
+            researchers=self.researchers,
+            server=server,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            accounting=self.mechanism.accounting(self.delta),
+            mechanism=self.mechanism,
+            population=self.population,
+            pads=self.pads,
+            linkage=self.linkage,
+            secret_commitment=secret_commitment,
+            stored=None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoyWishes:
+    """What a proposer asks of decoys; the planner chooses their numbers.
+
+    Without ``epsilon_with_curator`` the server's noise adds a tenth to the error, and without
+    ``epsilon_public`` it is ε.
+    """
+
+    epsilon: float
+    delta: float
+    population: int
+    epsilon_with_curator: float | None = None
+    epsilon_public: float | None = None
+
+
+def plan_decoys(
+    wishes: DecoyWishes, linkage: Linkage, curators: tuple[CuratorTerms, ...]
+) -> DecoyTerms:
+    """Choose the numbers that the contract of a study with decoys states."""
+    cells = tuple(terms.schema.domain_size for terms in curators)
+    chosen = plan(
+        population_size=wishes.population,
+        domain_size=math.prod(cells),
+        epsilon=wishes.epsilon,
+        delta=wishes.delta,
+        mechanism="decoys",
+        epsilon_with_curator=wishes.epsilon_with_curator,
+        epsilon_public=wishes.epsilon_public,
+        linkage=linkage.mode,
+        curator_cells=cells,
+    )
+    coin, law = chosen.coin_threshold, chosen.mechanism.decoys
+    assert coin is not None  # noqa: S101 - a plan with decoys has both
+    assert law is not None  # noqa: S101 - as above
+    return DecoyTerms(
+        coin_threshold=coin,
+        decoys=law,
+        epsilon_public=chosen.epsilon_public,
+        keep_threshold=chosen.keep_threshold,
+    )
+
+
+def plan_of(contract: Contract, expected_population: int | None = None) -> Plan | None:
+    """Return the plan of a study, for about this many respondents if the contract states none.
+
+    Decoys have a plan however many there are; the paper's mechanism has none before that is known.
+    """
+    population = contract.population or expected_population
+    if contract.decoys is not None:
+        return replace(contract.decoy_plan, population_size=population)
+    return None if population is None else plan_for(contract, population)
