@@ -76,7 +76,8 @@ def test_tables(tmp_path: Path) -> None:
     table = ESTIMATE.table("unbiased", level=0.9)
     ESTIMATE.write_csv(tmp_path / "t.csv", "unbiased", level=0.9)
     ESTIMATE.write_parquet(tmp_path / "t.parquet", "unbiased", level=0.9)
-    assert (tmp_path / "t.csv").read_text("utf-8") == table.write_csv()
+    marked = table.with_columns(status=pl.lit(ESTIMATE.status))
+    assert (tmp_path / "t.csv").read_text("utf-8") == marked.write_csv()
     assert pl.read_parquet(tmp_path / "t.parquet").rows() == table.rows()
     note = pl.read_parquet_metadata(tmp_path / "t.parquet")["veiltab"]
     assert json.loads(note) == ESTIMATE.summary()

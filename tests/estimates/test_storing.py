@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,8 +15,10 @@ import pytest
 from tests.support.estimates import PROVENANCE, adult_estimate
 from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
+from veiltab.data.counts import adult_table
 from veiltab.errors import InputError, MalformedError, OutputError, VeiltabError, VersionError
 from veiltab.estimates import Estimate, Promise, Provenance
+from veiltab.rehearsal import simulate
 from veiltab.wire import codec
 
 ESTIMATE = adult_estimate()
@@ -61,6 +64,99 @@ def test_plans_with_a_delta_come_back(tmp_path: Path) -> None:
     assert Estimate.load(tmp_path / "file").plan == chosen
 
 
+DECOYS = {
+    "pure": {},
+    "with a channel": {"epsilon_with_curator": 3.0},
+    "with a delta": {"delta": 1e-6, "epsilon_with_curator": math.inf},
+    "matched": {"linkage": "matched", "epsilon_public": 0.25},
+}
+
+
+@pytest.mark.parametrize("name", DECOYS)
+def test_decoys_and_published_copies_come_back(name: str, tmp_path: Path) -> None:
+    """Mechanism, linkage and the noise of the copy; every number comes out the same."""
+    estimate = simulate(
+        adult_table(24).marginal(["gender", "salary"]),
+        epsilon=1.0,
+        mechanism="decoys",
+        seed=4,
+        **DECOYS[name],  # type: ignore[arg-type]
+    )
+    for key, each in (("own", estimate), ("copy", estimate.publish())):
+        each.save(tmp_path / key)
+        again = Estimate.load(tmp_path / key)
+        assert again.plan == each.plan
+        assert again.publication == each.publication
+        assert again.provenance == each.provenance
+        assert (again.counts == each.counts).all()
+        assert again.table().equals(each.table())
+        assert again.status == each.status
+
+
+def test_a_plan_before_the_population_is_known_comes_back(tmp_path: Path) -> None:
+    """With the cells of each curator, and no population."""
+    chosen = plan(
+        population_size=9_000,
+        domain_size=4,
+        epsilon=1.0,
+        linkage="matched",
+        curator_cells=(2, 2),
+        mechanism="decoys",
+    )
+    unknown = replace(chosen, population_size=None)
+    schema = Schema([Attribute("a", list("wxyz"))])
+    Estimate(schema, np.array([4000, 1, 2, 3]), unknown).save(tmp_path / "file")
+    assert Estimate.load(tmp_path / "file").plan == unknown
+
+
+def published_file(path: Path) -> dict[str, Any]:
+    """Write a published copy with decoys, and return what is in the file."""
+    table = adult_table(24).marginal(["gender", "salary"])
+    simulate(table, epsilon=1.0, mechanism="decoys", seed=4).publish().save(path)
+    fields: dict[str, Any] = json.loads(path.read_bytes())
+    return fields
+
+
+def raised(fields: dict[str, Any], name: str, by: int) -> None:
+    """Change a threshold a little."""
+    fields[name] = str(int(fields[name]) + by)
+
+
+DECOY_CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "a coin that breaks the promise": (
+        lambda v: v["mechanism"].update(
+            coin_threshold=str(int(v["mechanism"]["coin_threshold"]) + 10**9)
+        ),
+        "spends more",
+    ),
+    "no decoys": (lambda v: v["mechanism"].pop("decoys"), "is missing"),
+    "another accounting": (lambda v: v.update(accounting="pure-1"), "accounting"),
+    "less noise on the copy": (
+        lambda v: raised(v["published"], "threshold", -1),
+        "does not keep",
+    ),
+    "a smaller promise to readers": (
+        lambda v: v["published"].update(epsilon=0.5),
+        "does not keep",
+    ),
+    "noise on other cells": (lambda v: v["published"].update(cells=7), "has no marginal"),
+    "another linkage": (lambda v: v.update(linkage="guessed"), "linkage"),
+}
+
+
+@pytest.mark.parametrize("name", DECOY_CHANGES)
+def test_a_changed_file_with_decoys_is_refused(name: str, tmp_path: Path) -> None:
+    """A file cannot claim a promise that its numbers do not keep."""
+    change, message = DECOY_CHANGES[name]
+    path = tmp_path / "file"
+    fields = published_file(path)
+    change(fields)
+    path.write_bytes(codec.dump(fields))
+    with pytest.raises(MalformedError, match="is not a saved estimate") as caught:
+        Estimate.load(path)
+    assert message in caught.value.message
+
+
 def test_large_tables_are_small_files(tmp_path: Path) -> None:
     """A million cells of few records take some hundred kilobytes."""
     schema = Schema(Attribute(n, [str(i) for i in range(100)]) for n in "abc")
@@ -88,7 +184,7 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda v: v["mechanism"].update(keep_threshold="0x7"),
         "digits as text",
     ),
-    "another mechanism": (lambda v: v["mechanism"].update(name="decoys"), "unknown field"),
+    "another mechanism": (lambda v: v["mechanism"].update(name="decoys"), "mechanism"),
     "an unknown mechanism": (lambda v: v["mechanism"].update(name="magic"), "mechanism.name"),
     "no mechanism": (lambda v: v.update(mechanism=None), "mechanism.name"),
     "a broken promise": (lambda v: v.update(epsilon=0.01), "spends more"),

@@ -183,7 +183,9 @@ def test_a_missing_folder_is_an_output_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [None, 1, 1472, 45222])
 def test_the_chart_of_a_plan(size: int | None) -> None:
     """Curves are the formulas; the plan's point lies on ours; the line stands at the paper's m*."""
-    chosen = plan(population_size=45222, domain_size=24, epsilon=0.5, sample_size=size)
+    chosen = plan(
+        population_size=45222, domain_size=24, epsilon=0.5, sample_size=size, mechanism="paper"
+    )
     chart = plan_chart(chosen)
     for mark in chart.curves:
         m = int(mark.x)

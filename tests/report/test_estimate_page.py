@@ -1,11 +1,13 @@
 """The report of an estimate: valid, whole in itself, right, and readable by everybody."""
 
+import math
 import re
 import time
 from collections import Counter
 from dataclasses import replace
 from importlib.resources import files
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,9 @@ from tests.support.estimates import (
     million_cells,
     odd_estimate,
 )
+from veiltab.data.counts import adult_table
 from veiltab.estimates import Estimate, Provenance
+from veiltab.rehearsal import simulate
 from veiltab.report.formatting import between, percent
 from veiltab.report.html import SHADES, Scale, heat_map
 from veiltab.report.page import estimate_page
@@ -198,6 +202,48 @@ def test_the_promise_and_the_people(estimate: Estimate, page: Element) -> None:
     assert "3,238 of 45,222 respondents" in text
 
 
+DECOY_PAGES: dict[str, dict[str, Any]] = {
+    "aligned": {"epsilon_with_curator": 4.0},
+    "everybody": {"delta": 1e-6, "epsilon_with_curator": math.inf},
+    "matched": {"linkage": "matched"},
+}
+
+
+@pytest.mark.parametrize("name", DECOY_PAGES)
+def test_a_report_with_decoys(name: str) -> None:
+    """What was done, against whom the promise holds, and how many people there are."""
+    table = adult_table(24).marginal(["gender", "salary"])
+    estimate = simulate(table, epsilon=1.0, mechanism="decoys", seed=1, **DECOY_PAGES[name])
+    told = Estimate.from_counts(estimate, provenance=ORIGIN)
+    text = read_page(page_of(told, FULL, ORIGIN)).text
+    for words in (
+        "Estimates from records among decoys",
+        "The curators mixed in decoys, invented records for each of the 4 cells",
+        "holds against the researcher and the server together. It is computational",
+        "The researcher, alone or together with the server",
+        "A researcher whom a curator helps",
+        "Whoever only reads published copies",
+        "takes the promise from everybody",
+        "Numbers of people",
+        "Not for passing on",
+    ):
+        assert words in text
+    assert "perturbed records" not in text
+    assert "without anybody seeing a true record" not in text
+    assert ("no limit" in text) == (name == "everybody")
+    assert ("The server added no noise of its own." in text) == (name == "everybody")
+    assert ("Statistics bureau, perturbed every row" in text) == (name != "everybody")
+    assert ("about whether somebody is in the tables at all" in text) == (name == "matched")
+    assert ("45,222 respondents" in text) == (name != "matched")
+    assert ("people in common (interval" in text) == (name == "matched")
+    assert ("Every respondent took part." in text) == (name == "everybody")
+    copy = read_page(page_of(estimate.publish(), FULL, ORIGIN)).text
+    assert "Not for passing on" not in copy
+    assert "Each of the 4 counts got noise of its own before publication" in copy
+    assert estimate.publish().digest in copy
+    assert "Published copy." in copy
+
+
 @pytest.mark.slow
 def test_intervals_say_what_they_promise(estimate: Estimate, text: str) -> None:
     """One by one or together: never the one sold as the other."""
@@ -224,7 +270,9 @@ def test_warnings_stand_at_the_top(estimate: Estimate, page: Element) -> None:
     [care] = [s for s in page.every("section") if s.attributes.get("class") == "care"]
     assert estimate.warnings
     assert all(warning[1:] in care.text for warning in estimate.warnings)
-    assert page.every("section")[0] is care
+    status, first = page.every("section")[:2]
+    assert status.attributes["aria-labelledby"] == "status"
+    assert first is care
 
 
 def test_odd_names_stay_text() -> None:

@@ -1,18 +1,31 @@
 """Measures how often intervals hold the truth, and how much less error other estimators have.
 
-The settings are the paper's: 45,222 respondents, 24 cells, four distributions, three ε, each with
-the planner's sample.  All cells have the names of the Adult table's, whatever the distribution.
+The settings of the paper's way are the paper's: 45,222 respondents, 24 cells, four distributions,
+three ε, each with the planner's sample.  Those with decoys were chosen for what could go wrong.
+All cells have the names of the Adult table's, whatever the distribution.
 """
 
+import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core import estimators
+from veiltab.core.coin_design import CoinDesign
 from veiltab.core.designs import release_design
-from veiltab.core.intervals import Interval, share_band, share_interval, sup_t
+from veiltab.core.intervals import (
+    Interval,
+    people_interval,
+    share_band,
+    share_interval,
+    sup_t,
+)
+from veiltab.core.plan import Plan, plan
+from veiltab.core.publication import PublicationNoise
+from veiltab.core.resampling import apportion
 from veiltab.core.schema import CountTable
 from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents, critical_value
 from veiltab.data.counts import adult_table
@@ -27,6 +40,7 @@ from veiltab.paper.experiment import (
     DISTRIBUTIONS,
     Release,
     Setting,
+    Wishes,
     distribution_table,
     settings_for,
     simulate_counts,
@@ -35,7 +49,14 @@ from veiltab.paper.experiment import (
 EPSILONS = (0.1, 0.5, 1.0)
 CELLS = 24
 OUTCOME, GROUP = "salary = '>50K'", "gender = 'male'"
+MOST_INTERVALS = 120_000
+"""How many intervals of cells are computed: not all releases of large tables."""
+
+MOST_OF_MANY = 14_400
+"""The same where each release is about another number of people, which takes longer."""
+
 BANDS = 5
+FEW_BANDS = 2
 """How many releases of a setting get a critical value of their own; they hardly differ."""
 
 
@@ -45,7 +66,6 @@ class Coverage:
 
     distribution: str
     epsilon: float
-    sample_size: int
     quantity: str
     coverage: float | None
     estimable: float
@@ -80,7 +100,7 @@ def paper_settings() -> list[Setting]:
         setting
         for name in DISTRIBUTIONS
         for setting in settings_for(
-            name, CountTable(schema, distribution_table(name, CELLS).counts), EPSILONS, [None]
+            name, CountTable(schema, distribution_table(name, CELLS).counts), EPSILONS, [Wishes()]
         )
     ]
 
@@ -115,23 +135,31 @@ def interval_coverage(
     """Return the coverage of all kinds of intervals at the twelve settings."""
     rows = []
     for setting in paper_settings() if settings is None else settings:
-        counts = releases(setting, runs, seed)
-        for quantity, interval, truth in intervals(setting, counts, level):
-            covered, bounded = interval.covers(truth), interval.bounded
-            if quantity == "band":  # a band holds only if it holds in every cell
-                covered = np.logical_and.reduce(covered, axis=-1, keepdims=True)
-                bounded = bounded[:, :1]
-            rows.append(
-                Coverage(
-                    distribution=setting.distribution,
-                    epsilon=setting.plan.epsilon,
-                    sample_size=setting.plan.ranked.sample_size,
-                    quantity=quantity,
-                    coverage=float(covered[bounded].mean()) if bounded.any() else None,
-                    estimable=float(bounded.mean()),
-                )
+        counts, design = releases(setting, runs, seed), release_design(setting.plan)
+        rows += [
+            Coverage(
+                distribution=setting.distribution,
+                epsilon=setting.plan.epsilon,
+                quantity=quantity,
+                coverage=covered,
+                estimable=estimable,
             )
+            for quantity, covered, estimable in summaries(setting.table, design, counts, level)
+        ]
     return rows
+
+
+def summaries(
+    table: CountTable, design: ReleaseDesign, counts: Release, level: float
+) -> Iterator[tuple[str, float | None, float]]:
+    """Yield each quantity's coverage among the releases that have an interval, and their share."""
+    for quantity, interval, truth in intervals(table, design, counts, level):
+        covered, bounded = interval.covers(truth), interval.bounded
+        if quantity == "band":  # a band holds only if it holds in every cell
+            covered = np.logical_and.reduce(covered, axis=-1, keepdims=True)
+            bounded = bounded[:, :1]
+        coverage = float(covered[bounded].mean()) if bounded.any() else None
+        yield quantity, coverage, float(bounded.mean())
 
 
 def releases(setting: Setting, runs: int, seed: int) -> Release:
@@ -146,12 +174,15 @@ def _rmse(estimates: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
 Measured = tuple[str, Interval, NDArray[np.float64]]
 
 
-def intervals(setting: Setting, counts: Release, level: float) -> Iterator[Measured]:
+def intervals(
+    table: CountTable, design: ReleaseDesign, counts: Release, level: float
+) -> Iterator[Measured]:
     """Yield each quantity's intervals of all releases at once, and the truth."""
-    table, design = setting.table, release_design(setting.plan)
     critical = critical_value(level)
     truth, cells = table.distribution, design.estimate(counts)
-    yield "cells", share_interval(cells, 1, design, critical), truth
+    most = MOST_OF_MANY if design.many else MOST_INTERVALS
+    few = max(1, min(counts.shape[0], most // truth.size))
+    yield "cells", share_interval(cells[:few], 1, first_of(design, few), critical), truth
     names = table.schema.names
     for name in names:
         shape = (counts.shape[0], *table.schema.sizes)
@@ -166,10 +197,10 @@ def intervals(setting: Setting, counts: Release, level: float) -> Iterator[Measu
     yield from _event_intervals(table, design, counts, critical)
     likely = estimators.project(cells)
     generator = np.random.default_rng(0)
-    for position in range(min(BANDS, counts.shape[0])):
-        plugged = VarianceComponents(likely[position], design)
-        wide = sup_t(plugged, level, generator)
-        yield "band", share_band(cells, 1, design, wide), truth
+    bands = BANDS if design.normal else FEW_BANDS
+    for position in range(min(bands, counts.shape[0])):
+        plugged = VarianceComponents(likely[position], one_of(design, position))
+        yield "band", share_band(cells, 1, design, sup_t(plugged, level, generator)), truth
 
 
 def _event_intervals(
@@ -200,3 +231,117 @@ def _both(
 ) -> tuple[Events, NDArray[np.float64]]:
     truth = np.array([table.distribution[mask].sum() for mask in masks])
     return estimate_events(counts, design, masks), truth
+
+
+def people_coverage(setting: "DecoySetting", counts: Release, level: float) -> float:
+    """Return how often the interval of the number of people in common holds the truth."""
+    design = setting.design(counts)
+    found = []
+    for position, rows in enumerate(counts.sum(axis=1).tolist()):
+        single = one_of(design, position)
+        assert isinstance(single, CoinDesign)
+        people = np.array([single.people(rows)[0]])
+        interval = people_interval(
+            people, np.array([float(design.cells)]), single, critical_value(level)
+        )
+        found.append(bool(interval.covers(setting.table.population_size)[0]))
+    return float(np.mean(found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoySetting:
+    """Data, a plan with decoys, and whether a copy with noise of its own is published."""
+
+    name: str
+    table: CountTable
+    plan: Plan
+    published: bool = False
+
+    def design(self, counts: Release) -> CoinDesign:
+        """Return the design of these releases; unknown populations are estimated from each."""
+        cells = self.plan.domain_size
+        noise = None
+        if self.published:
+            noise = PublicationNoise.for_epsilon(self.plan.epsilon_public, cells)
+        design = release_design(self.plan, publication=noise)
+        assert isinstance(design, CoinDesign)
+        if design.known or not counts.size:
+            return design
+        people = np.array([[design.people(rows)[0]] for rows in counts.sum(axis=1).tolist()])
+        return replace(design, population_size=people)
+
+    def releases(self, runs: int, seed: int) -> Release:
+        """Return simulated releases."""
+        generator = np.random.default_rng([seed, *self.name.encode()])
+        nothing = np.empty((0, self.plan.domain_size), dtype=np.int64)
+        return self.design(nothing).draw(self.table.counts, runs, generator)
+
+
+def first_of(design: ReleaseDesign, releases: int) -> ReleaseDesign:
+    """Return the design of the first releases only."""
+    if not isinstance(design, CoinDesign) or not design.many:
+        return design
+    return replace(design, population_size=design.population_size[:releases])
+
+
+def one_of(design: ReleaseDesign, position: int) -> ReleaseDesign:
+    """Return the design of one of many releases."""
+    if not isinstance(design, CoinDesign) or not design.many:
+        return design
+    return replace(design, population_size=float(design.population_size[position, 0]))
+
+
+def decoy_settings() -> list[DecoySetting]:
+    """Return twelve settings: each mechanism, both ways to link, and hard data."""
+    free, delta = math.inf, 1e-6
+    adult, large = adult_table(CELLS), adult_table(768)
+    small, tiny = (_scaled(adult, size) for size in (2_000, 5_000))
+    peaky, sparse = (CountTable(adult.schema, shape) for shape in (_peaky(), _sparse()))
+    rows: list[tuple[str, CountTable, dict[str, Any]]] = [
+        ("adult, pure, no channel", adult, {"epsilon_with_curator": free}),
+        ("adult, pure, ε = 0.1, channel", adult, {"epsilon": 0.1}),
+        ("adult, δ, strong channel", adult, {"delta": delta, "epsilon_with_curator": 3.0}),
+        ("768 cells, pure", large, {"epsilon_with_curator": free}),
+        ("sparse, pure", sparse, {"epsilon_with_curator": free}),
+        ("peaked, everybody takes part", peaky, {"delta": delta, "epsilon_with_curator": free}),
+        ("adult, matched", adult, {"linkage": "matched"}),
+        ("2,000 people, matched", small, {"epsilon": 1.0, "linkage": "matched"}),
+        ("sparse, matched, δ", sparse, {"delta": delta, "linkage": "matched"}),
+        ("adult, published", adult, {"published": True}),
+        ("5,000 people, published, δ", tiny, {"delta": delta, "published": True}),
+        ("peaked, published, matched", peaky, {"linkage": "matched", "published": True}),
+    ]
+    return [_decoy_setting(name, table, **options) for name, table, options in rows]
+
+
+def _decoy_setting(
+    name: str,
+    table: CountTable,
+    *,
+    published: bool = False,
+    epsilon: float = 0.5,
+    **options: Any,
+) -> DecoySetting:
+    chosen = plan(
+        population_size=table.population_size,
+        domain_size=table.schema.domain_size,
+        epsilon=epsilon,
+        mechanism="decoys",
+        **options,
+    )
+    return DecoySetting(name=name, table=table, plan=chosen, published=published)
+
+
+def _scaled(table: CountTable, population: int) -> CountTable:
+    return CountTable(table.schema, apportion(table.distribution, population))
+
+
+def _peaky() -> NDArray[np.int64]:
+    return distribution_table("peaky", CELLS).counts
+
+
+def _sparse() -> NDArray[np.int64]:
+    """Return a table in which nobody is in eighteen of 24 cells."""
+    weights = np.zeros(CELLS)
+    weights[[0, 1, 4, 9, 14, 15]] = [30, 20, 10, 5, 2, 1]
+    return apportion(weights, 45_222)

@@ -174,7 +174,7 @@ def _promises(chosen: Plan) -> dict[str, str]:
     """Say in plain words against whom which ε holds."""
     spent = f"ε = {chosen.epsilon_achieved:.6g}"
     if chosen.delta_achieved:
-        spent += f", δ = {chosen.delta_achieved:.4g}"
+        spent += f", δ = {chosen.delta_achieved:.2g}"
     if chosen.accounting == PURE:
         spent += " (Theorem 1)"
     elif chosen.accounting == SHUFFLE:

@@ -258,7 +258,8 @@ def sup_t(
     """Return c such that all |T̂ⱼ − Tⱼ| ≤ c·(standard error) hold together with this confidence.
 
     It is a quantile of the largest standardised error, drawn from the law of the release or from
-    the normal law with the exact covariance.  It is never below the value for one cell alone.
+    the normal law with the exact covariance, of estimates that are moved into 0..1 as those of the
+    band are.  It is never below the value for one cell alone.
     """
     single = critical_value(level)
     cells, design = components.distribution.size, components.design
@@ -291,16 +292,17 @@ def _sidak(level: float, components: VarianceComponents) -> float:
 def _drawn_errors(
     components: VarianceComponents, draws: int, generator: np.random.Generator
 ) -> "Iterator[Array]":
-    """Yield drawn errors of the unbiased estimate, in batches so that memory stays bounded."""
+    """Yield drawn errors of estimates within 0..1, in batches so that memory stays bounded."""
     truth, design = components.distribution, components.design
     whole = design.drawable and truth.size <= RELEASED_CELLS
     batch = max(1, _BATCH_NUMBERS // truth.size)
     for start in range(0, draws, batch):
         size = min(batch, draws - start)
         if whole:
-            yield design.estimate(design.redraw(truth, size, generator)) - truth
+            estimates = design.estimate(design.redraw(truth, size, generator))
         else:
-            yield components.draw(size, generator)
+            estimates = truth + components.draw(size, generator)
+        yield np.clip(estimates, 0, 1) - truth
 
 
 def _feldman_cousins_ends(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.hashing import labelled_hash
 from veiltab.core.mechanism import Geometric, draw_numbers
-from veiltab.core.parameters import check_domain_size, check_epsilon
+from veiltab.core.parameters import check_epsilon
 from veiltab.core.privacy import publication_threshold
 from veiltab.core.utility import publication_variance
 from veiltab.errors import ParameterError
@@ -44,7 +44,10 @@ class PublicationNoise:
     def __post_init__(self) -> None:
         """Refuse noise that does not keep its promise."""
         check_epsilon(self.epsilon)
-        check_domain_size(self.cells)
+        if self.cells < 1:
+            raise ParameterError(
+                f"a table of {self.cells} cells cannot be published", hint="publish at least one"
+            )
         least = publication_threshold(self.epsilon)
         if not least <= self.threshold < DRAW_RANGE:
             raise ParameterError(

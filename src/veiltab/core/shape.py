@@ -57,8 +57,9 @@ class Shape:
         """Return the normal deviates that are as unlikely as these standardised errors."""
         side, skewness, freedom = self._parameters()
         turned = side * deviation
-        gamma = 6 / skewness * (np.cbrt(np.maximum(1 + skewness * turned / 2, 0)) - 1)
-        gamma = gamma + skewness / 6
+        base = 1 + skewness * turned / 2
+        gamma = 6 / skewness * (np.cbrt(np.maximum(base, 0)) - 1) + skewness / 6
+        gamma = np.where(base > 0, gamma, -np.inf)  # a gamma law has nothing there
         bounded = np.maximum(gamma, (1 + SHORT_SIDE * skewness) * turned)
         skew = np.where(turned < 0, bounded, gamma)
         tail = np.sqrt(freedom * np.log1p(skew**2 / (freedom - 2)))

@@ -19,10 +19,9 @@ from veiltab.inference.distributions import (
     interval_column,
     joint_table,
 )
-from veiltab.inference.quantities import Quantity, Question, probability
+from veiltab.inference.quantities import KNOWN, Quantity, Question, probability
 
-PEOPLE = "linear, score interval above 0"
-KNOWN = "known"
+PEOPLE = "linear, score interval"
 
 COLUMNS = ("people", "standard_error", "sampling_error", "privacy_error", "low", "high")
 
@@ -56,6 +55,7 @@ def _scaled(share: Quantity, label: str, size: int) -> Quantity:
     return replace(
         share,
         label=label,
+        method=PEOPLE,
         value=times(share.value),
         standard_error=times(share.standard_error),
         sampling_error=times(share.sampling_error),

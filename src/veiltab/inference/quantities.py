@@ -23,6 +23,7 @@ from veiltab.core.uncertainty import Population, ReleaseDesign, critical_value
 from veiltab.inference.conditions import Condition, Mask, combine, negate
 from veiltab.inference.diagnostics import sample_warnings
 
+KNOWN = "known"
 SCORE = "linear, score interval within 0..1"
 LINEAR = "linear, closed form"
 FIELLER = "Fieller"
@@ -96,13 +97,22 @@ class Quantity:
         return f"<p><b>{escape(self.label)}</b>: {escape(self._text())}</p>{listed}"
 
     def _text(self) -> str:
-        if self.value is None:
+        if self.value is None or self.low is None or self.high is None:
             return "not estimable"
+        if self.method == KNOWN:
+            return f"{_written(self.value)} (known)"
+        errors = (self.standard_error, self.sampling_error, self.privacy_error)
+        standard, sampling, privacy = (_written(error or 0.0, 2) for error in errors)
         return (
-            f"{self.value:.4g} ({100 * self.level:g}% interval {self.low:.4g} to {self.high:.4g};"
-            f" standard error {self.standard_error:.2g} = sampling {self.sampling_error:.2g}"
-            f" ⊕ privacy {self.privacy_error:.2g}; {self.method})"
+            f"{_written(self.value)} ({100 * self.level:g}% interval {_written(self.low)} to"
+            f" {_written(self.high)}; standard error {standard} = sampling {sampling} ⊕ privacy"
+            f" {privacy}; {self.method})"
         )
+
+
+def _written(number: float, digits: int = 4) -> str:
+    """Write a number with so many digits, or as a whole number if it has more."""
+    return f"{number:,.0f}" if abs(number) >= 10**digits else f"{number:.{digits}g}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

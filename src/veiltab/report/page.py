@@ -233,7 +233,7 @@ def _promise(view: View) -> Html:
     return _section(
         "promise",
         "What was promised",
-        element("p", " ".join(sentences)),
+        *(element("p", sentence) for sentence in sentences),
         table("The promise, by what an observer knows", ["against", "ε", "δ"], rows, numbers=2),
         table(
             "What others can learn",
@@ -286,6 +286,7 @@ def _asked(view: View, made: str) -> Html:
         ("estimated by", origin.researcher),
         ("date", made),
         ("respondents", words.sample_words(released)),
+        ("people in common", not released.size_known and _people(view)[0]),
         ("linkage", origin.linkage and words.LINKAGES[origin.linkage]),
         ("encrypted with", origin.pads and words.PADS[origin.pads]),
         ("numbers describe", words.population_words(released, options)),

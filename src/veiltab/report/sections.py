@@ -58,8 +58,22 @@ def answer_section(view: View) -> Html:
         element("h2", "Answers to the conditions", id="answers"),
         element("div", bars, class_="card"),
         _error_table(rows, ["condition"]),
+        _people_table(view),
         aria_labelledby="answers",
     )
+
+
+def _people_table(view: View) -> Html:
+    """Return how many respondents meet the conditions, in a table that is closed at first."""
+    numbers = [(q.label, q.value or 0, q.standard_error or 0, q.low or 0, q.high or 0)
+               for q in view.people]  # fmt: skip
+    rows = [
+        (label(text), f"{value:,.0f}", f"{low:,.0f}–{high:,.0f}", f"{error:,.3g}")
+        for text, value, error, low, high in numbers
+    ]
+    names = ["who", "number", words.interval_name(view.options, simultaneous=False), "error"]
+    counted = table("How many respondents they are, with standard errors", names, rows, numbers=3)
+    return element("details", element("summary", "Numbers of people"), counted)
 
 
 def _error_table(rows: Sequence[Row], names: list[str]) -> Html:

@@ -15,7 +15,7 @@ from veiltab.inference.conditions import read_condition
 from veiltab.inference.diagnostics import table_warnings
 from veiltab.inference.distributions import NUMBERS, conditional_table, joint_table
 from veiltab.inference.independence import IndependenceTest, independence_test
-from veiltab.inference.people import population
+from veiltab.inference.people import people, population
 from veiltab.inference.provenance import Provenance
 from veiltab.inference.quantities import Quantity, Question, probability
 from veiltab.report.formatting import decimals
@@ -105,6 +105,7 @@ class View:
     provenance: Provenance
     options: ReportOptions
     answers: tuple[Quantity, ...]
+    people: tuple[Quantity, ...]
     marginals: tuple[ShownTable, ...]
     pairs: tuple[Pair, ...]
     tests: tuple[tuple[tuple[str, str], IndependenceTest], ...]
@@ -132,6 +133,7 @@ def view_release(released: ReleasedCounts, origin: Provenance, options: ReportOp
         provenance=origin,
         options=options,
         answers=answers,
+        people=count_people(released, options),
         marginals=marginal_parts(released, options),
         pairs=tuple(pairs),
         tests=tests,
@@ -145,8 +147,13 @@ def view_release(released: ReleasedCounts, origin: Provenance, options: ReportOp
 def with_answers(view: View, options: ReportOptions) -> View:
     """Return a view with the answers to other conditions, and nothing else computed again."""
     answers = answer_conditions(view.released, options)
-    warnings = all_warnings(view.released, answers)
-    return replace(view, options=options, answers=answers, warnings=warnings)
+    return replace(
+        view,
+        options=options,
+        answers=answers,
+        people=count_people(view.released, options),
+        warnings=all_warnings(view.released, answers),
+    )
 
 
 def answer_conditions(released: ReleasedCounts, options: ReportOptions) -> tuple[Quantity, ...]:
@@ -154,6 +161,13 @@ def answer_conditions(released: ReleasedCounts, options: ReportOptions) -> tuple
     question = _question(released, options)
     conditions = (read_condition(text, released.schema) for text in options.conditions)
     return tuple(probability(question, condition) for condition in conditions)
+
+
+def count_people(released: ReleasedCounts, options: ReportOptions) -> tuple[Quantity, ...]:
+    """Estimate how many people meet every condition that was asked for."""
+    question = Question(released=released, level=options.level, population="finite")
+    conditions = (read_condition(text, released.schema) for text in options.conditions)
+    return tuple(people(question, condition) for condition in conditions)
 
 
 def all_warnings(released: ReleasedCounts, answers: Iterable[Quantity]) -> tuple[str, ...]:

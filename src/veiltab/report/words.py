@@ -209,10 +209,11 @@ def publication_words(released: ReleasedCounts) -> str:
     if noise is None:
         return (
             "These are the researcher's own numbers. Somebody who knows more than the researcher,"
-            " as a curator does, could learn more from them than from a published copy."
+            " as a curator does, could learn more from them than from a published copy"
+            " (veiltab publish, or estimate.publish())."
         )
     return (
-        f"Every one of {noise.cells:,} counts got noise of its own before publication, with a"
+        f"Each of the {noise.cells:,} counts got noise of its own before publication, with a"
         f" standard deviation of {float(noise.variance) ** 0.5:.3g}, drawn once and for all. All"
         " intervals and tests count this noise as well. Whoever only reads published copies learns"
         f" at most ε = {noise.epsilon:g} about a respondent, whatever else they know."
