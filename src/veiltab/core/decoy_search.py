@@ -44,8 +44,8 @@ NEARLY = 0.99
 LONGEST = MAX_WEIGHTS - 1024
 """How many weights a table may have in the search; a nudge can make it a little longer."""
 
-SHORT_DIGITS, FLOAT_DIGITS = 24, 50
-ROUNDING_ROOM = 1 - 1e-6
+SHORT_DIGITS, FLOAT_DIGITS = 16, 50
+ROUNDING_ROOM = 1 - 1e-4
 """The share of the limit on decoys that the search uses: a rounded ratio can need a few more."""
 
 FINE = 1e-10
@@ -254,7 +254,7 @@ class DecoySearch:
 
 
 def short_ratio(ratio: float) -> float:
-    """Round a ratio up to about 24 binary digits of it and of what it lacks to 1.
+    """Round a ratio up to about 16 binary digits of it and of what it lacks to 1.
 
     No plan is better for more digits, and fewer are the same on every machine.
     """
