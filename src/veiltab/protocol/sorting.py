@@ -138,6 +138,10 @@ class Sorter:
         return cut(self.parts(), limit, SPAN_ROWS)
 
 
+RANGE_STEP = 1 << 32
+"""Ranges of keys begin at multiples of this."""
+
+
 def range_starts(partitions: int, start: int = 0, stop: int = KEY_RANGE) -> list[int]:
     """Return where equal ranges of keys begin, from ``start`` up to ``stop``: 64-bit numbers.
 
