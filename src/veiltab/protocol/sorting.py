@@ -148,7 +148,7 @@ def range_starts(partitions: int, start: int = 0, stop: int = KEY_RANGE) -> list
     They are multiples of 2³², because the lowest bits of a word that is sorted number its record.
     """
     first, last = -(-start >> 32), -(-stop >> 32)
-    steps = (-(-number * (last - first) // partitions) for number in range(partitions))
+    steps = (number * (last - first) // partitions for number in range(partitions))
     return [(first + step) << 32 for step in steps]
 
 
