@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from vectors.generator import basics, columns, linkage, plans, requests, signed, studies
+from vectors.generator import basics, columns, decoys, linkage, plans, requests, signed, studies
 from vectors.generator.audit import audit
 from vectors.generator.bad_messages import bad_messages
 from vectors.generator.bad_requests import bad_requests
@@ -28,6 +28,9 @@ FIXED: dict[str, Builder] = {
     "pads": columns.pads,
     "packing": columns.packing,
     "threshold": plans.threshold,
+    "promise": decoys.promise,
+    "decoys": decoys.decoys,
+    "plausible": decoys.plausible,
     "noise": plans.noise,
     "requests": requests.requests,
     "bad_requests": bad_requests,
@@ -43,6 +46,8 @@ STUDIES: dict[str, Builder] = {
     "study-aligned-shuffle": studies.aligned_shuffle,
     "study-matched-fresh": studies.matched_fresh,
     "study-matched-stored": studies.matched_stored,
+    "study-aligned-decoys": studies.aligned_decoys,
+    "study-matched-decoys": studies.matched_decoys,
     "study-two-chunks": studies.two_chunks,
 }
 """Files that stay as they are."""

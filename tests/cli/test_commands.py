@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -38,11 +39,59 @@ def rows(capsys: Capture, *arguments: object) -> list[dict[str, Any]]:
 
 
 def test_plan_prints_what_it_chose(capsys: Capture) -> None:
-    """The sample, the noise, the privacy, the error, and the paper's way beside it."""
+    """The three promises, the decoys, the errors, and other ways beside it."""
     text = succeed(capsys, *PLAN, "--epsilon", 0.5)
-    words = ("45,222 respondents, 24 cells, ε = 0.5", "1,222", "if the order leaks", "RMSE 0.05581")
-    for word in (*words, "m* = 1,472", "0.3075", "γ = 25.0069"):
-        assert word in text
+    assert "45,222 respondents, 24 cells, ε = 0.5" in text
+    for name, words in (
+        ("researcher", "ε = 0.5"),
+        ("… with the server", "the same"),
+        ("… with a curator", "ε = 5.83212 (ln γ): the server's noise alone is left"),
+        ("other readers", "ε = 0.5, for whoever sees published copies only"),
+        ("take part", "each respondent with probability 0.355837, by a secret coin"),
+        ("decoys", "about 138: 5.74 a cell, geometric, ratio 0.8515"),
+        ("rows", "about 16,229 reach the researcher"),
+        ("error", "RMSE 0.007111 over the whole table, at worst; 0.15 percentage points a cell"),
+        ("published copy", "RMSE 0.007336"),
+        ("the paper's way", "RMSE 0.05605 at m* = 1,472, γ = 20.93"),
+        ("shuffling", "needs a δ above 0"),
+        ("a trusted party", "RMSE 0.0006128 with Laplace noise"),
+    ):
+        assert re.search(rf"^{name} +{re.escape(words)} *$", text, re.MULTILINE), name
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_plan_prints_decoys_with_delta(capsys: Capture) -> None:
+    """In matched linkage there are decoys for patterns of absence, and one more promise."""
+    options = ("--delta", 1e-6, "--linkage", "matched", "--curator-cells", "6,4")
+    text = succeed(capsys, *PLAN, "--epsilon", 0.5, *options, "--epsilon-with-curator", "inf")
+    for words in (
+        "no promise: the server adds no noise",
+        "about 1,128: 47 a cell, two-sided around 47, ratio 0.7755",
+        "and 470 for those whom not all hold: 34 patterns",
+        "for whether any curator holds a person",
+        "RMSE 0.001723 at m = 45,222",
+    ):
+        assert words in text, words
+    assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--mechanism", "paper"), ("ε = 0.5 (Theorem 1)", "1,222", "γ = 25.0069", "RMSE 0.05581")),
+        (
+            ("--mechanism", "shuffle", "--delta", 1e-6),
+            ("(the secret order counts)", "45,222 respondents (100%)"),
+        ),
+    ],
+)
+def test_plan_prints_a_cut_by_rank(
+    capsys: Capture, options: tuple[object, ...], words: tuple[str, ...]
+) -> None:
+    """And says plainly what the server and the researcher would learn together."""
+    text = succeed(capsys, *PLAN, "--epsilon", 0.5, *options)
+    for word in (*words, "no promise: together they read the sampled records"):
+        assert word in text, word
     assert max(map(len, text.splitlines())) <= 100
 
 
@@ -53,9 +102,33 @@ def test_plan_as_json_is_the_plan(capsys: Capture) -> None:
     assert {"sample_size", "keep_threshold", "epsilon_achieved", "rmse", "paper"} <= set(found)
 
 
+def test_every_option_of_plan_reaches_the_planner(capsys: Capture) -> None:
+    """As if the library had been called."""
+    options = ("--mechanism", "decoys", "--epsilon-with-curator", 4, "--epsilon-public", 0.3)
+    more = ("--linkage", "matched", "--curator-cells", "6,4", "--max-decoys", 100)
+    found = json.loads(succeed(capsys, *PLAN, "--epsilon", 0.5, *options, *more, "--json"))
+    assert (
+        found
+        == veiltab.plan(
+            population_size=45222,
+            domain_size=24,
+            epsilon=0.5,
+            mechanism="decoys",
+            epsilon_with_curator=4,
+            epsilon_public=0.3,
+            linkage="matched",
+            curator_cells=(6, 4),
+            max_decoys=100,
+        ).as_dict()
+    )
+    assert found["epsilon_with_curator"] <= 4
+    assert found["decoys"]["expected"] <= 100
+
+
 def test_plan_for_a_target_error(capsys: Capture) -> None:
     """The smallest ε that reaches it."""
-    found = json.loads(succeed(capsys, *PLAN, "--target-rmse", 0.05, "--json"))
+    command = (*PLAN, "--target-rmse", 0.05, "--mechanism", "paper", "--json")
+    found = json.loads(succeed(capsys, *command))
     assert found["rmse"] <= 0.05
     assert found["rmse"] == pytest.approx(0.05, rel=1e-3)
     about = math.log1p(4 * 23 / (45222 * 0.05**2))  # from RMSE ≈ 2√((N − 1)/(nη))
@@ -73,7 +146,8 @@ def test_plan_with_a_given_sample(capsys: Capture) -> None:
 @pytest.mark.parametrize("name", ["plan.svg", "plan.png"])
 def test_plan_draws_a_picture(capsys: Capture, tmp_path: Path, name: str) -> None:
     """Beside the table, which says where it is."""
-    text = succeed(capsys, *PLAN, "--epsilon", 0.5, "--plot", tmp_path / name)
+    options = ("--sample-size", 1222, "--plot", tmp_path / name)
+    text = succeed(capsys, *PLAN, "--epsilon", 0.5, *options)
     assert text.endswith(f"\nPicture: {tmp_path / name}\n")
     data = (tmp_path / name).read_bytes()
     if name.endswith(".svg"):

@@ -44,7 +44,8 @@ def test_every_export_has_the_same_numbers(capsys: Capture, saved: Path, tmp_pat
     paths = {name: tmp_path / f"out.{name}" for name in ("csv", "parquet", "save", "report")}
     options = [part for name, path in paths.items() for part in (f"--{name}", path)]
     outcome = load(capsys, saved, *options, "--level", 0.9, "--estimator", "most-likely", "--json")
-    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.code == 0
+    assert outcome.err.startswith("warning: the researcher's own view: not for passing on")
     found = json.loads(outcome.out)
     table = Estimate.load(saved).table("most_likely", level=0.9)
     assert found["cells"] == table.rows(named=True)
@@ -52,11 +53,12 @@ def test_every_export_has_the_same_numbers(capsys: Capture, saved: Path, tmp_pat
     assert pl.read_parquet(paths["parquet"]).rows() == table.rows()
     with paths["csv"].open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))
-    assert rows[0] == table.columns
+    assert rows[0] == [*table.columns, "status"]
     for row, real in zip(rows[1:], table.rows(), strict=True):
         assert row[:4] == list(real[:4])
-        assert [float(cell) for cell in row[4:-1]] == list(real[4:-1])
-        assert row[-1] == real[-1]
+        assert [float(cell) for cell in row[4:-2]] == list(real[4:-1])
+        assert row[-2] == real[-1]
+        assert "not for passing on" in row[-1]
     assert paths["save"].read_bytes() == saved.read_bytes()
     read_page(paths["report"].read_text("utf-8"))
 
@@ -68,7 +70,9 @@ def test_a_parquet_file_says_what_was_promised(
     load(capsys, saved, "--parquet", tmp_path / "table.parquet")
     note = json.loads(pl.read_parquet_metadata(tmp_path / "table.parquet")["veiltab"])
     assert (note["epsilon"], note["delta"], note["title"]) == (1.0, 0.0, "Work and wages")
-    assert len(note["promises"]) == 2
+    assert len(note["promises"]) == 3
+    assert note["published"] is None
+    assert "not for passing on" in note["status"]
 
 
 def test_odd_names_in_files(capsys: Capture, tmp_path: Path) -> None:
@@ -171,13 +175,14 @@ def test_from_a_running_service_to_a_report(capsys: Capture, tmp_path: Path) -> 
         study = http_study(service, tmp_path, Stage.GRANTED)
         home = ("--home", study.researcher.home.path)
         files = ("--report", tmp_path / "out.html", "--save", tmp_path / "out.estimate")
-        outcome = run_here(capsys, "estimate", study.study.hex(), *home, *files, "--json")
+        outcome = run_here(capsys, "publish", study.study.hex(), *home, *files, "--json")
     assert (outcome.code, outcome.err) == (0, "")
     found = json.loads(outcome.out)
+    assert found["published"]["epsilon"] == 1.0
     assert (found["study"], found["title"]) == (study.study.hex(), "a study")
     assert found["perturbed_by"] == "server"
     text = read_page((tmp_path / "out.html").read_text("utf-8")).text
-    for known in (study.study.hex(), "curator 1", "curator 2", "researcher", "the curators"):
+    for known in (study.study.hex(), "curator 1", "curator 2", "researcher", "published copy"):
         assert known in text
     again = json.loads(load(capsys, tmp_path / "out.estimate", "--json").out)
     assert again | {"files": None} == found | {"files": None}

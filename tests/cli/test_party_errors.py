@@ -18,6 +18,7 @@ NETWORKED = [
     ("push", "x", "--table", "t.csv", "--id", "nr"),
     ("grant", "x", "--to", "somebody"),
     ("estimate", "x"),
+    ("publish", "x"),
     ("audit", "x"),
 ]
 

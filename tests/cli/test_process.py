@@ -102,7 +102,7 @@ def test_the_module_is_the_command() -> None:
     """``python -m veiltab`` prints what the function does."""
     outcome = run_apart(*PLAN, "--json")
     assert (outcome.code, outcome.err) == (0, "")
-    assert json.loads(outcome.out)["sample_size"] == 1222
+    assert json.loads(outcome.out)["mechanism"] == "decoys"
 
 
 @pytest.mark.parametrize(

@@ -148,14 +148,15 @@ def released(cast: Cast) -> str:
 def test_the_estimate_is_the_joint_table(cast: Cast, released: str, tmp_path: Path) -> None:
     """Every share is right, in the right cell, in JSON and in the CSV file."""
     path = tmp_path / "table.csv"
-    found = cast.rivera.json("estimate", released, "--csv", path)
+    found = cast.rivera.warned("estimate", released, "--csv", path)
     assert found["attributes"] == [
         {"name": SMOKES, "categories": list(SMOKER)},
         {"name": INCOME, "categories": list(LEVELS)},
     ]
     assert (found["population_size"], found["sample_size"]) == (PEOPLE, PEOPLE)
     assert (found["epsilon"], found["delta"]) == (50, 0)
-    assert 40 < found["epsilon_if_order_known"] < 50
+    assert 40 < found["epsilon_with_curator"] < 50
+    assert (found["mechanism"], found["published"]) == ("paper", None)
     cells = {(cell[SMOKES], cell[INCOME]): cell["share"] for cell in found["cells"]}
     assert len(cells) == 6
     for cell, share in cells.items():
@@ -168,6 +169,7 @@ def test_the_estimate_is_the_joint_table(cast: Cast, released: str, tmp_path: Pa
 def test_the_estimate_for_people(cast: Cast, released: str) -> None:
     """The cells with their errors, and the promise beside them."""
     text = cast.rivera.succeed("estimate", released)
+    assert "not for passing on" in text
     assert "120 of 120 respondents" in text
     assert "ε = 50" in text
     share = 100 * cast.truth["weiß nicht", "hoch"] / PEOPLE
@@ -204,7 +206,7 @@ def test_a_known_population_has_a_plan(cast: Cast) -> None:
     found = cast.hospital.json("study", "show", study)
     assert found["plan"]["population_size"] == PEOPLE
     sample = found["plan"]["sample_size"]
-    assert f"sample {sample:,}" in cast.hospital.succeed("study", "show", study)
+    assert f"{sample:,} rows" in cast.hospital.succeed("study", "show", study)
 
 
 def test_studies_are_listed_and_found(cast: Cast, released: str) -> None:
@@ -262,13 +264,14 @@ def test_a_dry_run_sends_nothing(cast: Cast) -> None:
     assert not any(each["aligned"] or each["uploaded"] for each in status["curators"])
     folder = cast.server.context.folders.path / "studies" / study
     assert not folder.exists()
-    assert (found["rows"], found["epsilon"], found["population_size"]) == (PEOPLE, 50, PEOPLE)
+    assert (found["respondents"], found["sample_size"], found["epsilon"]) == (PEOPLE, PEOPLE, 50)
     assert found["budgets"] == cast.office.json("study", "show", study)["budgets"]
     cast.push(cast.hospital, study, "--no-wait")
     assert cast.push(cast.office, study)["state"] == "open"
     files = [path for path in (folder / "received").rglob("*") if path.is_file()]
     sent = [chunk for path in files for _, chunk in unbundle(path.read_bytes())]
-    assert (len(sent), sum(map(len, sent))) == (found["chunks"], found["bytes"])
+    size = sum(map(len, sent))
+    assert (len(sent), size) == (found["expected_chunks"], found["expected_bytes"])
 
 
 def test_a_dry_run_for_people(cast: Cast) -> None:
@@ -280,9 +283,14 @@ def test_a_dry_run_for_people(cast: Cast) -> None:
 
 
 def test_pushing_again_changes_nothing(cast: Cast, released: str) -> None:
-    """The same command after the release says so, and needs no table any more."""
+    """The same command after the release says so; it needs no table, but takes no other."""
     found = cast.office.json("push", released)
     assert (found["state"], found["pushed"], found["waiting_for"]) == ("released", True, [])
+    assert cast.push(cast.office, released) == found
+    rows = [("hoch", f"p{i:03}") for i in range(PEOPLE)]
+    other = write_csv(cast.folder / "other.csv", (INCOME, "person"), rows)
+    outcome = cast.office.run("push", released, "--table", other, "--id", "person")
+    assert "not the table that was pushed" in assert_refused(outcome, code=1)
 
 
 def test_one_time_pads_go_by_hand(cast: Cast, tmp_path: Path) -> None:
@@ -306,9 +314,9 @@ def test_one_time_pads_go_by_hand(cast: Cast, tmp_path: Path) -> None:
     assert f"you have no grant for: '{INCOME}'" in assert_refused(alone, code=1)
 
 
-def test_the_server_samples(cast: Cast) -> None:
+def test_the_server_matches(cast: Cast) -> None:
     """Nobody waits for anybody, and the release has those whom all curators hold."""
-    study = cast.propose("Server zieht", sampling='by = "server"')
+    study = cast.propose("Server verbindet", linkage='by = "ids"\nmode = "matched"')
     assert cast.push(cast.office, study)["waiting_for"] == ["Krankenhaus Süd"]
     assert cast.push(cast.hospital, study, "--wait-release")["state"] == "released"
 
@@ -429,11 +437,13 @@ def test_no_secret_was_ever_printed(cast: Cast, released: str) -> None:
     study = cast.hospital.json("study", "status", released)["study"]
     folder = cast.hospital.home / "studies" / study
     key = json.loads((cast.hospital.home / "identity.key").read_text())
-    secrets = [key["signing_key"], key["sealing_key"]]
-    secrets.append(json.loads((folder / "secret.json").read_text())["secret"])
+    files = [
+        json.loads((folder / f"{name}.json").read_text()) for name in ("secret", "contribution")
+    ]
+    secrets = [key["signing_key"], key["sealing_key"], *(file["secret"] for file in files)]
     secrets += json.loads((folder / "prepared.json").read_text())["keys"]
     secrets += [path.read_text().strip() for path in cast.folder.glob("*.code")]
-    assert len(secrets) == 7
+    assert len(secrets) == 8
     printed = "".join(SAID)
     assert released in printed
     assert not [secret for secret in secrets if secret in printed]

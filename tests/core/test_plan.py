@@ -1,8 +1,9 @@
-"""Plans: the best choice, the promise kept in integers, and every bad parameter refused."""
+"""Plans by the paper's way: the best choice, the promise in integers, bad parameters refused."""
 
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -11,8 +12,11 @@ from hypothesis import strategies as st
 from veiltab.core import privacy
 from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.mechanism import Mechanism, Rank
-from veiltab.core.plan import Plan, plan
+from veiltab.core.plan import Plan
+from veiltab.core.plan import plan as plan_any
 from veiltab.errors import InfeasiblePlanError, ParameterError
+
+plan = partial(plan_any, mechanism="paper")
 
 
 def adult_plan(epsilon: float, sample_size: int | None = None) -> Plan:
@@ -22,7 +26,6 @@ def adult_plan(epsilon: float, sample_size: int | None = None) -> Plan:
         domain_size=24,
         epsilon=epsilon,
         sample_size=sample_size,
-        mechanism="paper",
     )
 
 
@@ -107,15 +110,24 @@ def test_the_json_has_exactly_the_documented_keys() -> None:
     """Scripts rely on these names and on the threshold being a decimal string."""
     found = json.loads(json.dumps(adult_plan(0.5).as_dict()))
     assert list(found) == [
-        *("population_size", "domain_size", "epsilon", "delta", "sample_size", "gamma"),
-        *("keep_probability", "keep_threshold", "accounting", "accounting_version"),
-        "epsilon_achieved",
-        *("delta_achieved", "epsilon_if_order_known", "rmse", "paper", "trusted_party_rmse"),
+        *("population_size", "domain_size", "epsilon", "delta", "mechanism", "linkage"),
+        *("sample_size", "coin_probability", "coin_threshold", "decoys", "patterns"),
+        *("expected_rows", "gamma", "keep_probability", "keep_threshold", "accounting"),
+        *("accounting_version", "epsilon_achieved", "delta_achieved", "epsilon_with_curator"),
+        *("epsilon_if_order_known", "epsilon_public", "epsilon_membership", "rmse"),
+        *("rmse_published", "paper", "shuffle", "trusted", "trusted_party_rmse"),
         "bytes_per_curator",
     ]
     assert list(found["paper"]) == [
         *("optimal_sample_size", "gamma", "error_bound", "tightened_bound", "rmse"),
     ]
+    assert (found["mechanism"], found["sample_size"], found["expected_rows"]) == (
+        "paper",
+        1222,
+        1222,
+    )
+    for absent in ("coin_probability", "coin_threshold", "decoys", "shuffle", "epsilon_membership"):
+        assert found[absent] is None
     assert isinstance(found["keep_threshold"], str)
     assert int(found["keep_threshold"]) / 2**64 == found["keep_probability"]
     assert (found["accounting"], found["delta"], found["delta_achieved"]) == ("pure", 0, 0)

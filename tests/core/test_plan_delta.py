@@ -1,9 +1,10 @@
-"""Plans with δ: how much they gain, what they promise, and what they refuse."""
+"""Plans by shuffling: how much they gain, what they promise, and what they refuse."""
 
 import json
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +13,15 @@ from hypothesis import strategies as st
 from veiltab.core import privacy, utility
 from veiltab.core.accounting import largest_gamma
 from veiltab.core.channel import DRAW_RANGE
-from veiltab.core.plan import Plan, plan
+from veiltab.core.plan import Plan
+from veiltab.core.plan import plan as plan_any
 from veiltab.errors import InfeasiblePlanError, ParameterError
 from veiltab.paper.experiment import Setting, distribution_table, run_experiment
+
+
+def plan(**asked: Any) -> Plan:
+    """Plan a sample by rank: by shuffling where there is a δ, and by the paper's way without."""
+    return plan_any(**asked, mechanism="shuffle" if asked.get("delta") else "paper")
 
 
 def adult_plan(epsilon: float, delta: float = 1e-6, sample_size: int | None = None) -> Plan:

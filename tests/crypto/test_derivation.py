@@ -8,9 +8,14 @@ import pytest
 
 from veiltab.crypto.derivation import (
     alignment_key,
+    decoy_digest_key,
+    decoy_number_key,
+    decoy_token_key,
     derive_key,
     pad_key,
     secret_commitment,
+    study_secret,
+    table_digest_key,
     token_key,
 )
 from veiltab.errors import ParameterError
@@ -31,6 +36,13 @@ def test_the_labels_are_those_of_the_specification() -> None:
     assert alignment_key(SECRET, SCOPE) == _hkdf(SECRET, SCOPE, b"veiltab/v1/alignment")
     info = b"veiltab/v1/pad" + b"\x00" + UPLOAD + b"\x00\x00\x01\x02"
     assert pad_key(SECRET, SCOPE, UPLOAD, 258) == _hkdf(SECRET, SCOPE, info)
+    for key, label in ((decoy_number_key, b"decoys"), (decoy_token_key, b"decoy-tokens")):
+        info = b"veiltab/v1/" + label + b"\x00" + b"\x00\x00\x01\x02"
+        assert key(SECRET, SCOPE, 258) == _hkdf(SECRET, SCOPE, info)
+        assert key(SECRET, SCOPE) == key(SECRET, SCOPE, 0)
+    assert decoy_digest_key(SECRET, SCOPE) == _hkdf(SECRET, SCOPE, b"veiltab/v1/decoy-digest")
+    both = study_secret([SECRET, UPLOAD * 2], SCOPE)
+    assert both == _hkdf(SECRET + UPLOAD * 2, SCOPE, b"veiltab/v1/study-secret")
     assert secret_commitment(SECRET) == sha256(b"veiltab/v1/secret" + b"\x00" + SECRET).digest()
 
 
@@ -49,6 +61,16 @@ def test_every_input_separates_keys() -> None:
         pad_key(other, SCOPE, UPLOAD, 0),
         secret_commitment(SECRET),
         secret_commitment(other),
+        decoy_number_key(SECRET, SCOPE),
+        decoy_number_key(SECRET, SCOPE, 1),
+        decoy_token_key(SECRET, SCOPE),
+        decoy_token_key(SECRET, SCOPE, 1),
+        decoy_digest_key(SECRET, SCOPE),
+        table_digest_key(SECRET, SCOPE),
+        study_secret([SECRET], SCOPE),
+        study_secret([SECRET, other], SCOPE),
+        study_secret([other, SECRET], SCOPE),
+        study_secret([SECRET], other),
     ]
     assert all(len(key) == 32 for key in keys)
     assert all(first != second for first, second in combinations(keys, 2))
@@ -69,6 +91,9 @@ def test_wrong_lengths_are_refused_and_not_shown() -> None:
         assert SECRET.hex() not in f"{caught.value} {caught.value.hint}"
     with pytest.raises(ParameterError):
         secret_commitment(hexadecimal)
+    for contributions in ([b""], [SECRET, b""], [SECRET, SECRET[:-1]], [hexadecimal]):
+        with pytest.raises(ParameterError):
+            study_secret(contributions, SCOPE)
 
 
 def test_attribute_numbers_fit_in_four_bytes() -> None:

@@ -11,20 +11,11 @@ from typing import Any
 
 import pytest
 
-import veiltab
 from tests.support.commands import Transcript, run, run_by_commands
+from tests.support.demo import demo_results
 from tests.support.documents import REFERENCE, ROOT, listed, paths, section
 from veiltab.crypto import identity
 from veiltab.data import recode
-from veiltab.demo.results import (
-    Cell,
-    Column,
-    DemoResults,
-    LedgerChange,
-    SecondResearcher,
-    ServerView,
-    StudyResult,
-)
 from veiltab.party import study_file
 from veiltab.wire.states import AuditEvent, State
 
@@ -103,39 +94,14 @@ def test_the_names_of_events_and_states() -> None:
 
 def test_every_key_of_a_demonstration() -> None:
     """Of the results that ``veiltab demo --json`` prints."""
-    real = [path for path in paths(_demo_results().as_dict("")) if not DEMO_ELSEWHERE.match(path)]
+    real = [path for path in paths(demo_results().as_dict("")) if not DEMO_ELSEWHERE.match(path)]
     assert listed(section(REFERENCE / "commands.md", "Keys of a demonstration"), "key") == real
 
 
-DEMO_ELSEWHERE = re.compile(r"with_delta\.|.*cells\[\]\.smoker|ledgers\[\]\.(before|after)\.")
-
-
-def _demo_results() -> DemoResults:
-    plan = veiltab.plan(population_size=10, domain_size=2, epsilon=1.0).as_dict()
-    cells = (Cell(("no",), 0.5, 0.5, 0.1), Cell(("yes",), 0.5, 0.5, 0.1))
-    study = StudyResult("", "", plan, ("smoker",), cells)
-    server = ServerView(
-        received=(),
-        received_later=(),
-        released=(),
-        ids_found=0,
-        column=Column("smoker", (), (), (), 0.5),
-        entries=(),
-        head="",
-        verified_by=(),
-    )
-    second = SecondResearcher(
-        name="", granted=("smoker",), cells=cells, asked=(), error="", hint=""
-    )
-    return DemoResults(
-        studies=(study, study),
-        holders={},
-        server=server,
-        second=second,
-        ledgers=(LedgerChange("", {"dataset": ""}, {"dataset": ""}),),
-        commands=0,
-        seconds=0.0,
-    )
+DEMO_ELSEWHERE = re.compile(
+    r"(decoys|with_delta)\.|.*cells\[\]\.(education|marital|gender|salary)"
+    r"|ledgers\[\]\.(before|after)\."
+)
 
 
 FILE_KEYS: Mapping[str, tuple[str, Mapping[str, str]]] = {

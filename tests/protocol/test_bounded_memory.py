@@ -6,21 +6,30 @@ whatever is held of every row at once would show.
 
 import tracemalloc
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from tests.support.decoys import decoy_terms, terms
 from tests.support.simulator import Simulator
+from veiltab.core.channel import DRAW_RANGE
+from veiltab.core.mechanism import Geometric
+from veiltab.core.schema import Schema
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.files import bundles
 from veiltab.files.chunks import FolderChunks
 from veiltab.files.spool import FolderSpool
 from veiltab.protocol import sorting
+from veiltab.protocol.curator import decoys, table
+from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.curator.upload import CuratorContext, align, prepare_table
 from veiltab.protocol.in_process import Terms
 from veiltab.protocol.researcher import count_records
 from veiltab.protocol.server import match
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.study import ServerStudy
+from veiltab.wire import packing
 from veiltab.wire.states import State
 
 FEW, MANY = 600_000, 1_100_000
@@ -35,6 +44,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorting, "BUFFER_ROWS", 1 << 14)
     monkeypatch.setattr(match, "PART_BYTES", 1 << 19)
     monkeypatch.setattr(bundles, "BUNDLE_BYTES", 1 << 19)
+    monkeypatch.setattr(decoys, "SPAN_DECOYS", 1 << 14)
 
 
 def everybody(rows: int) -> Terms:
@@ -104,6 +114,31 @@ def estimate_peak(rows: int, folder: Path) -> int:
     return peak(lambda: count_records(access, released))
 
 
+def decoys_peak(rows: int, folder: Path) -> int:
+    """Invent so many decoys, and return what closing a table and preparing an upload takes."""
+    mean = Fraction(rows, 30_000)  # there are so many cells
+    law = Geometric(int(DRAW_RANGE * mean / (mean + 1)))
+    rehearsal = Simulator(shares=({"a": 150, "b": 200},))
+    staged = rehearsal.study(terms("matched", mechanism=decoy_terms(law=law), epsilon=5.0))
+    own, (who,), contract = rehearsal.holdings[0], rehearsal.curators, staged.contract
+    spool, order = FolderSpool(folder / "scratch"), FolderSpool(folder / "order")
+    desk = CuratorContext(who, rehearsal.entropy, on_disk(folder / "out"), on_disk(folder / "own"))
+    me, schema = who.party_id, Schema(own.attributes)
+
+    def prepare() -> int:
+        with Intake(contract, staged.secret, schema, spool, curator=me) as intake:
+            intake.add(own.ids, own.codes)
+            intake.close()
+            aligned = [align(contract, who, intake)]
+            made = prepare_table(desk, staged.outcome.contract, intake, order, aligned)
+        return made.message.body.rows
+
+    uploaded: list[int] = []
+    found = peak(lambda: uploaded.append(prepare()))
+    assert 0.8 * rows < uploaded[0] < 1.2 * rows + 100
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [release_peak, repad_peak, estimate_peak])
 def test_memory_does_not_grow_with_the_rows(
@@ -113,3 +148,15 @@ def test_memory_does_not_grow_with_the_rows(
     step(1_000, tmp_path / "first")  # whatever is made once in a process
     few, many = step(FEW, tmp_path / "few"), step(MANY, tmp_path / "many")
     assert many - few < ROW_BYTES * (MANY - FEW)
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_decoys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million more decoys, at 28 bytes each, would be seen; a few spans more or less are not."""
+    for module in (packing, sorting, table):
+        monkeypatch.setattr(module, "SPAN_ROWS", packing.CHUNK_ROWS)
+    decoys_peak(1_000, tmp_path / "first")
+    few, many = (decoys_peak(n, tmp_path / str(n)) for n in (300_000, 1_300_000))
+    assert many - few < 10**7

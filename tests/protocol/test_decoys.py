@@ -27,7 +27,7 @@ COINS = (1, 2, 3, 2**32 - 1, 2**63, 2**63 + 1, DRAW_RANGE - 1, DRAW_RANGE)
 def invent(contract: Contract, secret: bytes) -> tuple[list[spec_decoys.Decoy], bytes]:
     """Return all decoys of a study, and their digest."""
     assert contract.decoys is not None
-    made = Decoys(contract, contract.decoys, secret)
+    made = Decoys(Patterns.of(contract), contract.decoys, secret, contract.study_id)
     pairs = [
         (int(pattern), token.tobytes())
         for patterns, tokens in made.spans()
@@ -168,7 +168,7 @@ def test_many_decoys_take_little_memory() -> None:
     )
     assert contract.decoys is not None
     tracemalloc.start()
-    made = Decoys(contract, contract.decoys, secret)
+    made = Decoys(Patterns.of(contract), contract.decoys, secret, contract.study_id)
     seen = sum(len(tokens) for _, tokens in made.spans())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

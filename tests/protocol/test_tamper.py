@@ -4,9 +4,11 @@ Each message is damaged, parsed, and given to the role that receives it, as it w
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
+from tests.support.decoys import decoy_terms, terms
 from tests.support.simulator import Simulator
 from veiltab.core.mechanism import LinkageMode
 from veiltab.errors import DigestError, MessageError
@@ -14,11 +16,13 @@ from veiltab.protocol.curator.agreement import receive_secret, share_secret, sig
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.curator.upload import align, check_alignment
 from veiltab.protocol.in_process import Outcome, Terms
-from veiltab.protocol.researcher import count_records, open_access
+from veiltab.protocol.researcher import count_records, open_access, publication
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.wire.contract import Contract
+from veiltab.wire.mechanism import DecoyTerms
 from veiltab.wire.messages import (
     Alignment,
+    Publication,
     Release,
     Repad,
     RepadRequest,
@@ -92,6 +96,16 @@ def test_contract() -> None:
     assert_guarded(data, lambda changed: sign_contract(Contract.loads(changed), identity, ledger))
 
 
+@pytest.mark.slow
+@linkages
+def test_contract_with_decoys(linkage: LinkageMode) -> None:
+    """A researcher; every number of the mechanism is signed."""
+    rehearsal = Simulator()
+    outcome = rehearsal.run(terms(linkage))
+    data = outcome.contract.dumps()
+    assert_guarded(data, opened(rehearsal, outcome)["contract"])
+
+
 def test_secret() -> None:
     """The curator whom it is sealed to."""
     rehearsal = Simulator()
@@ -119,10 +133,30 @@ def test_alignment() -> None:
 
 
 @linkages
-def test_upload(linkage: LinkageMode) -> None:
+def test_alignment_of_decoys(linkage: LinkageMode) -> None:
+    """The other curators, before they upload."""
+    rehearsal = Simulator()
+    staged = rehearsal.study(terms(linkage))
+    first, second = (
+        align(staged.contract, identity, intake)
+        for identity, intake in zip(rehearsal.curators, staged.intakes, strict=True)
+    )
+    assert_guarded(
+        first.dumps(),
+        lambda data: check_alignment(staged.contract, [Alignment.loads(data), second]),
+    )
+
+
+mechanisms = pytest.mark.parametrize("mechanism", [None, decoy_terms()], ids=["paper", "decoys"])
+
+
+@linkages
+@mechanisms
+def test_upload(linkage: LinkageMode, mechanism: DecoyTerms | None) -> None:
     """The server; after so many wrong ones it takes the right one."""
     rehearsal = Simulator()
-    staged = rehearsal.study(Terms(epsilon=1.0, sample_size=20, linkage=linkage))
+    agreed = Terms(epsilon=1.0, sample_size=20, linkage=linkage, mechanism=mechanism)
+    staged = rehearsal.study(agreed)
     first, second = staged.prepare()
     study = staged.outcome.study
     assert_guarded(first.message.dumps(), lambda data: study.upload(Upload.loads(data)))
@@ -130,12 +164,27 @@ def test_upload(linkage: LinkageMode) -> None:
     study.release()
 
 
-def test_release() -> None:
+@linkages
+@mechanisms
+def test_release(linkage: LinkageMode, mechanism: DecoyTerms | None) -> None:
     """The researcher."""
     rehearsal = Simulator()
-    outcome = rehearsal.run(TERMS)
+    outcome = rehearsal.run(replace(TERMS, linkage=linkage, mechanism=mechanism))
     data = outcome.study.release().dumps()
     assert_guarded(data, opened(rehearsal, outcome)["release"])
+
+
+def test_publication() -> None:
+    """The server, which keeps it."""
+    rehearsal = Simulator()
+    outcome = rehearsal.run(terms())
+    study = outcome.study
+    for grant in rehearsal.grants(outcome):
+        study.accept_grant(grant, now=0)
+    signed = publication(rehearsal.access(outcome), rehearsal.researcher, ["age"], bytes(32))
+    assert_guarded(
+        signed.dumps(), lambda data: study.accept_publication(Publication.loads(data), now=0)
+    )
 
 
 @pytest.mark.slow
@@ -154,8 +203,8 @@ def test_repad_request_and_repad() -> None:
     """The curator who is asked for new pads, and the server which asked."""
     rehearsal = Simulator()
     deposit = rehearsal.deposit()
-    terms = Terms(epsilon=1.0, sample_size=20, linkage="matched")
-    outcome = rehearsal._open(rehearsal.stored_contract(terms, deposit))
+    agreed = Terms(epsilon=1.0, sample_size=20, linkage="matched")
+    outcome = rehearsal._open(rehearsal.stored_contract(agreed, deposit))
     uploads = [table.upload for table in deposit.stored]
     requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)
     desk, table = outcome.contexts[0], deposit.stored[0]
@@ -190,15 +239,17 @@ def assert_chunks_guarded(store: MemoryChunks, take: Callable[[], object]) -> No
         with pytest.raises(DigestError, match="there is no chunk"):
             take()
         store._chunks[digest] = chunk
-    assert checked > 100
+    assert checked > 80
     take()
 
 
 @linkages
-def test_chunks_of_an_upload(linkage: LinkageMode) -> None:
+@mechanisms
+def test_chunks_of_an_upload(linkage: LinkageMode, mechanism: DecoyTerms | None) -> None:
     """The server looks at every chunk before it takes the upload; tokens are chunks too."""
     rehearsal = Simulator(population=400)
-    staged = rehearsal.study(Terms(epsilon=1.0, sample_size=400, linkage=linkage))
+    agreed = Terms(epsilon=1.0, sample_size=400, linkage=linkage, mechanism=mechanism)
+    staged = rehearsal.study(agreed)
     first, _ = staged.prepare()
     study, body = staged.outcome.study, first.message.body
     own = {digest for column in body.columns for digest in column.chunks}
@@ -211,10 +262,12 @@ def test_chunks_of_an_upload(linkage: LinkageMode) -> None:
 
 
 @linkages
-def test_chunks_of_a_release(linkage: LinkageMode) -> None:
+@mechanisms
+def test_chunks_of_a_release(linkage: LinkageMode, mechanism: DecoyTerms | None) -> None:
     """The researcher decrypts nothing of a damaged column; positions are chunks too."""
     rehearsal = Simulator(population=400)
-    outcome = rehearsal.run(Terms(epsilon=1.0, sample_size=400, linkage=linkage))
+    agreed = Terms(epsilon=1.0, sample_size=400, linkage=linkage, mechanism=mechanism)
+    outcome = rehearsal.run(agreed)
     access = rehearsal.access(outcome)
     assert_chunks_guarded(outcome.released, lambda: count_records(access, outcome.released))
 
@@ -223,8 +276,8 @@ def test_chunks_of_a_repad() -> None:
     """Positions that a curator is asked about, and the differences that it answers with."""
     rehearsal = Simulator(population=400)
     deposit = rehearsal.deposit()
-    terms = Terms(epsilon=1.0, sample_size=400, linkage="matched")
-    outcome = rehearsal._open(rehearsal.stored_contract(terms, deposit))
+    agreed = Terms(epsilon=1.0, sample_size=400, linkage="matched")
+    outcome = rehearsal._open(rehearsal.stored_contract(agreed, deposit))
     uploads = [table.upload for table in deposit.stored]
     requests = outcome.study.draw_from(deposit.vault, uploads, deposit.tables)
     desk, table = outcome.contexts[0], deposit.stored[0]

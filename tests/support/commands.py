@@ -113,6 +113,13 @@ class Office:
         """Run a command that must succeed, and return its JSON object."""
         return json.loads(self.succeed(*arguments, "--json"))
 
+    def warned(self, *arguments: object) -> Any:  # noqa: ANN401 - as above
+        """Run a command that writes files which are not for others, and says so."""
+        outcome = self.run(*arguments, "--json")
+        assert outcome.code == 0
+        assert outcome.err.startswith("warning: the researcher's own view: not for passing on")
+        return json.loads(outcome.out)
+
 
 def open_office(folder: Path, name: str, server: Server | None = None) -> Office:
     """Make an identity and, if there is a server, register with it: all by commands."""
@@ -143,11 +150,12 @@ def write_study(
     title: str,
     epsilon: float = 1.0,
     researchers: Sequence[str] = (),
+    mechanism: str = "paper",
     lines: str = "",
     linkage: str = 'by = "ids"',
 ) -> Path:
     """Write a study file: for each curator's identity, its attributes with their categories."""
-    text = f'title = "{title}"\nepsilon = {epsilon}\n{lines}\n'
+    text = f'title = "{title}"\nepsilon = {epsilon}\nmechanism = "{mechanism}"\n{lines}\n'
     text += f"[linkage]\n{linkage}\n"
     for identity, attributes in curators.items():
         named = ", ".join(
@@ -239,6 +247,7 @@ def _agree(said: Transcript, hospital: Office, office: Office, rivera: Office) -
         title=TITLE,
         epsilon=50.0,
         researchers=[rivera.public.name],
+        mechanism="decoys",
         lines=f"population = {PEOPLE}",
     )
     other = said.folder / "other.toml"
@@ -279,4 +288,5 @@ def _work(said: Transcript, hospital: Office, office: Office, rivera: Office) ->
     said.act(rivera, "study", "status", TITLE, heading="Keys of a status")
     files = [part for name in OUTPUTS for part in (f"--{name}", said.folder / f"estimate.{name}")]
     question = ("--where", "smoker = 'yes'")
-    said.act(rivera, "estimate", TITLE, *question, *files, heading="Keys of an estimate")
+    said.act(rivera, "estimate", TITLE, *question, heading="Keys of an estimate")
+    said.act(rivera, "publish", TITLE, *question, *files, heading="Keys of an estimate")

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.support.messages import chunks
-from veiltab.core.mechanism import LinkageMode
+from veiltab.core.mechanism import Geometric, LinkageMode
 from veiltab.core.schema import Attribute
 from veiltab.wire.codec import MAX_INTEGER
 from veiltab.wire.contract import (
@@ -18,11 +18,12 @@ from veiltab.wire.contract import (
     Stored,
     Vault,
 )
-from veiltab.wire.mechanism import PaperTerms
+from veiltab.wire.mechanism import DecoyTerms, MechanismTerms, PaperTerms
 from veiltab.wire.messages import (
     Alignment,
     ColumnChunks,
     Grant,
+    Publication,
     Release,
     ReleasedUpload,
     Repad,
@@ -47,6 +48,14 @@ LINKAGES = st.builds(Linkage.by_rows, MODES) | st.builds(
     MODES,
 )
 ROWS = st.integers(1, 200_000)
+DECOYS = st.builds(
+    DecoyTerms,
+    st.integers(1, 2**63),
+    st.builds(Geometric, st.integers(2**40, 2**63)),
+    EPSILONS,
+    st.none(),
+)
+"""Mechanisms that keep a promise of 50, however many cells there are."""
 
 
 @st.composite
@@ -82,13 +91,17 @@ def contracts(draw: st.DrawFn) -> Contract:
         common["linkage"] = replace(common["linkage"], mode="matched")
     population = draw(st.none() | st.integers(1, MAX_INTEGER))
     most = min(population or MAX_INTEGER, 2**48)
+    mechanism: MechanismTerms = PaperTerms(draw(st.none() | st.integers(1, most)))
+    if stored is None and draw(st.booleans()):
+        mechanism = draw(DECOYS)
+    paper = isinstance(mechanism, PaperTerms)
     return Contract(
         **common,
         researchers=draw(st.none() | st.just(others)),
-        epsilon=draw(EPSILONS),
+        epsilon=draw(EPSILONS) if paper else 50,
         delta=0,
-        accounting="pure-1",
-        mechanism=PaperTerms(draw(st.none() | st.integers(1, most))),
+        accounting="pure-1" if paper else "decoys-1",
+        mechanism=mechanism,
         population=population,
         pads=draw(PADS),
         stored=stored,
@@ -113,9 +126,9 @@ def columns(rows: int) -> st.SearchStrategy[tuple[ColumnChunks, ...]]:
 
 @st.composite
 def uploads(draw: st.DrawFn) -> Upload:
-    """Draw an upload of either form."""
-    rows = draw(ROWS)
-    population = draw(st.none() | st.integers(rows, MAX_INTEGER))
+    """Draw an upload of either form; with decoys it may have no rows, or more than people."""
+    rows = draw(st.integers(0, 200_000))
+    population = draw(st.none() | st.integers(1, MAX_INTEGER))
     return Upload(
         columns=draw(columns(rows)),
         curator=draw(IDS),
@@ -129,19 +142,22 @@ def uploads(draw: st.DrawFn) -> Upload:
 
 @st.composite
 def releases(draw: st.DrawFn) -> Release:
-    """Draw a release, with positions or without."""
-    rows = draw(ROWS)
+    """Draw a release, with positions or without, with decoys or without."""
+    decoys = draw(st.booleans())
+    rows = draw(st.integers(0, 200_000) if decoys else ROWS)
     cells = draw(st.integers(2, 2**48))
     positions = draw(st.sampled_from([None, chunks("positions", rows)]))
     curators = draw(st.lists(IDS, min_size=1, max_size=3, unique=True))
+    threshold = 2**64 - cells * draw(st.integers(1, (2**64 - 1) // cells))
+    population = draw(st.integers(1 if decoys else rows, MAX_INTEGER))
     return Release(
         cells=cells,
         columns=draw(columns(rows)),
         delta=0,
-        accounting="pure-1",
+        accounting="decoys-1" if decoys else "pure-1",
         epsilon=draw(EPSILONS),
-        keep_threshold=2**64 - cells * draw(st.integers(1, (2**64 - 1) // cells)),
-        population=draw(st.integers(rows, MAX_INTEGER)),
+        keep_threshold=draw(st.sampled_from([threshold, None])) if decoys else threshold,
+        population=draw(st.sampled_from([population, None])) if decoys else population,
         rows=rows,
         study=draw(IDS),
         uploads=tuple(ReleasedUpload(curator, draw(IDS), positions) for curator in curators),
@@ -186,6 +202,18 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
         decoys=st.none() | IDS,
         digest=IDS,
         population=st.integers(1, MAX_INTEGER),
+        study=IDS,
+    )
+    | st.builds(
+        Alignment, curator=IDS, decoys=IDS, digest=st.none(), population=st.none(), study=IDS
+    ),
+    "publication": st.builds(
+        Publication,
+        attributes=st.lists(TEXTS, min_size=1, max_size=4, unique=True).map(tuple),
+        counts=IDS,
+        epsilon=EPSILONS,
+        release=IDS,
+        researcher=IDS,
         study=IDS,
     ),
     "upload": uploads(),

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
+from veiltab.core.mechanism import Geometric, WeightTable
 from veiltab.core.schema import Attribute
 from veiltab.wire.contract import (
     Contract,
@@ -13,11 +14,12 @@ from veiltab.wire.contract import (
     Stored,
     Vault,
 )
-from veiltab.wire.mechanism import PaperTerms
+from veiltab.wire.mechanism import DecoyTerms, PaperTerms
 from veiltab.wire.messages import (
     Alignment,
     ColumnChunks,
     Grant,
+    Publication,
     Release,
     ReleasedUpload,
     Repad,
@@ -86,7 +88,7 @@ def contract(**changes: Any) -> Contract:
 
 
 def plain_contract(**changes: Any) -> Contract:
-    """Build a contract with as little as possible: curators sample, by rows, no limits."""
+    """Build a contract with as little as possible: aligned, by rows, no limits."""
     fields: dict[str, Any] = {
         "researchers": None,
         "epsilon": 1,
@@ -97,6 +99,34 @@ def plain_contract(**changes: Any) -> Contract:
         "stored": None,
     }
     return contract(**fields | changes)
+
+
+DECOYS = DecoyTerms(2**64 // 3, Geometric(2**63), 0.5, 2**64 - 12 * 10**18)
+"""A coin of a third and decoys with ratio a half, which promise ln 2; and a channel."""
+
+
+def decoy_contract(**changes: Any) -> Contract:
+    """Build a contract with decoys, which is matched and has a channel."""
+    fields: dict[str, Any] = {
+        "epsilon": 0.7,
+        "accounting": "decoys-1",
+        "mechanism": DECOYS,
+        "population": None,
+        "stored": None,
+    }
+    return contract(**fields | changes)
+
+
+def table_contract(**changes: Any) -> Contract:
+    """Build a contract whose decoys have a table of weights, without a channel."""
+    weights = (2**56, 2**60, 2**64 - 2**57 - 2**61, 2**60, 2**56)
+    fields: dict[str, Any] = {
+        "epsilon": 5.5,
+        "delta": 0.01,
+        "mechanism": DecoyTerms(2**64, WeightTable(weights), 0.25, None),
+        "linkage": Linkage.by_rows(),
+    }
+    return decoy_contract(**fields | changes)
 
 
 def vault(**changes: Any) -> Vault:
@@ -135,8 +165,19 @@ def alignment(**changes: Any) -> Alignment:
     return Alignment(**fields | changes)
 
 
+def decoy_alignment(**changes: Any) -> Alignment:
+    """Build the keyed digest of a curator's respondents and decoys."""
+    return alignment(**{"decoys": filler("decoys")} | changes)
+
+
+def matched_alignment(**changes: Any) -> Alignment:
+    """Build the keyed digest of decoys alone."""
+    fields: dict[str, Any] = {"digest": None, "population": None}
+    return decoy_alignment(**fields | changes)
+
+
 def upload(**changes: Any) -> Upload:
-    """Build an upload for a study in which the curators sample."""
+    """Build an upload for a study in which the respondents are aligned."""
     fields: dict[str, Any] = {
         "columns": columns(*HOSPITAL.attributes),
         "curator": HOSPITAL.party_id,
@@ -150,7 +191,7 @@ def upload(**changes: Any) -> Upload:
 
 
 def token_upload(**changes: Any) -> Upload:
-    """Build an upload for a study in which the server samples."""
+    """Build an upload for a study in which the server matches."""
     return upload(**{"population": None, "tokens": chunks("tokens")} | changes)
 
 
@@ -172,6 +213,29 @@ def release(**changes: Any) -> Release:
         ),
     }
     return Release(**fields | changes)
+
+
+def decoy_release(**changes: Any) -> Release:
+    """Build a release of matched rows with decoys, as they are."""
+    fields: dict[str, Any] = {
+        "accounting": "decoys-1",
+        "keep_threshold": None,
+        "population": None,
+    }
+    return release(**fields | changes)
+
+
+def publication(**changes: Any) -> Publication:
+    """Build the message that names a published copy."""
+    fields: dict[str, Any] = {
+        "attributes": ("income", "age"),
+        "counts": filler("counts"),
+        "epsilon": 0.5,
+        "release": filler("release"),
+        "researcher": RESEARCHER.party_id,
+        "study": filler("study"),
+    }
+    return Publication(**fields | changes)
 
 
 def grant(**changes: Any) -> Grant:
@@ -228,12 +292,18 @@ def signed(body: Message, *signers: str) -> Any:  # noqa: ANN401 - a Signed, or 
 EXAMPLES: dict[str, Callable[..., Message]] = {
     "contract": contract,
     "plain contract": plain_contract,
+    "decoy contract": decoy_contract,
+    "table contract": table_contract,
     "vault": vault,
     "secret": secret,
     "alignment": alignment,
+    "decoy alignment": decoy_alignment,
+    "matched alignment": matched_alignment,
     "upload": upload,
     "upload with tokens": token_upload,
     "release": release,
+    "decoy release": decoy_release,
+    "publication": publication,
     "grant": grant,
     "repad request": repad_request,
     "repad": repad,

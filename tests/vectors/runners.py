@@ -17,7 +17,8 @@ import polars as pl
 from tests.vectors.service_runners import SERVICE_RUNNERS
 from vectors.generator import hpke
 from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
-from veiltab.core.plan import plan
+from veiltab.core.plan import DECOYS, Plan, plan
+from veiltab.core.plausible import plausible_rows
 from veiltab.core.schema import Attribute, Schema
 from veiltab.crypto import derivation, signing
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
@@ -28,10 +29,13 @@ from veiltab.crypto.sealing import SealingKey
 from veiltab.crypto.signing import SigningKey
 from veiltab.data.ids import id_messages
 from veiltab.party.keyfile import load_identity
+from veiltab.protocol.curator.decoys import Decoys, Patterns
 from veiltab.wire.codec import dump, load
 from veiltab.wire.contract import Contract, Vault
+from veiltab.wire.mechanism import MECHANISM, DecoyTerms
 from veiltab.wire.messages import (
     Alignment,
+    Publication,
     Release,
     Repad,
     RepadRequest,
@@ -44,7 +48,17 @@ from veiltab.wire.signed import SignedMessage, signing_input
 
 KINDS: dict[str, type[SignedMessage]] = {
     each.kind: each
-    for each in (Alignment, Contract, Release, Repad, RepadRequest, Secret, Upload, Vault)
+    for each in (
+        Alignment,
+        Contract,
+        Publication,
+        Release,
+        Repad,
+        RepadRequest,
+        Secret,
+        Upload,
+        Vault,
+    )
 }
 
 
@@ -93,11 +107,55 @@ def keyfile(content: str, passphrase: str | None) -> dict[str, str]:
 
 def derived(derive: str, **inputs: Any) -> str:
     """Derive what is named, from bytes and numbers in the order of the function's parameters."""
-    known = {"secret_commitment", "token_key", "alignment_key", "pad_key"}
-    assert derive in known
-    values = [bytes.fromhex(x) if isinstance(x, str) else x for x in inputs.values()]
+    known = {"secret_commitment", "token_key", "alignment_key", "pad_key", "study_secret"}
+    assert derive in known | {"decoy_number_key", "decoy_token_key", "decoy_digest_key"}
+    values = [_unhex(value) for value in inputs.values()]
     found: bytes = getattr(derivation, derive)(*values)
     return found.hex()
+
+
+def _unhex(value: Any) -> Any:  # noqa: ANN401 - bytes, a list of them, or a number
+    if isinstance(value, list):
+        return [_unhex(item) for item in value]
+    return bytes.fromhex(value) if isinstance(value, str) else value
+
+
+def decoys(
+    secret: str, study: str, mechanism: dict[str, Any], cells: list[int], mode: str
+) -> dict[str, Any]:
+    """Invent the decoys of a study."""
+    terms = MECHANISM.read(mechanism, "mechanism")
+    assert isinstance(terms, DecoyTerms)
+    patterns = Patterns(tuple(cells), matched=mode == "matched")
+    made = Decoys(patterns, terms, bytes.fromhex(secret), bytes.fromhex(study))
+    pairs = [
+        [int(number), token.tobytes().hex()]
+        for numbers, tokens in made.spans()
+        for number, token in zip(numbers, tokens, strict=True)
+    ]
+    return {"patterns": patterns.count, "decoys": pairs, "digest": made.digest.hex()}
+
+
+def promise(mechanism: dict[str, Any], epsilon: float, delta: float) -> dict[str, bool]:
+    """Check a promise; the joint table has two cells, which makes no difference."""
+    terms = MECHANISM.read(mechanism, "mechanism")
+    assert isinstance(terms, DecoyTerms)
+    Plan(
+        population_size=None,
+        domain_size=24,
+        epsilon=epsilon,
+        delta=delta,
+        mechanism=terms.mechanism,
+        accounting=DECOYS,
+    )
+    return {"kept": True}
+
+
+def plausible(mechanism: dict[str, Any], population: int | None, cells: int, rows: int) -> bool:
+    """Judge the number of rows of a release."""
+    terms = MECHANISM.read(mechanism, "mechanism")
+    assert isinstance(terms, DecoyTerms)
+    return plausible_rows(rows, terms.mechanism, cells, population)
 
 
 def signatures(
@@ -251,12 +309,15 @@ RUNNERS: dict[str, Callable[..., Any]] = {
     "alignment": alignment,
     "bad_messages": bad_messages,
     "canonical": canonical,
+    "decoys": decoys,
     "derivation": derived,
     "identity": identity,
     "keyfile": keyfile,
     "noise": noise,
     "packing": packing,
     "pads": pads,
+    "plausible": plausible,
+    "promise": promise,
     "sealing": sealing,
     "signatures": signatures,
     "threshold": threshold,

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.support.chunks import read_positions, read_tokens
+from tests.support.decoys import expected_sample
 from tests.support.entropy import ScriptedEntropy
 from tests.vectors.runners import private_identity, read_message
 from veiltab.core.released import ReleasedCounts
@@ -27,10 +28,13 @@ from veiltab.protocol.curator.table import Intake, Tokens
 from veiltab.protocol.curator.upload import CuratorContext, Prepared, StreamPads, check_alignment
 from veiltab.protocol.researcher import count_records, decrypt, open_access
 from veiltab.protocol.server.accept import check_repad, check_upload
+from veiltab.protocol.server.context import ServerContext
+from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.wire.contract import Agreement
 from veiltab.wire.packing import packed_length, unpack
+from veiltab.wire.states import State
 
 
 class StudyFile:
@@ -179,8 +183,22 @@ def _repad(study: StudyFile, message: str, chunks: Sequence[str]) -> None:
     check_repad(study.contract.body, request, read_message("repad", message), store(chunks))
 
 
+def _publish(study: StudyFile, message: str) -> None:
+    """Let the server, which has kept the grants of the first case, take a publication."""
+    case = study.document["cases"][0]
+    grants = [read_message("grant", text) for text in case["grants"]]
+    context = ServerContext(
+        study.server.signing, ScriptedEntropy(b""), MemoryChunks(), MemoryChunks()
+    )
+    kept = ServerStudy.resume(
+        context, study.contract, State.RELEASED, release=study.release, grants=grants
+    )
+    kept.accept_publication(read_message("publication", message), case["now"])
+
+
 STEPS: dict[str, Callable[..., object]] = {
     "alignment": _align,
+    "publication": _publish,
     "repad": _repad,
     "request": _request,
     "secret": _receive_secret,
@@ -247,16 +265,37 @@ def tokens_of(study: StudyFile, number: int) -> Tokens:
     return make_tokens(key, messages.data, messages.offsets)
 
 
-def uploaded_rows(study: StudyFile, number: int) -> NDArray[np.int64]:
-    """Return which row of a curator's table each row of its upload must be."""
-    upload, own = study.messages("upload", "uploads")[number].body, tokens_of(study, number)
+def uploaded_tokens(study: StudyFile, number: int) -> list[bytes]:
+    """Return the token of each row of a curator's upload: as it was sent, or as it must be."""
+    upload = study.messages("upload", "uploads")[number].body
     if upload.tokens is None:
-        return token_order(own)[: upload.rows]
-    sent = read_tokens(
-        upload.tokens, upload.rows, store(study.document["uploads"][number]["chunks"])
-    )
-    places = {token.tobytes(): row for row, token in enumerate(own)}
-    return np.array([places[token.tobytes()] for token in sent])
+        return list(rows_by_token(study, number))[: upload.rows]
+    chunks = store(study.document["uploads"][number]["chunks"])
+    return [token.tobytes() for token in read_tokens(upload.tokens, upload.rows, chunks)]
+
+
+def rows_by_token(study: StudyFile, number: int) -> dict[bytes, list[int]]:
+    """Return the codes of every row that a curator may upload, in ascending order of tokens.
+
+    With decoys these are all that it must upload: whoever takes part, and its decoys.
+    """
+    tokens, attributes = tokens_of(study, number), study.attributes(number)
+    table = study.document["tables"][number]["codes"]
+    codes = [np.array(table[attribute.name]) for attribute in attributes]
+    contract = study.contract.body
+    if contract.decoys is not None:
+        secret = bytes.fromhex(study.document["secret"])
+        return expected_sample(contract, secret, number, tokens, codes)
+    order = token_order(tokens)
+    return {tokens[row].tobytes(): [int(column[row]) for column in codes] for row in order}
+
+
+def uploaded_codes(study: StudyFile, number: int) -> list[Codes]:
+    """Return the columns of what a curator uploads, not encrypted."""
+    rows = rows_by_token(study, number)
+    columns = zip(*(rows[token] for token in uploaded_tokens(study, number)), strict=True)
+    pairs = zip(study.attributes(number), columns, strict=True)
+    return [np.array(codes).astype(attribute.dtype) for attribute, codes in pairs]
 
 
 def joined_rows(study: StudyFile, number: int) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from tests.support.chunks import read_column
 from tests.vectors import studies
 from tests.vectors.studies import StudyFile, store
 from veiltab.core import group
-from veiltab.core.schema import Attribute, Codes
+from veiltab.core.schema import Codes
 from veiltab.protocol.curator.agreement import receive_secret
 from veiltab.protocol.curator.upload import align, check_alignment
 from veiltab.protocol.server.accept import check_repad, check_stored, check_upload
@@ -46,8 +46,9 @@ def test_the_parties_agree(file: str) -> None:
     assert secret.hex() == study.document["secret"]
     release = verify(study.release, [contract.server.signing_key])
     plan = plan_for(contract, release.population)
-    assert plan.sample_size == release.rows
-    if release.accounting == "pure-1":
+    if contract.decoys is None:
+        assert plan.sample_size == release.rows
+    if release.accounting != "shuffle-1":
         assert plan.keep_threshold == release.keep_threshold
     else:  # found by floating point, which another machine may round otherwise
         assert plan.keep_threshold == pytest.approx(release.keep_threshold, rel=1e-3)
@@ -71,7 +72,7 @@ def test_the_server_accepts_what_it_is_sent(file: str) -> None:
         check_repad(study.contract.body, requests[number], repad, chunks)
 
 
-@pytest.mark.parametrize("file", [file for file in SHOWN if "aligned" in file])
+@pytest.mark.parametrize("file", [file for file in SHOWN if "aligned" in file or "decoys" in file])
 def test_the_alignments_are_those_of_the_tables(file: str) -> None:
     """Each curator computes its own from its ids, in whatever order its rows are."""
     study = load(file)
@@ -87,14 +88,23 @@ def test_the_uploads_are_the_tables_under_their_pads(file: str) -> None:
     """Codes in the order of the tokens, or of the token column, plus the pads."""
     study = load(file)
     for number, upload in enumerate(study.messages("upload", "uploads")):
-        rows = studies.uploaded_rows(study, number)
-        pads = studies.pads_of(study, "uploads", number, np.arange(rows.size))
-        for attribute, pad, sent in zip(
-            study.attributes(number), pads, columns(study, "uploads", number, upload), strict=True
+        plain = studies.uploaded_codes(study, number)
+        pads = studies.pads_of(study, "uploads", number, np.arange(upload.body.rows))
+        sent = columns(study, "uploads", number, upload)
+        for attribute, codes, pad, encrypted in zip(
+            study.attributes(number), plain, pads, sent, strict=True
         ):
-            plain = plain_codes(study, number, attribute)[rows]
-            added = group.add(plain, pad, attribute.size)
-            assert added.tolist() == sent.tolist()
+            assert group.add(codes, pad, attribute.size).tolist() == encrypted.tolist()
+
+
+@pytest.mark.parametrize("file", [file for file in SHOWN if "decoys" in file])
+def test_whoever_takes_part_is_uploaded_with_all_decoys(file: str) -> None:
+    """Neither a respondent nor a decoy is left out, and nobody else is there."""
+    study = load(file)
+    for number in range(len(study.curators)):
+        sent = studies.uploaded_tokens(study, number)
+        assert set(sent) == set(studies.rows_by_token(study, number))
+        assert len(set(sent)) == len(sent)
 
 
 @pytest.mark.parametrize("file", ["study-matched-stored"])
@@ -120,30 +130,33 @@ def test_what_is_decrypted_is_the_sample_and_its_noise(file: str) -> None:
     parts = dict(zip(schema.names, noise, strict=True))
     sampled: dict[str, list[int]] = {}
     for number in range(len(study.curators)):
-        rows = studies.uploaded_rows(study, number)[studies.joined_rows(study, number)]
-        for attribute in study.attributes(number):
-            plain = plain_codes(study, number, attribute)[rows]
-            released = group.add(plain, parts[attribute.name], attribute.size)
+        rows = studies.joined_rows(study, number)
+        uploaded = studies.uploaded_codes(study, number)
+        for attribute, codes in zip(study.attributes(number), uploaded, strict=True):
+            released = group.add(codes[rows], parts[attribute.name], attribute.size)
             sampled[attribute.name] = released.tolist()
     for case in study.document["cases"]:
         assert case["expect"]["codes"] == {name: sampled[name] for name in case["attributes"]}
 
 
-def test_server_samples_are_the_same_people_at_every_curator() -> None:
-    """A released row has one id, whichever curator's positions one follows."""
-    for file in ("study-matched-fresh", "study-matched-stored"):
+def test_matched_rows_are_the_same_at_every_curator() -> None:
+    """A released row has one token, whichever curator's positions one follows."""
+    for file in ("study-matched-fresh", "study-matched-stored", "study-matched-decoys"):
         study = load(file)
-        people = []
-        for number, table in enumerate(study.document["tables"]):
-            rows = studies.uploaded_rows(study, number)[studies.joined_rows(study, number)]
-            people.append([table["ids"][row] for row in rows])
-        assert people[0] == people[1]
+        found = []
+        for number in range(len(study.curators)):
+            sent = studies.uploaded_tokens(study, number)
+            found.append([sent[row] for row in studies.joined_rows(study, number)])
+        assert all(each == found[0] for each in found)
+        assert len(set(found[0])) == study.release.body.rows
 
 
-def plain_codes(study: StudyFile, number: int, attribute: Attribute) -> Codes:
-    """Return a column of a curator's table."""
-    codes = study.document["tables"][number]["codes"][attribute.name]
-    return np.array(codes, dtype=attribute.dtype)
+def test_all_rows_that_match_are_released_where_there_are_decoys() -> None:
+    """The curators have thrown the coins, so the server draws no sample."""
+    study = load("study-matched-decoys")
+    held = [set(studies.uploaded_tokens(study, number)) for number in range(3)]
+    assert len(set.intersection(*held)) == study.release.body.rows
+    assert all(len(each) > study.release.body.rows for each in held)
 
 
 def columns(study: StudyFile, name: str, number: int, message: Any) -> list[Codes]:  # noqa: ANN401

@@ -17,6 +17,8 @@ from veiltab.wire.codec import MAX_INTEGER, load
 from veiltab.wire.signed import Message
 
 NULLABLE = {
+    "decoys": ("alignment",),
+    "mechanism.keep_threshold": ("contract",),
     "mechanism.sample_size": ("contract",),
     "population": ("contract", "upload"),
     "researchers": ("contract",),
@@ -185,6 +187,16 @@ OUT_OF_RANGE: list[tuple[str, str, list[Any]]] = [
     ("contract", "mechanism.sample_size", [0, -1, 2**48 + 1, 100_001]),
     ("contract", "mechanism.name", ["", "Paper", "shuffle"]),
     ("contract", "linkage.mode", ["", "curators", "Matched"]),
+    ("decoy contract", "mechanism.name", ["", "Decoys", "decoy"]),
+    ("decoy contract", "mechanism.coin_threshold", ["0", "01", "-1", str(2**64 + 1), "9" * 21]),
+    ("decoy contract", "mechanism.decoys.law", ["", "Geometric", "poisson"]),
+    ("decoy contract", "mechanism.decoys.threshold", ["0", "+5", str(2**64), "5.0", "٥"]),
+    ("decoy contract", "mechanism.epsilon_public", [0, -1, 50.1, float("nan")]),
+    ("decoy contract", "mechanism.keep_threshold", ["0", str(2**64)]),
+    ("table contract", "mechanism.decoys.weights", [[], ["0"] * 65_537]),
+    ("table contract", "mechanism.decoys.weights.0", ["-1", "01", str(2**64 + 1), ""]),
+    ("publication", "attributes", [[]]),
+    ("publication", "epsilon", [0, 50.1]),
     ("contract", "pads", ["", "Stream", "none"]),
     ("contract", "linkage.by", ["names", "Rows"]),
     ("contract", "linkage.columns", [0, -1, 2**53]),

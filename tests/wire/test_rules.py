@@ -1,11 +1,13 @@
 """Fields that are fine one by one and contradict each other (spec 4 to 12)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.support import messages
 from tests.support.messages import HOSPITAL, POPULATION, ROWS, SERVER, TAX_OFFICE, chunks, filler
+from veiltab.core.mechanism import Geometric
 from veiltab.core.schema import MAX_CATEGORIES, Attribute
 from veiltab.errors import MalformedError
 from veiltab.wire.contract import (
@@ -132,7 +134,90 @@ def test_a_sample_is_no_larger_than_the_population() -> None:
     assert messages.contract(mechanism=mechanism, population=None).population is None
 
 
-def test_stored_tables_are_sampled_by_the_server() -> None:
+def test_the_accounting_is_that_of_the_mechanism() -> None:
+    """The paper's has one for each kind of promise, and decoys have one for both."""
+    for build, right, wrong in (
+        (messages.contract, "pure-1", ("shuffle-1", "decoys-1")),
+        (messages.decoy_contract, "decoys-1", ("pure-1", "shuffle-1")),
+        (messages.table_contract, "decoys-1", ("pure-1", "shuffle-1")),
+    ):
+        assert build().accounting == right
+        for accounting in wrong:
+            with pytest.raises(MalformedError, match=rf"^accounting: must be '{right}'"):
+                build(accounting=accounting)
+
+
+def test_a_pure_promise_needs_decoys_without_a_limit() -> None:
+    """A law with a largest number, a coin that always falls, and weights that sum to less."""
+    with pytest.raises(MalformedError, match=r"^mechanism: .* cannot keep a promise without delta"):
+        messages.table_contract(delta=0.0)
+    certain = replace(messages.DECOYS, coin_threshold=2**64)
+    with pytest.raises(MalformedError, match=r"^mechanism: the coin .* spends more than epsilon"):
+        messages.decoy_contract(mechanism=certain, epsilon=50)
+    value = messages.table_contract().to_json()
+    value["mechanism"]["decoys"]["weights"][0] = str(2**56 - 1)
+    with pytest.raises(MalformedError, match=r"^mechanism.decoys: .* sum to 18446744073709551615"):
+        Contract.from_json(value)
+
+
+def test_decoys_that_nobody_could_upload_are_refused() -> None:
+    """Too many of them, or for too many patterns: before anybody signs."""
+    many = replace(messages.DECOYS, decoys=Geometric(2**64 - 1), keep_threshold=None)
+    with pytest.raises(MalformedError, match=r"^mechanism: .* about 3.69e\+20 of them"):
+        messages.decoy_contract(mechanism=many)
+    plain = replace(messages.DECOYS, keep_threshold=None)
+    for attributes, mode, fits in (
+        (sized(10_000, 1000), "aligned", True),
+        (sized(10_000, 1001), "aligned", False),
+        (sized(10_000, 1000), "matched", True),
+        (sized(10_000, 1000, 2), "matched", False),
+    ):
+        changes = curated(*attributes) | {"linkage": Linkage.by_ids(mode=mode)}  # type: ignore[arg-type]
+        if fits:
+            messages.decoy_contract(mechanism=plain, **changes)
+        else:
+            with pytest.raises(MalformedError, match=r"^mechanism: .* patterns"):
+                messages.decoy_contract(mechanism=plain, **changes)
+
+
+def test_a_law_has_its_own_fields() -> None:
+    """A threshold for one, weights for the other."""
+    value = messages.decoy_contract().to_json()
+    value["mechanism"]["decoys"] = {"law": "table", "threshold": "5"}
+    with pytest.raises(MalformedError, match=r"^mechanism.decoys"):
+        Contract.from_json(value)
+
+
+def test_a_release_by_rank_has_noise_and_a_known_population() -> None:
+    """Only with decoys can it do without."""
+    assert messages.decoy_release().keep_threshold is None
+    for field in ("keep_threshold", "population"):
+        with pytest.raises(MalformedError, match=rf"^{field}: must not be null"):
+            messages.release(**{field: None})
+    empty = {"rows": 0, "columns": messages.columns(*HOSPITAL.attributes, rows=0)}
+    bare = ReleasedUpload(HOSPITAL.party_id, filler("upload"), None)
+    assert messages.decoy_release(**empty, uploads=(bare,)).rows == 0
+    with pytest.raises(MalformedError, match=r"^rows: "):
+        messages.release(**empty, uploads=(bare,))
+
+
+def test_an_alignment_says_something() -> None:
+    """A digest goes with a number, and one digest at least is there."""
+    with pytest.raises(MalformedError, match=r"^population: must not be null"):
+        messages.decoy_alignment(population=None)
+    with pytest.raises(MalformedError, match=r"^digest: must not be null"):
+        messages.decoy_alignment(digest=None)
+    with pytest.raises(MalformedError, match=r"^decoys: must not be null"):
+        messages.matched_alignment(decoys=None)
+
+
+def test_a_publication_lists_an_attribute_once() -> None:
+    """Its copy would otherwise have it twice."""
+    with pytest.raises(MalformedError, match=r"^attributes: an attribute comes twice"):
+        messages.publication(attributes=("age", "age"))
+
+
+def test_stored_tables_are_matched() -> None:
     """Section 12: and there is one upload per curator."""
     with pytest.raises(MalformedError, match=r"^linkage.mode: must be 'matched'"):
         messages.contract(linkage=Linkage.by_ids())

@@ -172,9 +172,34 @@ def derived_keys() -> Document:
         )
         for index in (0, 1, 256, 65_536)
     ]
+    for name in ("decoy_number_key", "decoy_token_key"):
+        made = [getattr(derivation, name)(secret, scope, table).hex() for table in (0, 1)]
+        cases += [
+            case(
+                f"{name.replace('_', ' ')} of table {table}",
+                key,
+                derive=name,
+                **inputs,
+                table=table,
+            )
+            for table, key in enumerate(made)
+        ]
+    digest_key = derivation.decoy_digest_key(secret, scope).hex()
+    cases.append(case("decoy digest key", digest_key, derive="decoy_digest_key", **inputs))
+    for count in (1, 2, 3):
+        drawn = [filler(f"contribution {number}") for number in range(count)]
+        cases.append(
+            case(
+                f"study secret from {count}",
+                derivation.study_secret(drawn, scope).hex(),
+                derive="study_secret",
+                contributions=[contribution.hex() for contribution in drawn],
+                scope=scope.hex(),
+            )
+        )
     return document(
-        "Sections 4, 5, 5.1 and 6.1. What `derive` names, from a secret (of the study or, for pad"
-        " keys, of the upload) and a scope.",
+        "Sections 4, 4.2, 5, 5.1, 5.2 and 6.1. What `derive` names, from a secret (of the study or,"
+        " for pad keys, of the upload), or from all contributions, and a scope.",
         cases,
     )
 

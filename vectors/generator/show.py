@@ -16,7 +16,7 @@ from veiltab.core.plan import Plan
 from veiltab.core.schema import Attribute, Codes
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.protocol.curator.upload import Prepared
-from veiltab.protocol.researcher import count_records, decrypt, open_access
+from veiltab.protocol.researcher import count_records, decrypt, open_access, publication
 from veiltab.protocol.stores import ChunkStore, read_chunk, read_position_chunk
 from veiltab.protocol.verify import sign
 from veiltab.wire.messages import ColumnChunks, Grant, Repad, SignedGrant, Upload
@@ -85,16 +85,35 @@ def study_document(
             "chunks": _release_chunks(play),
         },
         noise=None if long else _noise(play),
+        publication=_publication(play, wanted[0]),
     )
 
 
-def _case(play: Play, attributes: list[str], long: bool) -> Case:  # noqa: FBT001
-    """Let the researcher check, decrypt and estimate with grants of these attributes."""
+def _publication(play: Play, attributes: Sequence[Attribute]) -> str | None:
+    """Let the researcher publish, where there are decoys; the copy itself is not shown."""
+    if play.contract.body.decoys is None:
+        return None
+    names = [attribute.name for attribute in attributes]
+    access = open_access(
+        play.researcher, play.contract, play.release, _grants(play, names), now=NOW
+    )
+    digest = filler(f"{play.name}, published counts")
+    return publication(access, play.researcher, names, digest).dumps().decode()
+
+
+def _grants(play: Play, attributes: Sequence[str]) -> list[SignedGrant]:
+    """Let every curator grant those of the attributes that it has."""
     grants = []
     for table, curator, made in zip(play.tables, play.curators, play.granted, strict=True):
         own = [each.name for each in table.attributes if each.name in attributes]
         if own:
             grants.append(make_grant(play, curator, made, own))
+    return grants
+
+
+def _case(play: Play, attributes: list[str], long: bool) -> Case:  # noqa: FBT001
+    """Let the researcher check, decrypt and estimate with grants of these attributes."""
+    grants = _grants(play, attributes)
     access = open_access(play.researcher, play.contract, play.release, grants, now=NOW)
     columns = [np.concatenate(parts) for parts in zip(*decrypt(access, play.released), strict=True)]
     found = count_records(access, play.released)

@@ -7,10 +7,12 @@ import numpy as np
 from vectors.generator.files import Document, entropy
 from vectors.generator.show import study_document
 from vectors.generator.study import Play, Table
+from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.group import draw_uniform
+from veiltab.core.mechanism import Geometric, WeightTable
 from veiltab.core.schema import Attribute, Codes
 from veiltab.wire.contract import Linkage
-from veiltab.wire.mechanism import PaperTerms
+from veiltab.wire.mechanism import DecoyTerms, PaperTerms
 
 SMOKER = Attribute("smoker", ("no", "yes"))
 AGE = Attribute("age", ("<40", "40 to <60", ">=60"))
@@ -126,6 +128,55 @@ def matched_stored() -> Document:
         play,
         "The server samples from stored tables, with stream pads; the sampled rows are re-padded.",
         [[SMOKER, AGE, INCOME], [AGE, INCOME]],
+    )
+
+
+def aligned_decoys() -> Document:
+    """Let two curators invent decoys; the server adds noise, and the researcher publishes."""
+    ids = [(f"id-{i}",) for i in range(60)]
+    tables = [
+        _table("hospital", (SMOKER, AGE), 60, ids),
+        _table("tax office", (INCOME, COUNTRY), 60, ids[::-1]),
+    ]
+    keep = DRAW_RANGE - 24 * (DRAW_RANGE // 48)
+    terms = {
+        "epsilon": 0.7,
+        "accounting": "decoys-1",
+        "mechanism": DecoyTerms(DRAW_RANGE // 3, Geometric(DRAW_RANGE // 2), 0.5, keep),
+        "population": 60,
+        "pads": "stream",
+    }
+    play = Play("aligned-decoys", tables, Linkage.by_ids(), terms, named=True)
+    return study_document(
+        play,
+        "Decoys, aligned, with stream pads: a coin for each respondent, geometric decoys of each"
+        " joint cell, and noise by the server.",
+        [[SMOKER, AGE, INCOME, COUNTRY], [SMOKER, INCOME], [AGE]],
+    )
+
+
+def matched_decoys() -> Document:
+    """Let three curators invent decoys with absence; some people are held by one of them alone."""
+    tables = [
+        _table("hospital", (SMOKER,), 50, [(f"id-{i}",) for i in range(50)]),
+        _table("tax office", (INCOME, COUNTRY), 46, [(f"id-{i}",) for i in range(54, 8, -1)]),
+        _table("Schule", (CLOTHES,), 48, [(f"id-{i}",) for i in range(5, 53)]),
+    ]
+    weights = (2**56, 2**60, DRAW_RANGE - 2**57 - 2**61, 2**60, 2**56)
+    terms = {
+        "epsilon": 5.5,
+        "delta": 0.01,
+        "accounting": "decoys-1",
+        "mechanism": DecoyTerms(2**63 + 1, WeightTable(weights), 1.5, None),
+        "population": None,
+        "pads": "one-time",
+    }
+    play = Play("matched-decoys", tables, Linkage.by_ids(mode="matched"), terms)
+    return study_document(
+        play,
+        "Decoys, matched, with one-time pads: a table of weights, decoys of every pattern of"
+        " absence, people whom one curator alone holds, and no noise by the server.",
+        [[SMOKER, INCOME, COUNTRY, CLOTHES], [SMOKER, CLOTHES], [INCOME]],
     )
 
 

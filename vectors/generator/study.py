@@ -30,6 +30,7 @@ from veiltab.protocol.curator.upload import (
     Prepared,
     StreamPads,
     align,
+    needs_alignment,
     prepare_sample,
     prepare_table,
 )
@@ -176,13 +177,14 @@ class Play:
     def _upload(self, study: ServerStudy) -> None:
         contract = self.contract.body
         intakes = self._intakes(contract)
-        if not contract.matched:
+        if needs_alignment(contract):
             pairs = zip(self.curators, intakes, strict=True)
             self.alignments = [align(contract, who, intake) for who, intake in pairs]
         for number, intake in enumerate(intakes):
             desk, source = self._desk(number, "upload")
             if contract.matched:
-                made = prepare_table(desk, self.contract, intake, MemorySpool())
+                spool = MemorySpool()
+                made = prepare_table(desk, self.contract, intake, spool, self.alignments)
             else:
                 made = prepare_sample(desk, self.contract, intake, self.alignments)
             self.uploads.append(made)

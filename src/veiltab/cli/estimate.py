@@ -1,6 +1,11 @@
-"""``veiltab estimate``: the joint distribution behind a release, and how far off it may be."""
+"""``veiltab estimate`` and ``veiltab publish``: the joint distribution behind a release.
 
+The first is for the researcher alone, the second for everybody else.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +18,7 @@ from veiltab.errors import ParameterError
 if TYPE_CHECKING:
     from veiltab.estimates import Estimate
     from veiltab.report.view import ReportOptions
+    from veiltab.wire.messages import SignedGrant
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -61,130 +67,219 @@ class OutputFiles:
         return {name: str(path) for name, path in self.paths.items()}
 
 
-@click.command("estimate")
-@click.argument("study", required=False)
-@click.option("--load", type=FILE, help="Instead of STUDY: a file that --save wrote; no server.")
-@click.option(
-    "--attribute",
-    "attributes",
-    multiple=True,
-    help="An attribute to estimate; may be repeated.  All that are granted by default.",
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Which attributes are asked for, and the grant files that curators have handed over."""
+
+    attributes: tuple[str, ...]
+    grants: tuple[Path, ...]
+
+    @property
+    def names(self) -> list[str] | None:
+        """The attributes, or None for all that are granted."""
+        return list(self.attributes) or None
+
+    def given(self) -> "list[SignedGrant]":
+        """Read the grant files."""
+        from veiltab.party.researcher import as_grant
+
+        return [as_grant(path) for path in self.grants]
+
+
+def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add which attributes, from which grants, how they are shown, and which files are written.
+
+    The command gets ``request`` (attributes and grants), ``options`` and ``files``, all checked.
+    """
+
+    @wraps(command)
+    def with_output(
+        *arguments: Any,
+        attributes: tuple[str, ...],
+        grants: tuple[Path, ...],
+        csv_file: Path | None,
+        estimator: str,
+        **others: Any,
+    ) -> Any:  # noqa: ANN401 - whatever the command returns
+        from veiltab.core.uncertainty import critical_value
+        from veiltab.report.view import ReportOptions
+
+        named = {name: others.pop(name) for name in ("report", "parquet", "figures", "save")}
+        files = OutputFiles(csv=csv_file, **named)
+        files.check()
+        shown: dict[str, Any] = {name: others.pop(name) for name in SHOWN}
+        options = ReportOptions(**shown | {"estimator": estimator.replace("-", "_")})
+        critical_value(options.level)  # refuses what is no confidence level before all else
+        request = Request(attributes, grants)
+        return command(*arguments, request=request, options=options, files=files, **others)
+
+    for option in reversed(_OPTIONS):
+        option(with_output)
+    return with_output
+
+
+SHOWN = ("conditions", "level", "simultaneous", "population")
+
+_OPTIONS = (
+    click.option(
+        "--attribute",
+        "attributes",
+        multiple=True,
+        help="An attribute to estimate; may be repeated.  All that are granted by default.",
+    ),
+    click.option(
+        "--grant",
+        "grants",
+        type=FILE,
+        multiple=True,
+        help="A grant file that a curator has handed over; may be repeated.",
+    ),
+    click.option(
+        "--where",
+        "conditions",
+        multiple=True,
+        help="Estimate the share of whoever meets this condition; may be repeated.",
+    ),
+    click.option(
+        "--level", type=float, default=0.95, show_default=True, help="The confidence of intervals."
+    ),
+    click.option(
+        "--simultaneous", is_flag=True, help="Intervals that hold for the whole table together."
+    ),
+    click.option(
+        "--population",
+        type=click.Choice(["finite", "super"]),
+        default="finite",
+        show_default=True,
+        help="Whom the numbers describe: the respondents, or those they were drawn from.",
+    ),
+    click.option(
+        "--estimator",
+        type=click.Choice(["best", "unbiased", "projected", "most-likely"]),
+        default="best",
+        show_default=True,
+        help="How shares are estimated; intervals do not depend on it.",
+    ),
+    click.option("--report", type=FILE, help="Write a report to this HTML file."),
+    click.option("--csv", "csv_file", type=FILE, help="Write every cell to this file."),
+    click.option("--parquet", type=FILE, help="Write every cell to this file."),
+    click.option(
+        "--figures",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Draw PNG and SVG pictures into this folder, which must be new or empty.",
+    ),
+    click.option("--save", type=FILE, help="Write all that it takes for --load to this file."),
 )
-@click.option(
-    "--grant",
-    "grants",
-    type=FILE,
-    multiple=True,
-    help="A grant file that a curator has handed over; may be repeated.",
-)
-@click.option(
-    "--where",
-    "conditions",
-    multiple=True,
-    help="Estimate the share of whoever meets this condition; may be repeated.",
-)
-@click.option(
-    "--level", type=float, default=0.95, show_default=True, help="The confidence of intervals."
-)
-@click.option(
-    "--simultaneous", is_flag=True, help="Intervals that hold for the whole table together."
-)
-@click.option(
-    "--population",
-    type=click.Choice(["finite", "super"]),
-    default="finite",
-    show_default=True,
-    help="Whom the numbers describe: the respondents, or those they were drawn from.",
-)
-@click.option(
-    "--estimator",
-    type=click.Choice(["best", "unbiased", "projected", "most-likely"]),
-    default="best",
-    show_default=True,
-    help="How shares are estimated; intervals do not depend on it.",
-)
-@click.option("--report", type=FILE, help="Write a report to this HTML file.")
-@click.option("--csv", "csv_file", type=FILE, help="Write every cell to this file.")
-@click.option("--parquet", type=FILE, help="Write every cell to this file.")
-@click.option(
-    "--figures",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Draw PNG and SVG pictures into this folder, which must be new or empty.",
-)
-@click.option("--save", type=FILE, help="Write all that it takes for --load to this file.")
-@party_options
-@json_option
-def estimate_command(
-    study: str | None,
-    load: Path | None,
-    attributes: tuple[str, ...],
-    grants: tuple[Path, ...],
-    report: Path | None,
-    csv_file: Path | None,
-    parquet: Path | None,
-    figures: Path | None,
-    save: Path | None,
-    party: PartyOptions,
-    as_json: bool,
-    **shown: Any,
+
+
+def show_estimate(
+    estimate: "Estimate", options: "ReportOptions", files: OutputFiles, *, as_json: bool
 ) -> None:
-    """Estimate the joint distribution behind STUDY.
-
-    This takes a grant from every curator whose attributes you ask for.  Every share has an
-    interval, and a standard error in two parts: sampling, because not everybody was sampled, and
-    privacy, because records were perturbed.
-
-    \b
-    Examples:
-      veiltab estimate "Smoking and income"
-      veiltab estimate 3fa9 --where "smoker = 'yes' and income = 'low'"
-      veiltab estimate 3fa9 --attribute smoker --attribute income --csv table.csv
-      veiltab estimate 3fa9 --report report.html --save smoking.estimate
-      veiltab estimate --load smoking.estimate --level 0.99 --simultaneous
-    """  # noqa: D301 - \b tells click to leave the lines alone
+    """Write the files, and print the estimate; say so if the files are not for others."""
     from veiltab.cli.estimate_output import estimate_json, print_estimate
-    from veiltab.core.uncertainty import critical_value
-    from veiltab.report.view import ReportOptions, answer_conditions
+    from veiltab.report.view import answer_conditions
 
-    files = OutputFiles(report=report, csv=csv_file, parquet=parquet, figures=figures, save=save)
-    files.check()
-    shown["estimator"] = shown["estimator"].replace("-", "_")
-    options = ReportOptions(**shown)
-    critical_value(options.level)  # refuses what is no confidence level before anything is fetched
-    if (study is None) == (load is None):
-        raise ParameterError(
-            "name either a study or a file to --load",
-            hint="veiltab study list shows your studies; --save writes a file for --load",
-        )
-    if load is not None:
-        estimate = _load(load, attributes, grants)
-    else:
-        estimate = _fetch(study or "", attributes, grants, party)
     answer_conditions(estimate, options)  # refuses a condition before any file is written
     written = files.write(estimate, options)
     if as_json:
         print_json(estimate_json(estimate, options, written))
     else:
         print_estimate(console(), estimate, options, written)
+    if written and estimate.publication is None:
+        click.echo(f"warning: {estimate.status}", err=True)
 
 
-def _load(path: Path, attributes: tuple[str, ...], grants: tuple[Path, ...]) -> "Estimate":
+@click.command("estimate")
+@click.argument("study", required=False)
+@click.option("--load", type=FILE, help="Instead of STUDY: a file that --save wrote; no server.")
+@output_options
+@party_options
+@json_option
+def estimate_command(
+    study: str | None,
+    load: Path | None,
+    request: Request,
+    options: "ReportOptions",
+    files: OutputFiles,
+    party: PartyOptions,
+    as_json: bool,
+) -> None:
+    """Estimate the joint distribution behind STUDY, for yourself.
+
+    This takes a grant from every curator whose attributes you ask for.  Every share has an
+    interval, and a standard error in two parts: sampling, because not everybody was sampled, and
+    privacy, because records were perturbed or hidden among invented ones.
+
+    The numbers are your own view, and not for passing on: 'veiltab publish' makes the copy that
+    others may read.
+
+    \b
+    Examples:
+      veiltab estimate "Smoking and income"
+      veiltab estimate 3fa9 --where "smoker = 'yes' and income = 'low'"
+      veiltab estimate 3fa9 --attribute smoker --attribute income
+      veiltab estimate 3fa9 --save mine.estimate
+      veiltab estimate --load mine.estimate --level 0.99 --simultaneous
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    if (study is None) == (load is None):
+        raise ParameterError(
+            "name either a study or a file to --load",
+            hint="veiltab study list shows your studies; --save writes a file for --load",
+        )
+    estimate = _load(load, request) if load is not None else _fetch(study or "", request, party)
+    show_estimate(estimate, options, files, as_json=as_json)
+
+
+@click.command("publish")
+@click.argument("study")
+@output_options
+@party_options
+@json_option
+def publish_command(
+    study: str,
+    request: Request,
+    options: "ReportOptions",
+    files: OutputFiles,
+    party: PartyOptions,
+    as_json: bool,
+) -> None:
+    """Publish what you have estimated of STUDY: the copy that others may read.
+
+    Its counts have noise of their own, because whoever knows the decoys could subtract them from
+    your own view.  The noise is drawn once, by the first call, for the table of the attributes that
+    it names; the audit log names that copy.  Later calls return the same copy, or a part of it.
+
+    \b
+    Examples:
+      veiltab publish "Smoking and income" --report report.html --csv table.csv
+      veiltab publish 3fa9 --attribute smoker --figures pictures
+      veiltab publish 3fa9 --save for-others.estimate --json
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    from veiltab.inference.conditions import read_condition
+
+    given = request.given()  # before a passphrase is asked for
+    with party.session(LONG_PATIENCE) as session:
+        chosen = session.study(study)
+        schema = chosen.terms.schema
+        for condition in options.conditions:  # a mistake is found before anything is published
+            read_condition(condition, schema.subset(request.names or schema.names))
+        estimate = chosen.publish(request.names, grants=given)
+    show_estimate(estimate, options, files, as_json=as_json)
+
+
+def _load(path: Path, request: Request) -> "Estimate":
     from veiltab.estimates import Estimate
 
-    if grants:
+    if request.grants:
         raise ParameterError(
             "--grant goes with a study, not with --load",
             hint="a saved estimate is decrypted already",
         )
     estimate = Estimate.load(path)
-    return estimate.marginal(attributes) if attributes else estimate
+    return estimate if request.names is None else estimate.marginal(request.names)
 
 
-def _fetch(
-    study: str, attributes: tuple[str, ...], grants: tuple[Path, ...], party: PartyOptions
-) -> "Estimate":
-    from veiltab.party.researcher import as_grant
-
-    given = [as_grant(path) for path in grants]  # before a passphrase is asked for
+def _fetch(study: str, request: Request, party: PartyOptions) -> "Estimate":
+    given = request.given()  # before a passphrase is asked for
     with party.session(LONG_PATIENCE) as session:
-        return session.study(study).estimate(list(attributes) or None, grants=given)
+        return session.study(study).estimate(request.names, grants=given)

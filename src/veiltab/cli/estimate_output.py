@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from veiltab.cli.output import print_facts, print_rows
 from veiltab.estimates import Estimate, Quantity
 from veiltab.report import words
-from veiltab.report.formatting import between, decimals, percent, points, small
+from veiltab.report.formatting import between, decimals, percent, points
 from veiltab.report.view import (
     ReportOptions,
     Row,
@@ -52,13 +52,11 @@ def print_estimate(
     screen: "Console", estimate: Estimate, options: ReportOptions, files: Mapping[str, str]
 ) -> None:
     """Print the promise, the table or its attributes by themselves, and what to know about it."""
-    plan, title = estimate.plan, estimate.provenance.title
-    delta = f", δ = {small(plan.delta)}" if plan.delta else ""
     facts = {
-        "study": title or "",
+        "study": estimate.provenance.title or "",
+        "status": estimate.status,
         "sample": words.sample_words(estimate),
-        "promise": f"ε = {plan.epsilon:g}{delta}; if the order leaks,"
-        f" ε = {plan.epsilon_if_order_known:.4g}",
+        "promise": _promise(estimate),
         "describes": words.population_words(estimate, options),
     }
     print_facts(screen, {name: text for name, text in facts.items() if text})
@@ -71,6 +69,16 @@ def print_estimate(
     if files:
         screen.print()
         print_facts(screen, files)
+
+
+def _promise(estimate: Estimate) -> str:
+    plan = estimate.plan
+    helped = plan.epsilon_with_curator
+    bound = "no bound" if helped is None else f"ε = {helped:.4g}"
+    return (
+        f"{words.promise_words(estimate)}; if a curator helps the researcher, {bound};"
+        f" for readers of published copies, ε = {plan.epsilon_public:g}"
+    )
 
 
 def _print_table(screen: "Console", estimate: Estimate, options: ReportOptions) -> None:

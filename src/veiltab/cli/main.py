@@ -84,6 +84,7 @@ COMMANDS = {
     "push": "veiltab.cli.push:push_command",
     "grant": "veiltab.cli.grant:grant_command",
     "estimate": "veiltab.cli.estimate:estimate_command",
+    "publish": "veiltab.cli.estimate:publish_command",
     "audit": "veiltab.cli.study:audit_command",
 }
 
@@ -99,9 +100,9 @@ COMMANDS = {
 def veiltab(context: click.Context) -> None:
     """Joint statistics across organisations that may not share records.
 
-    Data curators sample and encrypt, an untrusted server joins and perturbs what it cannot read,
-    and a researcher whom the curators authorise estimates joint distributions under differential
-    privacy.
+    Data curators sample, add invented records and encrypt, an untrusted server joins what it
+    cannot read, and a researcher whom the curators authorise estimates joint distributions under
+    differential privacy.
 
     \b
     Start with a plan:
@@ -111,7 +112,7 @@ def veiltab(context: click.Context) -> None:
     Run a server:    serve, then invite everybody who is to take part
     Take part:       id new, then register with the invitation
     As a curator:    ledger set, study propose or study sign, push, grant
-    As researcher:   estimate, once the curators have granted it
+    As researcher:   estimate, once the curators have granted it; publish what others may read
     Anybody:         study status, audit
     """  # noqa: D301 - \b tells click to leave the lines alone
     show_help(context)

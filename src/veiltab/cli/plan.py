@@ -136,8 +136,9 @@ def plan_command(
         max_decoys=max_decoys,
     )
     if plot is not None:
-        from veiltab.report.charts import plan_chart, save_chart
+        from veiltab.report.charts import check_chart_path, plan_chart, save_chart
 
+        check_chart_path(plot)
         save_chart(plan_chart(chosen).draw(), plot)
     if as_json:
         print_json(chosen.as_dict())
@@ -173,7 +174,7 @@ def _promises(chosen: Plan) -> dict[str, str]:
     """Say in plain words against whom which ε holds."""
     spent = f"ε = {chosen.epsilon_achieved:.6g}"
     if chosen.delta_achieved:
-        spent += f", δ = {chosen.delta_achieved:.4g}"
+        spent += f", δ = {chosen.delta_achieved:.2g}"
     if chosen.accounting == PURE:
         spent += " (Theorem 1)"
     elif chosen.accounting == SHUFFLE:

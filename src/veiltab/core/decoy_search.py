@@ -14,7 +14,7 @@ from functools import cached_property
 from veiltab.core import decoys, parameters, utility
 from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.mechanism import MAX_WEIGHTS, Coin, Geometric, LinkageMode, WeightTable
-from veiltab.core.privacy import delta_below
+from veiltab.core.privacy import LEAST_ODDS, delta_below
 from veiltab.core.roots import least_place
 from veiltab.errors import InfeasiblePlanError
 
@@ -43,6 +43,10 @@ NEARLY = 0.99
 
 LONGEST = MAX_WEIGHTS - 1024
 """How many weights a table may have in the search; a nudge can make it a little longer."""
+
+SHORT_DIGITS, FLOAT_DIGITS = 16, 50
+ROUNDING_ROOM = 1 - 1e-4
+"""The share of the limit on decoys that the search uses: a rounded ratio can need a few more."""
 
 FINE = 1e-10
 SMALL_CENTRES = 9
@@ -89,12 +93,13 @@ class DecoySearch:
         low, high = GEOMETRIC_RANGE
         high = max(low, min(high, self._steepest_allowed()))
         place = least_place(self._geometric_error, low, high, FINE)
-        threshold = int(DRAW_RANGE / (1 + math.exp(-place)))
+        threshold = int(DRAW_RANGE * short_ratio(1 / (1 + math.exp(-place))))
         law = Geometric(min(max(threshold, 1), DRAW_RANGE - 1))
         coin = decoys.largest_coin(law, self.epsilon)
-        if coin == 0:
+        if coin < LEAST_ODDS * DRAW_RANGE:
             raise InfeasiblePlanError(
-                f"epsilon {self.epsilon:g} is too small: nobody could take part",
+                f"epsilon {self.epsilon:g} is too small: next to nobody could take part, and"
+                " nothing but noise would be released",
                 hint="use a larger epsilon",
             )
         return Coin(coin), law
@@ -112,7 +117,7 @@ class DecoySearch:
         if self.max_decoys is None:
             sampled = self.population_size * self._eta / self.patterns
             room = max(room, (sampled - 1) / (1 + self._eta))
-        return math.log(min(room, parameters.MOST_DECOYS / self.patterns))
+        return math.log(ROUNDING_ROOM * min(room, parameters.MOST_DECOYS / self.patterns))
 
     def _limit(self, sample: float) -> float:
         if self.max_decoys is not None:
@@ -141,7 +146,7 @@ class DecoySearch:
             return None
         for attempt in range(4):
             nudge = NUDGE * 100**attempt
-            ratio = best.ratio * (1 + nudge * (1 - best.ratio))
+            ratio = short_ratio(best.ratio * (1 + nudge * (1 - best.ratio)))
             law = two_sided_table(ratio, best.centre, self.delta * TAIL_SHARE)
             left_out = int(best.left_out * (1 + nudge) * DRAW_RANGE)
             coin = Coin(max(DRAW_RANGE - left_out, 1))
@@ -214,7 +219,7 @@ class DecoySearch:
         taking_part = 1 - left_out
         length = two_sided_length(ratio, centre, self.delta * TAIL_SHARE)
         decoys_limit = self._limit(self.population_size * taking_part)
-        if length > LONGEST or self.patterns * mean > decoys_limit:
+        if length > LONGEST or self.patterns * mean > ROUNDING_ROOM * decoys_limit:
             return TwoSided(ratio, centre, left_out, math.inf)
         error = self._error(left_out / taking_part, mean, variance)
         return TwoSided(ratio, centre, left_out, error)
@@ -246,6 +251,16 @@ class DecoySearch:
     @cached_property
     def _eta(self) -> float:
         return math.expm1(self.epsilon)
+
+
+def short_ratio(ratio: float) -> float:
+    """Round a ratio up to about 16 binary digits of it and of what it lacks to 1.
+
+    No plan is better for more digits, and fewer are the same on every machine.
+    """
+    digits = SHORT_DIGITS - math.floor(math.log2(min(ratio, 1 - ratio)))
+    step = 2.0 ** -min(digits, FLOAT_DIGITS)
+    return math.ceil(ratio / step) * step
 
 
 def two_sided_masses(ratio: float, centre: int) -> tuple[float, float, float]:

@@ -266,6 +266,9 @@ class Question:
         gamma = rough_gamma(self.population_size, size, self.domain_size, epsilon, self.delta)
         if gamma is None:
             return math.inf
+        fixed = self._curators_threshold()
+        if fixed is not None:
+            gamma = min(gamma, float(self._channel_gamma(fixed)))
         return utility.worst_case_rmse(self.population_size, size, self.domain_size, gamma)
 
     def _shuffled_sample(self, epsilon: float, size: int) -> Plan | None:

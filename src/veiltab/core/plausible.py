@@ -14,32 +14,33 @@ With t = 22, both sides together are exceeded with probability 2e^−22 < 10⁻�
 
 from fractions import Fraction
 
-from veiltab.core.mechanism import Geometric, Law
-from veiltab.core.plan import Plan
+from veiltab.core.mechanism import Geometric, Law, Mechanism
 from veiltab.errors import ParameterError
 
 TAIL = 22
 """The t above; both tails together are less likely than one in a billion."""
 
 
-def plausible_rows(plan: Plan, rows: int) -> bool:
-    """Tell whether a release of a plan with decoys can have so many rows.
+def plausible_rows(
+    rows: int, mechanism: Mechanism, domain_size: int, population_size: int | None
+) -> bool:
+    """Tell whether a release with decoys can have so many rows.
 
     Where n is not known, only too few rows are implausible: fewer than the decoys alone.
     """
-    coin, law = plan.mechanism.coin, plan.mechanism.decoys
+    coin, law = mechanism.coin, mechanism.decoys
     if coin is None or law is None:
         raise ParameterError(
             "only releases with decoys have an uncertain number of rows",
             hint="by rank, the number of rows is the plan's sample size",
         )
-    mean, variance = plan.domain_size * law.mean, plan.domain_size * law.variance
-    if plan.population_size is not None:
+    mean, variance = domain_size * law.mean, domain_size * law.variance
+    if population_size is not None:
         chance = coin.probability
-        mean += plan.population_size * chance
-        variance += plan.population_size * chance * (1 - chance)
+        mean += population_size * chance
+        variance += population_size * chance * (1 - chance)
     difference = rows - mean
-    if difference > 0 and plan.population_size is None:
+    if difference > 0 and population_size is None:
         return True
     beyond = abs(difference) - TAIL * _scale(law)
     return beyond <= 0 or beyond**2 <= 2 * TAIL * variance

@@ -262,8 +262,8 @@ class Demonstration:
     def _publish(self) -> PublishedCopy:
         (terms, _), names = self.examined, self.table.schema.names
         shown: Json = self._values(self.parties.rivera, "publish", terms.title, *UNBIASED)
-        cells = self._cells(names, shown)
-        return PublishedCopy(terms.title, self.plans[EXAMINED], names, shown["digest"], cells)
+        cells, digest = self._cells(names, shown), shown["published"]["digest"]
+        return PublishedCopy(terms.title, self.plans[EXAMINED], names, digest, cells)
 
     def _read_together(self, number: int) -> Reading:
         """Open a study's uploads with the first researcher's keys, as the server could with it."""

@@ -256,9 +256,9 @@ def _verdict(study: StudyResult, reading: Reading) -> str:
     if study.delta:
         return f"{invented}. ε = {reading.epsilon:g} and δ = {study.delta_text} still hold."
     return (
-        f"{invented}. Nobody but the curators knows how many, and which: a row may be nobody's, also"
-        f" in a cell of which somebody is known to be the only one. ε = {reading.epsilon:g} still"
-        " holds."
+        f"{invented}. Nobody but the curators knows how many, and which: a row may be nobody's,"
+        f" also in a cell of which somebody is known to be the only one. ε = {reading.epsilon:g}"
+        " still holds."
     )
 
 

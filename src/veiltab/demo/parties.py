@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from veiltab.core.plan import MechanismName
 from veiltab.core.schema import CountTable, Schema
 from veiltab.demo.processes import DemoParty
 
@@ -52,7 +53,7 @@ class StudyTerms:
 
     title: str
     file: str
-    mechanism: str
+    mechanism: MechanismName
     epsilon: float
     delta: float
 

@@ -162,7 +162,8 @@ class Story:
         self._commands("grant", to=second.name)
         self._commands("estimate", demo.parties.okafor)
         rows = [(*cell.categories, _percent(cell.truth), _estimate(cell)) for cell in second.cells]
-        print_rows(self._screen, (*second.granted, "truth", "estimate"), rows, numbers=2)
+        names = (*second.granted, "truth, in %", "estimate")
+        print_rows(self._screen, names, rows, numbers=2)
         self._say(f"The other command, with {second.asked[-1]!r}, was refused:")
         self._say(f"  error: {second.error}", f"  hint: {second.hint}")
 
@@ -269,7 +270,7 @@ def _joint_table(
             rows.append((", ".join(group), *("" for _ in range(1 + len(results)))))
         name = ", ".join(first.categories[split:])
         rows.append((f"  {name}", _percent(first.truth), *(_estimate(each) for each in cells)))
-    names = [", ".join(results[0].names), "truth", *(each.short for each in results)]
+    names = [f"{', '.join(results[0].names)}, in %", "truth", *(each.short for each in results)]
     return names, rows
 
 
@@ -301,8 +302,8 @@ def _verdict(reading: Reading) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %"
+    return f"{100 * share:.2f}"
 
 
 def _estimate(cell: Cell) -> str:
-    return f"{100 * cell.share:.2f} ± {100 * cell.standard_error:.2f} %"
+    return f"{100 * cell.share:.2f} ± {100 * cell.standard_error:.2f}"

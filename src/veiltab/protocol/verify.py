@@ -296,7 +296,8 @@ def _decoy_plan(contract: Contract, release: Release) -> Plan:
             hint="do not use it; ask the curators and the server what happened",
         )
     chosen = plan_for(contract, release.population)
-    if not plausible_rows(chosen, release.rows):
+    cells, population = chosen.domain_size, chosen.population_size
+    if not plausible_rows(release.rows, chosen.mechanism, cells, population):
         raise PromiseError(
             f"a release of {release.rows:,} rows is not what the contract's decoys give",
             hint="do not use it; a curator has left rows or decoys out, or the server has",

@@ -71,16 +71,16 @@ class Decoys:
     """
 
     def __init__(
-        self, contract: Contract, terms: DecoyTerms, secret: bytes, table: int = 0
+        self, patterns: Patterns, terms: DecoyTerms, secret: bytes, study: bytes, table: int = 0
     ) -> None:
         """Draw how many decoys each pattern gets."""
-        self.patterns = Patterns.of(contract)
-        entropy = CipherEntropy(decoy_number_key(secret, contract.study_id, table))
-        self._numbers = draw_numbers(terms.decoys, self.patterns.count, entropy)
+        self.patterns = patterns
+        entropy = CipherEntropy(decoy_number_key(secret, study, table))
+        self._numbers = draw_numbers(terms.decoys, patterns.count, entropy)
         self.count = int(self._numbers.sum())
         self._terms = terms
-        self._token_key = decoy_token_key(secret, contract.study_id, table)
-        self._digest_key = decoy_digest_key(secret, contract.study_id)
+        self._token_key = decoy_token_key(secret, study, table)
+        self._digest_key = decoy_digest_key(secret, study)
         self.digest = b""
 
     def spans(self) -> Iterator[tuple[Numbers, Tokens]]:

@@ -18,7 +18,7 @@ from veiltab.core.schema import Codes, Schema, check_range
 from veiltab.crypto.derivation import alignment_key, table_digest_key, token_key
 from veiltab.crypto.linkage import TOKEN_BYTES, IdMessages, alignment_digest, repeats, tokens
 from veiltab.errors import LinkageError, ParameterError, SchemaError, StateError
-from veiltab.protocol.curator.decoys import Decoys, own_rows
+from veiltab.protocol.curator.decoys import Decoys, Patterns, own_rows
 from veiltab.protocol.sorting import (
     BLOCK,
     BUFFER_ROWS,
@@ -129,7 +129,8 @@ class Intake:
         if self._contract is None or self._terms is None:
             self._closed = _Closed(alignment, table)
             return
-        decoys = Decoys(self._contract, self._terms, self._secret)
+        patterns = Patterns.of(self._contract)
+        decoys = Decoys(patterns, self._terms, self._secret, self.scope)
         rows = reading.participants + self._add_decoys(self._contract, decoys)
         self._closed = _Closed(alignment, table, decoys.digest, rows)
 

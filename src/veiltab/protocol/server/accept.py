@@ -6,8 +6,9 @@ from veiltab.core.mechanism import LinkageMode
 from veiltab.core.plausible import plausible_rows
 from veiltab.errors import MismatchError
 from veiltab.protocol.stores import ChunkStore, check_column, check_column_names, check_tokens
-from veiltab.protocol.verify import check_vault, plan_for, planned_sample_size, verify
+from veiltab.protocol.verify import check_population, check_vault, planned_sample_size, verify
 from veiltab.wire.contract import Agreement, Contract, Vault
+from veiltab.wire.mechanism import DecoyTerms
 from veiltab.wire.messages import Repad, RepadRequest, Upload
 from veiltab.wire.signed import Signed
 
@@ -65,7 +66,7 @@ def _check_form(agreement: Agreement, upload: Upload) -> None:
             hint="prepare the data in the way that the contract says",
         )
     if isinstance(agreement, Contract) and agreement.decoys is not None:
-        _check_decoyed_rows(agreement, upload)
+        _check_decoyed_rows(agreement, agreement.decoys, upload)
     elif isinstance(agreement, Contract) and upload.population is not None:
         expected = planned_sample_size(agreement, upload.population)
         if upload.rows != expected:
@@ -79,14 +80,16 @@ def _check_form(agreement: Agreement, upload: Upload) -> None:
         )
 
 
-def _check_decoyed_rows(contract: Contract, upload: Upload) -> None:
+def _check_decoyed_rows(contract: Contract, terms: DecoyTerms, upload: Upload) -> None:
     """Refuse an aligned upload whose number of rows no coins and decoys would give.
 
     Where the server matches, a curator's number of respondents is its own secret.
     """
-    if upload.population is not None and not plausible_rows(
-        plan_for(contract, upload.population), upload.rows
-    ):
+    if upload.population is None:
+        return
+    check_population(contract, upload.population)
+    cells = contract.schema.domain_size
+    if not plausible_rows(upload.rows, terms.mechanism, cells, upload.population):
         raise MismatchError(
             "the upload has another number of rows than coins and decoys give",
             hint="prepare the data with the contract's mechanism",
