@@ -340,12 +340,12 @@ def test_auto_takes_what_has_the_least_error(delta: float) -> None:
     assert fixed.mechanism.decoys is None
 
 
-def test_auto_takes_the_paper_where_it_is_better() -> None:
-    """A single respondent: a coin and decoys would cost more than noise on the one record."""
-    one = planned(population_size=1, epsilon=8.0, mechanism="auto", epsilon_with_curator=8.0)
-    assert one.mechanism_name == "paper"
-    decoyed = planned(population_size=1, epsilon=8.0, epsilon_with_curator=8.0)
-    assert one.rmse < decoyed.rmse
+def test_auto_never_gives_the_wider_promise_away_for_accuracy() -> None:
+    """The paper's way promises nothing against researcher and server together."""
+    chosen = planned(epsilon=0.5, mechanism="auto", epsilon_with_curator=1.0)
+    by_rank = planned(epsilon=0.5, mechanism="paper", epsilon_with_curator=1.0)
+    assert by_rank.rmse < chosen.rmse
+    assert chosen.mechanism_name == "decoys"
 
 
 TARGETS = [
