@@ -16,7 +16,7 @@ CELLS = 7 * 13
 LARGE = 8_192
 """Longer than any message of the study, and shorter than a chunk of its records."""
 
-MOST_MODULES = 40
+MOST_MODULES = 45
 
 
 def carries_records(value: object, depth: int = 0) -> bool:
