@@ -45,9 +45,9 @@ def test_plan_prints_what_it_chose(capsys: Capture) -> None:
     for name, words in (
         ("researcher", "ε = 0.5"),
         ("… with the server", "the same"),
-        ("… with a curator", "ε = 5.83213 (ln γ): the server's noise alone is left"),
+        ("… with a curator", "ε = 5.83212 (ln γ): the server's noise alone is left"),
         ("other readers", "ε = 0.5, for whoever sees published copies only"),
-        ("take part", "each respondent with probability 0.355836, by a secret coin"),
+        ("take part", "each respondent with probability 0.355837, by a secret coin"),
         ("decoys", "about 138: 5.74 a cell, geometric, ratio 0.8515"),
         ("rows", "about 16,229 reach the researcher"),
         ("error", "RMSE 0.007111 over the whole table, at worst; 0.15 percentage points a cell"),
