@@ -11,6 +11,7 @@ import pytest
 from tests.support.coverage import (
     GROUP,
     OUTCOME,
+    WITH_DECOYS,
     Coverage,
     decoy_settings,
     estimator_gains,
@@ -143,6 +144,16 @@ def test_better_estimators_are_never_worse_on_average() -> None:
     assert np.mean([g.projected_ratio for g in gains]) < np.mean(
         [g.most_likely_ratio for g in gains]
     )
+
+
+@pytest.mark.slow
+def test_with_decoys_the_projection_never_loses() -> None:
+    """At the paper's twelve settings; and the quasi-likelihood is as good there."""
+    gains = estimator_gains(RUNS, SEED, paper_settings(WITH_DECOYS))
+    assert len(gains) == 12
+    for gain in gains:
+        assert gain.projected_ratio <= 1, gain
+        assert gain.most_likely_ratio <= gain.projected_ratio + 0.001, gain
 
 
 DECOY_SETTINGS = {setting.name: setting for setting in decoy_settings()}

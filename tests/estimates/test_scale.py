@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from veiltab.core.designs import release_design
 from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
 from veiltab.estimates import Estimate
@@ -57,3 +58,42 @@ def test_a_million_cells_take_memory_in_proportion(estimate: Estimate, task: str
     finally:
         tracemalloc.stop()
     assert peak < BOUND
+
+
+DECOY_CELLS = 250_000
+DECOY_TASKS: dict[str, Callable[[Estimate], object]] = {
+    "table": lambda e: e.table(),
+    "band": lambda e: e.table(simultaneous=True),
+    "conditional": lambda e: e.conditional("c", ["a", "b"]),
+    "people": lambda e: e.people_table(),
+}
+
+
+@pytest.fixture(scope="module")
+def with_decoys() -> Estimate:
+    """Return an estimate with decoys that does not know how many people there are."""
+    sizes = {"a": 50, "b": 50, "c": 100}
+    schema = Schema(Attribute(n, [f"{n}{i}" for i in range(k)]) for n, k in sizes.items())
+    chosen = plan(
+        population_size=10**7,
+        domain_size=DECOY_CELLS,
+        epsilon=1.0,
+        mechanism="decoys",
+        linkage="matched",
+    )
+    generator = np.random.default_rng(0)
+    people = generator.multinomial(10**7, np.full(DECOY_CELLS, 1 / DECOY_CELLS))
+    return Estimate(schema, release_design(chosen).draw(people, 1, generator)[0], chosen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", DECOY_TASKS)
+def test_decoys_take_memory_in_proportion(with_decoys: Estimate, task: str) -> None:
+    """The same bound for each cell, where errors are skew and their shapes are computed."""
+    tracemalloc.start()
+    try:
+        assert DECOY_TASKS[task](with_decoys) is not None
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < BOUND / CELLS * DECOY_CELLS

@@ -250,7 +250,7 @@ def test_a_simulation_needs_counts_alone() -> None:
     """Its estimate has the plan of its promise, and repeats with a seed."""
     first, again = (vt.simulate(vt.adult_table(24), epsilon=1, seed=5) for _ in range(2))
     assert (first.counts == again.counts).all()
-    planned = vt.plan(population_size=45_222, domain_size=24, epsilon=1, mechanism="paper")
+    planned = vt.plan(population_size=45_222, domain_size=24, epsilon=1)
     assert first.plan == planned
     assert (vt.simulate(vt.adult_table(24), epsilon=1).counts != first.counts).any()
     with pytest.raises(vt.errors.ParameterError, match="the seed must be a whole number"):

@@ -32,7 +32,7 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import MismatchError
 from veiltab.protocol import verify
 from veiltab.protocol.curator import decoys as invented
-from veiltab.protocol.curator.decoys import Decoys
+from veiltab.protocol.curator.decoys import Decoys, Patterns
 from veiltab.protocol.in_process import Holding, Outcome, Terms
 from veiltab.protocol.server import accept
 from veiltab.wire.mechanism import DecoyTerms
@@ -253,7 +253,8 @@ def left_over(simulator: Simulator, outcome: Outcome, read: Counts) -> Counts:
     """
     contract = outcome.contract.body
     assert contract.decoys is not None
-    drawn = Decoys(contract, contract.decoys, simulator.secret).spans()
+    decoys = Decoys(Patterns.of(contract), contract.decoys, simulator.secret, contract.study_id)
+    drawn = decoys.spans()
     patterns = np.concatenate([numbers for numbers, _ in drawn])
     rest = read - np.bincount(patterns, minlength=2 * HOUSES.size).reshape(-1, 2)
     return rest[taking_part(simulator)]

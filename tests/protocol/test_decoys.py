@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.decoys import HALF, THIRD, decoy_terms, reference_decoys, terms, two_sided
-from tests.support.simulator import Simulator
+from tests.support.simulator import POPULATION, Simulator
 from tests.vectors import spec_decoys
 from veiltab.core.channel import DRAW_RANGE
-from veiltab.core.mechanism import Geometric, Law, WeightTable
+from veiltab.core.mechanism import Geometric, Law, LinkageMode, WeightTable
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.protocol.curator import decoys as module
 from veiltab.protocol.curator.decoys import Decoys, Patterns, TokensBelow, own_rows
+from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.sorting import MemorySpool
 from veiltab.wire.contract import Contract
 from veiltab.wire.mechanism import DecoyTerms
 
@@ -175,3 +177,18 @@ def test_many_decoys_take_little_memory() -> None:
     assert seen == made.count
     assert abs(seen - 2_000_000) < 6 * (6 * 10**6) ** 0.5  # six standard deviations
     assert peak < 8 * 10**6 + 60 * 2**20
+
+
+@pytest.mark.parametrize("linkage", ["aligned", "matched"])
+@pytest.mark.parametrize("less", [1, 2**32 - 1, 2**32])
+def test_a_coin_that_almost_everybody_wins(linkage: LinkageMode, less: int) -> None:
+    """With a large ε: the table is still sorted in ranges of tokens that all begin below 2⁶⁴."""
+    parties, mechanism = Simulator(), decoy_terms(coin=DRAW_RANGE - less)
+    contract, secret = parties.propose(terms(linkage, epsilon=50.0, mechanism=mechanism))
+    table, curator = parties.holdings[0], contract.curators[0]
+    with Intake(
+        contract, secret, curator.schema, MemorySpool(), curator=curator.party_id
+    ) as intake:
+        table.fill(intake)
+        intake.close()
+        assert (intake.sample_rows or 0) >= POPULATION

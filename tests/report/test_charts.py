@@ -1,7 +1,7 @@
 """Charts: their axes, legends and series as drawn, and the files they end up in."""
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -26,6 +26,7 @@ from veiltab.report.charts import (
     UNHINDERED,
     WORST,
     ErrorChart,
+    LineStyle,
     Mark,
     Vertical,
     check_chart_path,
@@ -69,10 +70,14 @@ def layers(chart: ErrorChart) -> dict[str, dict[str, Any]]:
         ([1, 1], [1]),
         ([7, 7], []),
         ([9, 3, 5], [5, 10]),
+        ([3e-6, 0.7], [1e-5, 1e-4, 1e-3, 1e-2, 0.1]),
     ],
 )
 def test_ticks(values: list[float], expected: list[float]) -> None:
-    """1, 2 and 5 times powers of ten, from the least value to the largest, or just beyond."""
+    """1, 2 and 5 times powers of ten, from the least value to the largest, or just beyond.
+
+    Over many decades only the powers of ten are left.
+    """
     assert ticks(values) == expected
 
 
@@ -154,6 +159,29 @@ def test_curves_alone_make_a_chart() -> None:
     """Points and vertical lines are optional."""
     chart = ErrorChart(title="", subtitle=[], x_title="", group_title="", curves=CHART.curves)
     assert list(layers(chart)) == ["line"]
+
+
+def test_styled_groups_share_one_legend() -> None:
+    """Colour and dashes come from the group alone, with one title; points add no legend."""
+    styles = {"paper": LineStyle("#D55E00"), "decoys": LineStyle("#0072B2", (7, 3))}
+    chart = replace(
+        CHART,
+        curves=[Mark(10, 0.5, "paper", ""), Mark(10, 0.1, "decoys", "")],
+        points=[Mark(10, 0.11, "decoys", "")],
+        verticals=[],
+        styles=styles,
+        y_title="times less error",
+    )
+    drawn = layers(chart)
+    line, point = drawn["line"]["encoding"], drawn["point"]["encoding"]
+    for channel, shades in (("color", ["#D55E00", "#0072B2"]), ("strokeDash", [[1, 0], [7, 3]])):
+        assert line[channel]["field"] == "group"
+        assert line[channel]["title"] == "Privacy"
+        assert line[channel]["scale"] == {"domain": ["paper", "decoys"], "range": shades}
+        assert line[channel]["legend"] == line["color"]["legend"]
+    assert point["color"] == line["color"]
+    assert "shape" not in point
+    assert line["y"]["title"] == "times less error"
 
 
 @pytest.mark.slow

@@ -240,7 +240,7 @@ def test_a_report_with_decoys(name: str) -> None:
     copy = read_page(page_of(estimate.publish(), FULL, ORIGIN)).text
     assert "Not for passing on" not in copy
     assert "Each of the 4 counts got noise of its own before publication" in copy
-    assert estimate.publish().digest in copy
+    assert str(estimate.publish().digest) in copy
     assert "Published copy." in copy
 
 

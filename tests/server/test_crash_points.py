@@ -3,25 +3,34 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.support import decoys
 from tests.support.crashing import SERVER
 from tests.support.servers import make_context
 from tests.support.simulator import Simulator
-from veiltab.core.mechanism import LinkageMode
 from veiltab.protocol.in_process import Terms
 
 ROOT = Path(__file__).parents[2]
 
 
-def kill_releases(path: Path, linkage: LinkageMode, trials: int, seed: int) -> dict[str, int]:
+PAPER = Terms(epsilon=2.0, sample_size=20)
+NOISY = decoys.decoy_terms(keep=0.5, cells=120)
+TERMS = {
+    "aligned": PAPER,
+    "matched": replace(PAPER, linkage="matched"),
+    "matched decoys": decoys.terms("matched", mechanism=NOISY),
+}
+
+
+def kill_releases(path: Path, terms: Terms, trials: int, seed: int) -> dict[str, int]:
     """Make a study that is ready for its release, and kill that at random lines."""
     parties = Simulator()
     parties.server = SERVER
     context = make_context(path / "data", identity=SERVER)
-    terms = Terms(epsilon=2.0, sample_size=20, linkage=linkage)
     study = parties.on_server(context, terms).study
     context.database.close()
     command = [sys.executable, "-m", "tests.support.crashing"]
@@ -44,14 +53,14 @@ def check(counts: dict[str, int]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("linkage", ["aligned", "matched"])
-def test_a_release_killed_at_random_lines(tmp_path: Path, linkage: LinkageMode) -> None:
+@pytest.mark.parametrize("name", TERMS)
+def test_a_release_killed_at_random_lines(tmp_path: Path, name: str) -> None:
     """Some are killed again while they recover; the bytes are those of a release left in peace."""
-    check(kill_releases(tmp_path, linkage, trials=25, seed=1))
+    check(kill_releases(tmp_path, TERMS[name], trials=20, seed=1))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("linkage", ["aligned", "matched"])
-def test_a_release_killed_at_many_random_lines(tmp_path: Path, linkage: LinkageMode) -> None:
+@pytest.mark.parametrize("name", TERMS)
+def test_a_release_killed_at_many_random_lines(tmp_path: Path, name: str) -> None:
     """The same, far more often."""
-    check(kill_releases(tmp_path, linkage, trials=500, seed=2))
+    check(kill_releases(tmp_path, TERMS[name], trials=500, seed=2))

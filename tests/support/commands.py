@@ -288,5 +288,5 @@ def _work(said: Transcript, hospital: Office, office: Office, rivera: Office) ->
     said.act(rivera, "study", "status", TITLE, heading="Keys of a status")
     files = [part for name in OUTPUTS for part in (f"--{name}", said.folder / f"estimate.{name}")]
     question = ("--where", "smoker = 'yes'")
-    said.act(rivera, "estimate", TITLE, *question, heading="Keys of an estimate")
     said.act(rivera, "publish", TITLE, *question, *files, heading="Keys of an estimate")
+    said.act(rivera, "estimate", TITLE, *question, heading="Keys of an estimate")

@@ -48,6 +48,7 @@ from veiltab.paper.experiment import (
 
 EPSILONS = (0.1, 0.5, 1.0)
 CELLS = 24
+BY_RANK, WITH_DECOYS = Wishes(), Wishes(mechanism="decoys")
 OUTCOME, GROUP = "salary = '>50K'", "gender = 'male'"
 MOST_INTERVALS = 120_000
 """How many intervals of cells are computed: not all releases of large tables."""
@@ -77,7 +78,7 @@ class Gain:
 
     distribution: str
     epsilon: float
-    sample_size: int
+    sample_size: int | None
     unbiased: float
     projected: float
     most_likely: float
@@ -93,22 +94,22 @@ class Gain:
         return self.most_likely / self.unbiased
 
 
-def paper_settings() -> list[Setting]:
-    """Return the twelve settings."""
+def paper_settings(wishes: Wishes = BY_RANK) -> list[Setting]:
+    """Return the twelve settings, by rank or with another mechanism."""
     schema = adult_table(CELLS).schema
     return [
         setting
         for name in DISTRIBUTIONS
         for setting in settings_for(
-            name, CountTable(schema, distribution_table(name, CELLS).counts), EPSILONS, [Wishes()]
+            name, CountTable(schema, distribution_table(name, CELLS).counts), EPSILONS, [wishes]
         )
     ]
 
 
-def estimator_gains(runs: int, seed: int) -> list[Gain]:
+def estimator_gains(runs: int, seed: int, settings: Iterable[Setting] | None = None) -> list[Gain]:
     """Return what each estimator's error is at the twelve settings, on the same releases."""
     gains = []
-    for setting in paper_settings():
+    for setting in paper_settings() if settings is None else settings:
         counts, design = releases(setting, runs, seed), release_design(setting.plan)
         errors = {
             name: _rmse(estimator(counts, design), setting.table.distribution)
@@ -122,7 +123,7 @@ def estimator_gains(runs: int, seed: int) -> list[Gain]:
             Gain(
                 distribution=setting.distribution,
                 epsilon=setting.plan.epsilon,
-                sample_size=setting.plan.ranked.sample_size,
+                sample_size=setting.plan.sample_size,
                 **errors,
             )
         )

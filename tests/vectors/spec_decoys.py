@@ -11,6 +11,7 @@ from typing import Any
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
+from cryptography.hazmat.primitives.cmac import CMAC
 
 from tests.vectors.spec_bytes import canonical
 
@@ -111,6 +112,24 @@ def decoys(
     key = kdf(secret, study, b"veiltab/v1/decoy-tokens" + number)
     source = tokens(int(mechanism["coin_threshold"]), key)
     return [(pattern, next(source)) for pattern, count in enumerate(drawn) for _ in range(count)]
+
+
+def respondent_token(secret: bytes, study: bytes, message: bytes) -> bytes:
+    """Return a respondent's token (section 5)."""
+    mac = CMAC(AES256(kdf(secret, study, b"veiltab/v1/token")))
+    mac.update(message)
+    return mac.finalize()
+
+
+def takes_part(token: bytes, mechanism: dict[str, Any]) -> bool:
+    """Tell whether a respondent takes part: by the value of its token, and nothing else."""
+    return int.from_bytes(token[:8], "big") < int(mechanism["coin_threshold"])
+
+
+def alignment_digest(secret: bytes, study: bytes, tokens: Sequence[bytes]) -> bytes:
+    """Return the digest of a curator's respondents (section 5.1)."""
+    data = len(tokens).to_bytes(8, "big") + b"".join(sorted(tokens))
+    return hmac.digest(kdf(secret, study, b"veiltab/v1/alignment"), data, "sha256")
 
 
 def decoy_digest(

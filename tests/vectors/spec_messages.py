@@ -4,9 +4,12 @@ import base64
 import math
 import re
 from collections.abc import Callable
+from math import prod
 from typing import Any, TypeAlias
 
 from tests.vectors.spec_bytes import MAX_WHOLE, canonical, parse, require, verify
+from tests.vectors.spec_decoys import pattern_count
+from tests.vectors.spec_plan import check_decoy_promise, moments
 
 Value: TypeAlias = Any
 """A JSON value from somebody else."""
@@ -96,10 +99,41 @@ def record(**fields: Check) -> Check:
     return check
 
 
-def threshold(value: Value) -> None:
-    """Refuse all but the decimal text of a number of 64 bits, above 0."""
-    fits = isinstance(value, str) and re.fullmatch("[1-9][0-9]{0,19}", value)
-    require(bool(fits) and int(value) < 2**64, "the threshold is no 64-bit number")
+def decimal(least: int, most: int) -> Check:
+    """Return the check for the decimal text of a number in a range."""
+
+    def check(value: Value) -> None:
+        fits = isinstance(value, str) and re.fullmatch("0|[1-9][0-9]{0,19}", value)
+        require(bool(fits) and least <= int(value) <= most, "a number is out of range")
+
+    return check
+
+
+threshold = decimal(1, 2**64 - 1)
+
+
+def mechanism(value: Value) -> None:
+    """Refuse all but the two forms of sections 4.1 and 4.3."""
+    if isinstance(value, dict) and value.get("name") == "paper":
+        record(name=only("paper"), sample_size=nullable(whole(1, MAX_ROWS)))(value)
+        return
+    record(
+        name=only("decoys"),
+        coin_threshold=decimal(1, 2**64),
+        decoys=law,
+        epsilon_public=EPSILON,
+        keep_threshold=nullable(threshold),
+    )(value)
+
+
+def law(value: Value) -> None:
+    """Refuse all but the two laws of section 4.3."""
+    if isinstance(value, dict) and value.get("law") == "geometric":
+        record(law=only("geometric"), threshold=threshold)(value)
+        return
+    weight = decimal(0, 2**64)
+    record(law=only("table"), weights=many(weight, 1, 65_536))(value)
+    require(sum(map(int, value["weights"])) == 2**64, "the weights do not sum to 2^64")
 
 
 def sealed(value: Value) -> None:
@@ -129,7 +163,7 @@ IDENTITY: dict[str, Check] = {"name": text, "sealing_key": HASH, "signing_key": 
 ATTRIBUTES = many(record(name=text, categories=many(text, 1, 65_535)), 1, 1000)
 COLUMNS = many(record(attribute=text, chunks=many(HASH)), 1)
 EPSILON, DELTA = number(lambda x: 0 < x <= 50), number(lambda x: x == 0 or 1e-30 <= x <= 0.01)
-ACCOUNTING = only("pure-1", "shuffle-1")
+ACCOUNTING = only("pure-1", "shuffle-1", "decoys-1")
 SIGNATURES = many(record(key=HASH, signature=hexadecimal(128)))
 
 CONTRACT = record(
@@ -143,7 +177,7 @@ CONTRACT = record(
     epsilon=EPSILON,
     delta=DELTA,
     accounting=ACCOUNTING,
-    mechanism=record(name=only("paper"), sample_size=nullable(whole(1, MAX_ROWS))),
+    mechanism=mechanism,
     population=nullable(whole(1)),
     pads=only("stream", "one-time"),
     linkage=linkage,
@@ -158,9 +192,9 @@ RELEASE = record(
     columns=COLUMNS,
     delta=DELTA,
     epsilon=EPSILON,
-    keep_threshold=threshold,
-    population=whole(1),
-    rows=whole(1, MAX_ROWS),
+    keep_threshold=nullable(threshold),
+    population=nullable(whole(1)),
+    rows=whole(0, MAX_ROWS),
     study=HASH,
     uploads=many(record(curator=HASH, digest=HASH, positions=nullable(many(HASH))), 1, 1000),
 )
@@ -176,6 +210,25 @@ GRANT = record(
     sealed_digest=HASH,
     study=HASH,
     upload=HASH,
+)
+ALIGNMENT = record(
+    kind=only("alignment"),
+    version=only(1),
+    curator=HASH,
+    decoys=nullable(HASH),
+    digest=nullable(HASH),
+    population=nullable(whole(1)),
+    study=HASH,
+)
+PUBLICATION = record(
+    kind=only("publication"),
+    version=only(1),
+    attributes=many(text, 1),
+    counts=HASH,
+    epsilon=EPSILON,
+    release=HASH,
+    researcher=HASH,
+    study=HASH,
 )
 
 
@@ -196,12 +249,53 @@ def read_contract(message: str) -> dict[str, Any]:
         require(cells <= MAX_CELLS, "there are too many cells")
     require(cells >= 2, "there is one cell only")
     expected = "pure-1" if body["delta"] == 0 else "shuffle-1"
-    require(body["accounting"] == expected, "the accounting does not fit delta")
-    size, population = body["mechanism"]["sample_size"], body["population"]
-    require(None in {size, population} or size <= population, "the sample is too large")
+    if body["mechanism"]["name"] == "decoys":
+        expected = "decoys-1"
+        check_decoys(body, cells)
+    else:
+        size, population = body["mechanism"]["sample_size"], body["population"]
+        require(None in {size, population} or size <= population, "the sample is too large")
+    require(body["accounting"] == expected, "the accounting does not fit")
     if body["stored"] is not None:
+        require(body["mechanism"]["name"] == "paper", "stored tables have no decoys")
         require(body["linkage"]["mode"] == "matched", "stored tables are matched")
         require(len(body["stored"]["uploads"]) == len(body["curators"]), "uploads are missing")
+    return found
+
+
+def check_decoys(body: dict[str, Any], cells: int) -> None:
+    """Refuse a contract with decoys that breaks its promise, or asks for too much (section 4.3)."""
+    agreed = body["mechanism"]
+    check_decoy_promise(agreed, body["epsilon"], body["delta"])
+    matched = body["linkage"]["mode"] == "matched"
+    sizes = [
+        prod(len(attribute["categories"]) for attribute in curator["attributes"])
+        for curator in body["curators"]
+    ]
+    patterns = pattern_count(sizes, matched=matched)
+    require(patterns <= 10**7, "there are too many patterns")
+    require(patterns * moments(agreed["decoys"])[0] <= 10**9, "there are too many decoys")
+    if agreed["keep_threshold"] is not None:
+        require((2**64 - int(agreed["keep_threshold"])) % cells == 0, "no M fits the threshold")
+
+
+def read_alignment(message: str) -> dict[str, Any]:
+    """Read an alignment (section 5.1)."""
+    found = parse(message.encode())
+    record(body=ALIGNMENT, signatures=SIGNATURES)(found)
+    require(len(found["signatures"]) == 1, "an alignment has one signature")
+    body = found["body"]
+    require((body["digest"] is None) == (body["population"] is None), "half of an alignment")
+    require(body["digest"] is not None or body["decoys"] is not None, "an alignment of nothing")
+    return found
+
+
+def read_publication(message: str) -> dict[str, Any]:
+    """Read a publication (section 11.1)."""
+    found = parse(message.encode())
+    record(body=PUBLICATION, signatures=SIGNATURES)(found)
+    require(len(found["signatures"]) == 1, "a publication has one signature")
+    different(found["body"]["attributes"])
     return found
 
 
@@ -211,9 +305,11 @@ def read_release(message: str) -> dict[str, Any]:
     record(body=RELEASE, signatures=SIGNATURES)(found)
     require(len(found["signatures"]) == 1, "a release has one signature")
     body = found["body"]
-    rows, uploads = body["rows"], body["uploads"]
-    require(rows <= body["population"], "the sample is larger than the population")
-    require((2**64 - int(body["keep_threshold"])) % body["cells"] == 0, "no M fits the threshold")
+    rows, uploads, keep = body["rows"], body["uploads"], body["keep_threshold"]
+    if body["accounting"] != "decoys-1":
+        require(None not in {body["population"], keep}, "only decoys do without these")
+        require(1 <= rows <= body["population"], "the sample is larger than the population")
+    require(keep is None or (2**64 - int(keep)) % body["cells"] == 0, "no M fits the threshold")
     different([column["attribute"] for column in body["columns"]])
     different([upload["curator"] for upload in uploads])
     positions = [upload["positions"] for upload in uploads if upload["positions"] is not None]
@@ -233,8 +329,10 @@ def read_grant(message: str) -> dict[str, Any]:
 
 
 READERS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "alignment": read_alignment,
     "contract": read_contract,
     "grant": read_grant,
+    "publication": read_publication,
     "release": read_release,
 }
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
 from tests.vectors.spec_bytes import require
 
@@ -86,6 +87,64 @@ def _error(n: int, m: int, cells: int, epsilon: float) -> Fraction:
     if m < n:
         error += (1 - Fraction(1, cells)) * Fraction(n - m, m * (n - 1))
     return error
+
+
+def check_decoy_promise(mechanism: dict[str, Any], epsilon: float, delta: float) -> None:
+    """Check the accounting decoys-1, exactly (section 4.3)."""
+    coin = Fraction(int(mechanism["coin_threshold"]), 2**64)
+    least = 1 + eta(epsilon)  # e^ε, rounded down
+    law = mechanism["decoys"]
+    if law["law"] == "geometric":
+        require(coin < 1, "the coin always falls")
+        ratio = Fraction(int(law["threshold"]), 2**64)
+        require(1 + coin / (ratio * (1 - coin)) <= least, "the promise is broken")
+        return
+    weights = [Fraction(int(weight), 2**64) for weight in law["weights"]]
+    with_decoys = [*weights, Fraction(0)]
+    taking = [
+        (1 - coin) * now + coin * before
+        for now, before in zip(with_decoys, [Fraction(0), *weights], strict=True)
+    ]
+    spent = sum(
+        (
+            max(Fraction(0), taking[i] * with_decoys[j] - least * with_decoys[i] * taking[j])
+            for i in range(len(taking))
+            for j in range(len(taking))
+        ),
+        Fraction(0),
+    )
+    readings = Fraction(repr(float(delta))), Fraction(float(delta))
+    require(delta > 0 and spent <= min(readings), "the promise is broken")
+
+
+def moments(law: dict[str, Any]) -> tuple[Fraction, Fraction]:
+    """Return the mean and the variance of a law of decoys."""
+    if law["law"] == "geometric":
+        ratio = Fraction(int(law["threshold"]), 2**64)
+        return ratio / (1 - ratio), ratio / (1 - ratio) ** 2
+    weights = [Fraction(int(weight), 2**64) for weight in law["weights"]]
+    mean = sum((z * weight for z, weight in enumerate(weights)), Fraction(0))
+    squares = sum((z * z * weight for z, weight in enumerate(weights)), Fraction(0))
+    return mean, squares - mean**2
+
+
+def is_plausible(mechanism: dict[str, Any], n: int | None, cells: int, rows: int) -> bool:
+    """Tell whether a release with decoys can have so many rows (section 11)."""
+    law, coin = mechanism["decoys"], Fraction(int(mechanism["coin_threshold"]), 2**64)
+    mean, variance = moments(law)
+    expected, spread = cells * mean, cells * variance
+    if n is None:
+        if rows >= expected:
+            return True
+    else:
+        expected += n * coin
+        spread += n * coin * (1 - coin)
+    if law["law"] == "geometric":
+        scale = mean + Fraction(1, 2)
+    else:
+        scale = Fraction(max(1, len(law["weights"]) - 1), 3)
+    beyond = abs(rows - expected) - 22 * scale
+    return beyond <= 0 or beyond**2 <= 44 * spread
 
 
 def noise(sizes: Sequence[int], t: int, cell: int) -> tuple[int, list[int]]:

@@ -29,7 +29,12 @@ from tests.vectors.spec_messages import (
     read_grant,
     read_release,
 )
-from tests.vectors.spec_plan import check_promise, check_shuffled_promise
+from tests.vectors.spec_plan import (
+    check_promise,
+    check_shuffled_promise,
+    is_plausible,
+    moments,
+)
 
 Pads = Callable[[Sequence[int]], list[int]]
 """Returns the pads of rows of an upload."""
@@ -97,6 +102,27 @@ def check_study(contract: str, release: str, chunks: Sequence[str]) -> Study:
     require((found["uploads"][0]["positions"] is not None) == fresh, "positions do not agree")
     agreed_numbers = (terms["epsilon"], terms["delta"])
     require((found["epsilon"], found["delta"]) == agreed_numbers, "another promise")
+    if terms["mechanism"]["name"] == "decoys":
+        check_decoyed(terms, found)
+    else:
+        check_ranked(terms, found)
+    return study
+
+
+def check_decoyed(terms: dict[str, Any], found: dict[str, Any]) -> None:
+    """Check the numbers of a release with decoys; the contract has kept its promise."""
+    agreed, population = terms["mechanism"], found["population"]
+    require(found["accounting"] == "decoys-1", "another accounting")
+    require(found["keep_threshold"] == agreed["keep_threshold"], "another noise")
+    matched = terms["linkage"]["mode"] == "matched"
+    require((population is None) == matched, "the population is told, or is not")
+    require(matched or terms["population"] in {None, population}, "another population")
+    plausible = is_plausible(agreed, population, found["cells"], found["rows"])
+    require(plausible, "no coins and decoys give so many rows")
+
+
+def check_ranked(terms: dict[str, Any], found: dict[str, Any]) -> None:
+    """Check the numbers of a release by the paper's mechanism."""
     require(terms["mechanism"]["sample_size"] in {None, found["rows"]}, "another sample size")
     require(terms["population"] in {None, found["population"]}, "another population")
     require(found["accounting"] in {"pure-1", terms["accounting"]}, "another accounting")
@@ -106,7 +132,6 @@ def check_study(contract: str, release: str, chunks: Sequence[str]) -> Study:
         check_promise(*numbers, t, found["epsilon"])
     else:
         check_shuffled_promise(*numbers, t, (found["epsilon"], found["delta"]))
-    return study
 
 
 def open_grant(study: Study, grant: str, researcher: str, key: bytes, now: int) -> dict[str, Pads]:
@@ -195,7 +220,7 @@ def research(
     require(bool(wanted) and all(name in pads for name in wanted), "nothing is granted")
     codes = {name: _decrypt(study, name, pads[name]) for name in wanted}
     counts = _count([study.sizes[name] for name in wanted], list(codes.values()))
-    estimate = _estimate(counts, int(study.release["keep_threshold"]))
+    estimate = _estimate(study, counts)
     return {"codes": codes, "counts": counts, "estimate": estimate}
 
 
@@ -220,6 +245,14 @@ def _count(sizes: Sequence[int], columns: Sequence[Sequence[int]]) -> list[int]:
     return [found[cell] for cell in range(math.prod(sizes))]
 
 
-def _estimate(counts: Sequence[int], keep_threshold: int) -> list[Fraction]:
-    p, total = Fraction(keep_threshold, 2**64), sum(counts)
-    return [(Fraction(count, total) - (1 - p) / len(counts)) / p for count in counts]
+def _estimate(study: Study, counts: Sequence[int]) -> list[Fraction]:
+    """Estimate shares, or with decoys how many respondents are in each cell (section 11)."""
+    keep, rows, cells = study.release["keep_threshold"], sum(counts), len(counts)
+    p = Fraction(1) if keep is None else Fraction(int(keep), 2**64)
+    kept = [(count - (1 - p) * Fraction(rows, cells)) / p for count in counts]
+    agreed = study.contract["mechanism"]
+    if agreed["name"] == "paper":
+        return [number / rows for number in kept]
+    decoys = moments(agreed["decoys"])[0] * Fraction(study.release["cells"], cells)
+    coin = Fraction(int(agreed["coin_threshold"]), 2**64)
+    return [(number - decoys) / coin for number in kept]

@@ -45,6 +45,7 @@ EVENTS = (
     "complete",
     "released",
     "granted",
+    "published",
     "aborted",
 )
 STATES = ("proposed", "open", "uploaded", "sampled", "joined", "released", "aborted")

@@ -7,6 +7,7 @@ sure of it.
 import ast
 import hashlib
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from tests.vectors import spec_bytes, spec_messages, spec_plan, spec_researcher
+from tests.vectors import spec_bytes, spec_decoys, spec_messages, spec_plan, spec_researcher
 from tests.vectors.spec_bytes import RefusedError
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +102,79 @@ def test_a_reader_refuses_what_it_must(case: dict[str, Any]) -> None:
     """Contracts, releases and grants that are not well-formed."""
     with pytest.raises(RefusedError):
         spec_messages.READERS[case["kind"]](case["message"])
+
+
+@pytest.mark.parametrize("case", cases("decoys"))
+def test_decoys(case: dict[str, Any]) -> None:
+    """Section 5.2: patterns, decoys in their order, and the digest."""
+    secret, study = bytes.fromhex(case["secret"]), bytes.fromhex(case["study"])
+    patterns = spec_decoys.pattern_count(case["cells"], matched=case["mode"] == "matched")
+    found = spec_decoys.decoys(secret, study, case["mechanism"], patterns)
+    digest = spec_decoys.decoy_digest(secret, study, case["mechanism"], found)
+    assert case["expect"] == {
+        "patterns": patterns,
+        "decoys": [[pattern, token.hex()] for pattern, token in found],
+        "digest": digest.hex(),
+    }
+
+
+@pytest.mark.parametrize("case", cases("promise"))
+def test_promises_of_decoys(case: dict[str, Any]) -> None:
+    """Section 4.3: exactly those that are kept, to the last unit."""
+
+    def check() -> None:
+        spec_messages.mechanism(case["mechanism"])
+        spec_plan.check_decoy_promise(case["mechanism"], case["epsilon"], case["delta"])
+
+    if case["expect"] == {"kept": True}:
+        check()
+        return
+    with pytest.raises(RefusedError):
+        check()
+
+
+@pytest.mark.parametrize("case", cases("plausible"))
+def test_plausible_numbers_of_rows(case: dict[str, Any]) -> None:
+    """Section 11, at both ends."""
+    numbers = case["population"], case["cells"], case["rows"]
+    assert spec_plan.is_plausible(case["mechanism"], *numbers) is case["expect"]
+
+
+@pytest.mark.parametrize("file", [file for file in STUDIES if file.endswith("decoys")])
+def test_a_curator_with_decoys(file: str) -> None:
+    """From contributions and tables alone: secret, alignment, tokens, decoys and what is sent."""
+    study = DOCUMENTS[file]
+    contract = spec_messages.read_contract(study["contract"])["body"]
+    study_id = spec_bytes.labelled("study", spec_bytes.canonical(contract).encode())
+    secret = spec_decoys.study_secret(list(map(bytes.fromhex, study["contributions"])), study_id)
+    assert secret.hex() == study["secret"]
+    agreed, matched = contract["mechanism"], contract["linkage"]["mode"] == "matched"
+    cells = [
+        math.prod(len(attribute["categories"]) for attribute in curator["attributes"])
+        for curator in contract["curators"]
+    ]
+    patterns = spec_decoys.pattern_count(cells, matched=matched)
+    invented = spec_decoys.decoys(secret, study_id, agreed, patterns)
+    digest = spec_decoys.decoy_digest(secret, study_id, agreed, invented)
+    for place, (table, upload) in enumerate(zip(study["tables"], study["uploads"], strict=True)):
+        message = json.loads(study["alignments"][place])["body"]
+        own = [
+            spec_decoys.respondent_token(secret, study_id, name.encode())
+            for (name,) in table["ids"]
+        ]
+        assert message["decoys"] == digest.hex()
+        if not matched:
+            aligned = spec_decoys.alignment_digest(secret, study_id, own)
+            assert (message["digest"], message["population"]) == (aligned.hex(), len(own))
+        sample = {token for token in own if spec_decoys.takes_part(token, agreed)}
+        for pattern, token in invented:
+            digits = spec_decoys.digits(pattern, cells, matched=matched)
+            sample |= {token} if digits[place] < cells[place] else set()
+        body = json.loads(upload["message"])["body"]
+        assert body["rows"] == len(sample)
+        if matched:
+            sent = bytes.fromhex(upload["chunks"][-1])
+            assert {sent[i : i + 16] for i in range(0, len(sent), 16)} == sample
 
 
 @pytest.mark.parametrize("case", cases("canonical"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from vectors.generator.files import Case, Document, bad, case, document, filler
-from vectors.generator.requests import OTHER, SENDER, SERVER
+from vectors.generator.requests import ELSEWHERE, OTHER, SENDER, SERVER
 from vectors.generator.tampering import Change, drop, put, text
 from veiltab.crypto.signing import SigningKey
 from veiltab.protocol.audit_log import Seen, next_entry
@@ -18,6 +18,7 @@ START = 1_790_000_000
 BROKEN, MALFORMED = "audit_broken", "malformed_message"
 
 A, B, S = SENDER.party_id, OTHER.party_id, SERVER.party_id
+R = ELSEWHERE.party_id
 LIFE = [
     (A, "proposed", "contract", "proposed"),
     (A, "signed", "contract", "proposed"),
@@ -31,6 +32,7 @@ LIFE = [
     (S, "complete", None, "uploaded"),
     (S, "released", "release", "released"),
     (A, "granted", "grant", "released"),
+    (R, "published", "publication", "released"),
 ]
 """Who did what, with which message, and where the study stood then."""
 

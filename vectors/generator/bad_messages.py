@@ -15,6 +15,8 @@ from vectors.generator.tampering import (
     together,
     turn,
 )
+from veiltab.core.decoys import largest_coin
+from veiltab.core.mechanism import Geometric
 
 MALFORMED = "malformed_message"
 DEPTH = 3_000
@@ -24,8 +26,11 @@ def bad_messages() -> Document:
     """Put wrong messages of every kind together."""
     sampled = Written("study-aligned-stream")
     fresh, stored = Written("study-matched-fresh"), Written("study-matched-stored")
+    decoys, table = Written("study-aligned-decoys"), Written("study-matched-decoys")
     cases = [
         *_contracts(sampled, stored),
+        *_decoys(decoys, table, stored),
+        *_publications(decoys),
         *_texts(sampled),
         *_releases(sampled, fresh),
         *_uploads(sampled, fresh),
@@ -101,6 +106,71 @@ def _contracts(study: Written, stored: Written) -> Iterator[Case]:
         "stored_uploads": drop("stored", "uploads", 0),
     }.items():
         yield _case(name, "contract", stored.again(stored.contract, change))
+
+
+def _decoys(geometric: Written, table: Written, stored: Written) -> Iterator[Case]:
+    """Break contracts, alignments and releases with decoys."""
+    body = json.loads(geometric.contract)["body"]
+    terms = body["mechanism"]
+    coin = largest_coin(Geometric(int(terms["decoys"]["threshold"])), body["epsilon"])
+    keep = int(terms["keep_threshold"])
+    changes: dict[str, Change] = {
+        "promise": put("mechanism", "coin_threshold", to=str(coin + 1)),
+        "promise_ratio": put("mechanism", "decoys", "threshold", to=str(2**62)),
+        "promise_epsilon": put("epsilon", to=0.69),
+        "coin_zero": put("mechanism", "coin_threshold", to="0"),
+        "coin_number": put("mechanism", "coin_threshold", to=1),
+        "coin_leading_zero": put("mechanism", "coin_threshold", to=f"0{coin}"),
+        "law": put("mechanism", "decoys", "law", to="poisson"),
+        "law_fields": put("mechanism", "decoys", to={"law": "geometric", "weights": ["1"]}),
+        "law_missing": drop("mechanism", "decoys", "law"),
+        "epsilon_public": put("mechanism", "epsilon_public", to=0),
+        "epsilon_public_missing": drop("mechanism", "epsilon_public"),
+        "noise_uneven": put("mechanism", "keep_threshold", to=str(keep + 1)),
+        "mechanism_unknown": put("mechanism", "name", to="magic"),
+        "mechanism_mixed": put("mechanism", "sample_size", to=5),
+        "mechanism_accounting": put("accounting", to="pure-1"),
+        "accounting_without_decoys": put("mechanism", to={"name": "paper", "sample_size": None}),
+        "too_many_decoys": put("mechanism", "decoys", "threshold", to=str(2**64 - 1)),
+        "too_many_patterns": put(
+            "curators", 0, "attributes", to=[_attribute(f"a{i}", 10) for i in range(7)]
+        ),
+    }
+    for name, change in changes.items():
+        yield _case(name, "contract", geometric.again(geometric.contract, change))
+    weights = json.loads(table.contract)["body"]["mechanism"]["decoys"]["weights"]
+    short = [str(int(weights[0]) - 1), *weights[1:]]
+    for name, change in {
+        "weights_sum": put("mechanism", "decoys", "weights", to=short),
+        "weights_none": put("mechanism", "decoys", "weights", to=[]),
+        "weights_negative": put("mechanism", "decoys", "weights", to=["-1", *weights[1:], "1"]),
+        "bounded_law": put("delta", to=0),
+        "promise_delta": put("delta", to=0.001),
+    }.items():
+        yield _case(name, "contract", table.again(table.contract, change))
+    decoyed = together(put("mechanism", to=terms), put("accounting", to="decoys-1"))
+    changed = stored.again(stored.contract, together(decoyed, put("epsilon", to=1)))
+    yield _case("decoys_with_stored", "contract", changed)
+    for name, change in {
+        "alignment_of_nothing": together(put("decoys", to=None), put("digest", to=None)),
+        "alignment_without_number": put("population", to=None),
+        "alignment_without_digest": put("digest", to=None),
+    }.items():
+        yield _case(name, "alignment", _first(geometric, "alignments", change))
+    by_rank = together(put("accounting", to="pure-1"), put("population", to=10**6))
+    yield _case("release_without_noise", "release", table.again(table.release, by_rank))
+
+
+def _publications(study: Written) -> Iterator[Case]:
+    message = study.document["publication"]
+    for name, change in {
+        "publication_of_nothing": put("attributes", to=[]),
+        "publication_twice": repeat("attributes"),
+        "publication_epsilon": put("epsilon", to=0),
+        "publication_counts": put("counts", to="00" * 31),
+        "publication_release": drop("release"),
+    }.items():
+        yield _case(name, "publication", study.again(message, change))
 
 
 def _texts(study: Written) -> Iterator[Case]:

@@ -31,6 +31,7 @@ def research_cases() -> Iterator[Case]:
     yield from _signatures(sampled)
     yield from _chunks(sampled, fresh)
     yield from _releases(sampled, one_time, fresh)
+    yield from _decoy_releases(Written("study-aligned-decoys"), Written("study-matched-decoys"))
     yield from _grants(sampled, fresh)
     yield from _seals(sampled)
     yield from _one_time(one_time)
@@ -117,6 +118,35 @@ def _releases(study: Written, one_time: Written, fresh: Written) -> Iterator[Cas
     yield _case("missing_positions", MISMATCH, fresh, release=none)
     nonce = study.again(study.contract, put("nonce", to="00" * 16))
     yield _case("other_contract", MISMATCH, study, contract=nonce)
+
+
+def _decoy_releases(study: Written, matched: Written) -> Iterator[Case]:
+    """Change what a release with decoys states."""
+    keep = int(json.loads(study.release)["body"]["keep_threshold"])
+    changes: tuple[tuple[str, Written, Change], ...] = (
+        ("rows_implausible", study, put("rows", to=5000)),
+        ("rows_implausible_none", matched, _without_rows),
+        ("decoys_epsilon", study, put("epsilon", to=0.8)),
+        ("decoys_delta", matched, put("delta", to=0.001)),
+        ("decoys_noise", study, put("keep_threshold", to=str(keep - study.cells))),
+        ("decoys_no_noise", study, put("keep_threshold", to=None)),
+        ("decoys_noise_not_agreed", matched, put("keep_threshold", to=str(2**64 - matched.cells))),
+        ("decoys_population", study, put("population", to=61)),
+        ("decoys_population_missing", study, put("population", to=None)),
+        ("decoys_population_told", matched, put("population", to=40)),
+        ("decoys_accounting", study, put("accounting", to="pure-1")),
+    )
+    for name, written, change in changes:
+        yield _case(name, PROMISE, written, release=written.again(written.release, change))
+
+
+def _without_rows(body: dict[str, Any]) -> None:
+    """Take away all rows."""
+    body["rows"] = 0
+    for column in body["columns"]:
+        column["chunks"] = []
+    for upload in body["uploads"]:
+        upload["positions"] = []
 
 
 def _grants(study: Written, fresh: Written) -> Iterator[Case]:

@@ -9,16 +9,18 @@ from typing import Any
 from vectors.generator.bad_research import research_cases
 from vectors.generator.files import Case, Document, bad, document, filler
 from vectors.generator.hpke import ephemeral_key, seal
-from vectors.generator.tampering import Change, Written, flipped, put, turn
+from vectors.generator.tampering import Change, Written, flipped, put, together, turn
 
 MISMATCH, SIGNATURE, MALFORMED = "mismatch", "bad_signature", "malformed_message"
 DIGEST, SEAL, ALIGNMENT = "wrong_digest", "cannot_unseal", "not_aligned"
+PROMISE, NOT_GRANTED = "promise_broken", "not_granted"
 
 
 def bad_studies() -> Document:
     """Put what each party must refuse together."""
     sampled = Written("study-aligned-stream")
     fresh, stored = Written("study-matched-fresh"), Written("study-matched-stored")
+    decoys, matched = Written("study-aligned-decoys"), Written("study-matched-decoys")
     return document(
         "Sections 4 to 12. In a `study` of these files, what `instead` has takes the place of the"
         " right messages, and the party that does the `step` must refuse it: README.md says how.",
@@ -26,7 +28,10 @@ def bad_studies() -> Document:
             *research_cases(),
             *_secrets(sampled),
             *_alignments(sampled),
+            *_decoy_alignments(sampled, decoys, matched),
             *_uploads(sampled, fresh),
+            *_decoy_uploads(decoys, matched),
+            *_publications(decoys),
             *_requests(stored),
             *_repads(stored),
         ],
@@ -77,6 +82,67 @@ def _alignments(study: Written) -> Iterator[Case]:
         ("alignment_foreign_signature", SIGNATURE, [first, foreign]),
     ):
         yield _case(name, code, "alignment", study, messages=messages)
+
+
+def _decoy_alignments(sampled: Written, study: Written, matched: Written) -> Iterator[Case]:
+    """Let the curators compare decoys that are not the same, or say more than was asked for."""
+    other = put("decoys", to=filler("other decoys").hex())
+    told = together(put("digest", to=filler("a digest").hex()), put("population", to=50))
+    changes: tuple[tuple[str, str, Written, Change], ...] = (
+        ("decoy_digest", ALIGNMENT, study, other),
+        ("decoy_digest_matched", ALIGNMENT, matched, other),
+        ("decoy_digest_missing", MISMATCH, study, put("decoys", to=None)),
+        ("decoy_digest_of_none", MISMATCH, sampled, other),
+        ("alignment_tells_a_number", MISMATCH, matched, told),
+    )
+    for name, code, written, change in changes:
+        first, *others = written.document["alignments"]
+        messages = [written.again(first, change), *others]
+        yield _case(name, code, "alignment", written, messages=messages)
+
+
+def _decoy_uploads(study: Written, matched: Written) -> Iterator[Case]:
+    """Let the server receive uploads that coins and decoys do not give."""
+    upload = study.document["uploads"][0]
+    many = together(put("rows", to=60_000), put("population", to=60))
+    yield _case(
+        "upload_rows_implausible",
+        MISMATCH,
+        "upload",
+        study,
+        message=study.again(upload["message"], many),
+        chunks=upload["chunks"],
+    )
+    upload = matched.document["uploads"][0]
+    message, chunks = upload["message"], upload["chunks"]
+    whole = "ff" * 16 + chunks[-1][32:]
+    changed = matched.again(message, put("tokens", to=[_digest(whole)]))
+    yield _case(
+        "upload_of_who_takes_no_part",
+        MISMATCH,
+        "upload",
+        matched,
+        message=changed,
+        chunks=[*chunks, whole],
+    )
+
+
+def _publications(study: Written) -> Iterator[Case]:
+    """Let the server receive publications that are not of the release."""
+    message = study.document["publication"]
+    changes: dict[str, tuple[str, Change]] = {
+        "publication_of_another_study": (MISMATCH, put("study", to=filler("a study").hex())),
+        "publication_of_another_release": (MISMATCH, put("release", to=filler("other").hex())),
+        "publication_of_no_attribute": (MISMATCH, put("attributes", to=["height"])),
+        "publication_epsilon": (PROMISE, put("epsilon", to=0.7)),
+    }
+    for name, (code, change) in changes.items():
+        yield _case(name, code, "publication", study, message=study.again(message, change))
+    curator = study.curators[0]
+    by_curator = study.again(message, put("researcher", to=curator.party_id.hex()), curator)
+    yield _case("publication_by_a_curator", NOT_GRANTED, "publication", study, message=by_curator)
+    foreign = study.again(message, put("version", to=1), study.server)
+    yield _case("publication_foreign_signature", SIGNATURE, "publication", study, message=foreign)
 
 
 def _uploads(study: Written, fresh: Written) -> Iterator[Case]:

@@ -1,6 +1,7 @@
 """Vectors of decoys: sections 4.3, 5.2 and 11 of the specification."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -17,6 +18,7 @@ from veiltab.wire.mechanism import MECHANISM, DecoyTerms
 THIRD, HALF = DRAW_RANGE // 3, Geometric(DRAW_RANGE // 2)
 TABLE = WeightTable((2**56, 2**60, DRAW_RANGE - 2**57 - 2**61, 2**60, 2**56))
 INFEASIBLE, MALFORMED = "infeasible_plan", "malformed_message"
+_MANY = 10**6
 PLANNED = ((0.1, 0.0), (0.5, 0.0), (1.0, 0.0), (1.0, 1e-6))
 """Promises for which numbers are planned, for 45,222 respondents and 24 cells."""
 
@@ -184,10 +186,16 @@ def plausible() -> Document:
 
 
 def _edges(population: int | None, cells: int, coin: int, law: Law) -> list[int]:
-    """Return the numbers of rows between which the answer changes."""
-    fine = [_is_plausible(population, cells, coin, law, rows) for rows in range(25_000)]
-    changes = [rows for rows in range(1, 25_000) if fine[rows] != fine[rows - 1]]
-    return sorted({0, *changes, *(rows - 1 for rows in changes)})
+    """Return 0, and the numbers of rows between which the answer changes."""
+
+    def fine(rows: int) -> bool:
+        return _is_plausible(population, cells, coin, law, rows)
+
+    middle = int(cells * law.mean + (population or 0) * Fraction(coin, DRAW_RANGE))
+    first = bisect_left(range(middle), True, key=fine)  # noqa: FBT003 - what is looked for
+    last = bisect_left(range(middle, _MANY), True, key=lambda rows: not fine(rows)) + middle  # noqa: FBT003
+    edges = {0, first - 1, first, last - 1, last}
+    return sorted(rows for rows in edges if 0 <= rows < _MANY)
 
 
 def _is_plausible(population: int | None, cells: int, coin: int, law: Law, rows: int) -> bool:

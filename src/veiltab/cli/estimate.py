@@ -255,9 +255,15 @@ def publish_command(
       veiltab publish 3fa9 --attribute smoker --figures pictures
       veiltab publish 3fa9 --save for-others.estimate --json
     """  # noqa: D301 - \b tells click to leave the lines alone
+    from veiltab.inference.conditions import read_condition
+
     given = request.given()  # before a passphrase is asked for
     with party.session(LONG_PATIENCE) as session:
-        estimate = session.study(study).publish(request.names, grants=given)
+        chosen = session.study(study)
+        schema = chosen.terms.schema
+        for condition in options.conditions:  # a mistake is found before anything is published
+            read_condition(condition, schema.subset(request.names or schema.names))
+        estimate = chosen.publish(request.names, grants=given)
     show_estimate(estimate, options, files, as_json=as_json)
 
 

@@ -49,7 +49,7 @@ def _read_cells(
     type=click.Choice(get_args(MechanismName)),
     default="auto",
     show_default=True,
-    help="How respondents are protected; auto takes what has the least error.",
+    help="How respondents are protected; auto takes decoys where it can.",
 )
 @click.option(
     "--epsilon-with-curator",

@@ -99,7 +99,7 @@ class CoinDesign(ReleaseDesign):
     @property
     def coin(self) -> Fraction:
         """The probability β with which a respondent takes part."""
-        return self._exact.coin
+        return Fraction(self._exact.coin)
 
     @cached_property
     def _exact(self) -> "_Numbers":

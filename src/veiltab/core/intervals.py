@@ -136,11 +136,15 @@ def people_interval(
     people = np.maximum(estimate, 0)
     error = np.sqrt(np.maximum(constant + slope * people, 0))
     whole = 4 * float(np.max(people + FAR * error + 1))
+
+    def shape_at(share: "Array") -> Shape:
+        return design.people_shape(share * whole, fractions)
+
     interval = feldman_cousins(
         estimate / whole,
         (constant / whole**2, slope / whole, 0.0),
         critical,
-        lambda share: design.people_shape(share * whole, fractions),
+        shape_at if estimate.size <= MOST_SHAPES else _interpolated(shape_at),
     )
     return Interval(interval.low * whole, interval.high * whole, interval.bounded)
 
@@ -167,9 +171,13 @@ def _shapes(design: ReleaseDesign, fractions: Any, values: int) -> ShapeAt | Non
         return None
     if values <= MOST_SHAPES or np.ndim(fractions) or design.many:
         return shape_at
-    # Finer towards both ends, where few people make the law change quickly.
-    quarter = np.linspace(0, 1, SHAPE_STEPS, endpoint=False) ** 4 / 2
-    grid = np.concatenate([quarter, [1 / 2], 1 - quarter[::-1]])
+    return _interpolated(shape_at)
+
+
+def _interpolated(shape_at: ShapeAt) -> ShapeAt:
+    """Compute shapes at a few shares, more of them near 0 and 1, where laws change quickly."""
+    near = np.linspace(0, 1, SHAPE_STEPS, endpoint=False) ** 4 / 2
+    grid = np.concatenate([near, [1 / 2], 1 - near[::-1]])
     shapes = shape_at(grid)
     return lambda shares: Shape(
         np.interp(shares, grid, shapes.skewness), np.interp(shares, grid, shapes.excess)

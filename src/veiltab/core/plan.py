@@ -414,7 +414,8 @@ def plan(
     """Plan a release of a joint table of ``domain_size`` cells about ``population_size`` people.
 
     Give ``epsilon`` to get the least worst-case error for that promise, or ``target_rmse`` to get
-    the smallest ε that reaches it.  ``mechanism="auto"`` takes the best of all mechanisms; a
+    the smallest ε that reaches it.  ``mechanism="auto"`` takes decoys where they can be
+    planned: no other mechanism promises anything against researcher and server together.  A
     ``sample_size`` fixes the sample and leaves those by rank, the paper's way and shuffling.
 
     ``epsilon_with_curator`` limits ε against a researcher whom a curator helps; left out, the

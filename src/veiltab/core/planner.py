@@ -4,6 +4,7 @@ Every candidate is a :class:`~veiltab.core.plan.Plan`, which checks its promise 
 compared is the exact error of what would really be run, the server's noise included.
 """
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -98,8 +99,15 @@ class Question:
             )
 
     def plan_for_epsilon(self, epsilon: float) -> Plan:
-        """Return the plan with the least error among those that the question allows."""
+        """Return the plan with the least error among those that the question allows.
+
+        Where the choice is free, decoys are taken if they can be: no other mechanism promises
+        anything against researcher and server together, however small its error.
+        """
         parameters.check_epsilon(epsilon)
+        if self._free:
+            with contextlib.suppress(InfeasiblePlanError):
+                return min(self._decoys(epsilon), key=lambda candidate: candidate.rmse)
         plans: list[Plan] = []
         refused: InfeasiblePlanError | None = None
         for way in self._ways():
@@ -112,33 +120,29 @@ class Question:
             raise refused
         return min(plans, key=lambda candidate: candidate.rmse)
 
+    @property
+    def _free(self) -> bool:
+        """Whether the planner chooses the mechanism; a sample of a fixed size has no decoys."""
+        return self.mechanism == "auto" and self.sample_size is None
+
     def _ways(self) -> list[Callable[[float], list[Plan]]]:
         if self.mechanism == "decoys":
             return [self._decoys]
         ways: list[Callable[[float], list[Plan]]] = [self._pure]
-        if self.mechanism == "auto" and self.sample_size is None:
-            ways.insert(0, self._decoys)
         if self.delta > 0 and self.mechanism != "paper":
             ways.append(self._shuffled)
         return ways
 
     def plan_for_rmse(self, target_rmse: float) -> Plan:
-        """Find the smallest ε; more ε never raises the error.
-
-        Decoys go first, because the other mechanisms are seldom better and slow to plan with δ.
-        """
+        """Find the smallest ε; more ε never raises the error."""
         parameters.check_target_rmse(target_rmse)
-        if self.mechanism != "auto" or self.sample_size is not None:
+        if not self._free:
             return _smallest_epsilon(self, target_rmse)
-        by_rank = replace(self, mechanism="shuffle" if self.delta else "paper")
         try:
-            best = _smallest_epsilon(replace(self, mechanism="decoys"), target_rmse)
+            return _smallest_epsilon(replace(self, mechanism="decoys"), target_rmse)
         except InfeasiblePlanError:
+            by_rank = replace(self, mechanism="shuffle" if self.delta else "paper")
             return _smallest_epsilon(by_rank, target_rmse)
-        rival = by_rank.plan_or_none(best.epsilon)
-        if rival is None or rival.rmse > target_rmse:
-            return best
-        return _smallest_epsilon(by_rank, target_rmse)
 
     def plan_or_none(self, epsilon: float) -> Plan | None:
         """Return the plan for ε, or None if there is none."""

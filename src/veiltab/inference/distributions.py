@@ -10,7 +10,7 @@ from veiltab.core.released import Estimator, ReleasedCounts, Shares
 from veiltab.core.resampling import seeded_generator
 from veiltab.core.schema import Schema
 from veiltab.core.shape import Shape
-from veiltab.core.uncertainty import Population, ReleaseDesign, critical_value
+from veiltab.core.uncertainty import CovarianceForm, Population, ReleaseDesign, critical_value
 from veiltab.errors import ParameterError
 
 NUMBERS = ("share", "standard_error", "sampling_error", "privacy_error", "low", "high")
@@ -19,6 +19,9 @@ INTERVAL = "interval"
 ESTIMABLE, REASON = "estimable", "reason"
 RESERVED = frozenset((*NUMBERS, PEOPLE, INTERVAL, ESTIMABLE, REASON))
 """Columns of the tables; an attribute with such a name gets another column name."""
+
+SHAPES_AT_ONCE = 1 << 15
+"""For how many cells the shape of the error is computed at once, which bounds the memory."""
 
 
 def joint_table(
@@ -99,42 +102,54 @@ def _conditional_errors(
     A group of ``size`` cells and one of its cells differ by a set of cells, and the variance of
     a set's share depends on that share alone; so all covariances together take O(N) time.
     """
-    design, cells = joint.design(population), joint.schema.domain_size
-    part = joint.unbiased
+    design, part = joint.design(population), joint.unbiased
     whole = np.repeat(part.reshape(-1, size).sum(axis=1), size)
-    likely_whole = np.clip(whole, 0, 1)
-    likely_part = np.minimum(joint.plausible, likely_whole)
-    ratio = np.divide(likely_part, likely_whole, where=likely_whole > 0, out=np.zeros_like(part))
-    matrices = []
-    for form in (design.sampling, design.privacy):
-        cell, group = form.of_sets(likely_part, 1 / cells), form.of_sets(likely_whole, size / cells)
-        rest = form.of_sets(likely_whole - likely_part, (size - 1) / cells)
-        matrices.append(_matrices(cell, (cell + group - rest) / 2, group))
-    sampling, privacy = matrices
-    total = sampling + privacy
-    with np.errstate(divide="ignore", invalid="ignore"):  # empty groups are not estimable
-        errors = [
-            _root(m[:, 0, 0] - 2 * ratio * m[:, 0, 1] + ratio**2 * m[:, 1, 1]) / likely_whole
-            for m in (total, sampling, privacy)
-        ]
-    shape = None if design.normal else _conditional_shape(design, likely_part, likely_whole, size)
+    likely = np.minimum(joint.plausible, np.clip(whole, 0, 1)), np.clip(whole, 0, 1)
+    sampling, privacy, total = (
+        _conditional_covariance(form, *likely, size)
+        for form in (design.sampling, design.privacy, design.total)
+    )
+    errors = [_conditional_error(matrix, *likely) for matrix in (total, sampling, privacy)]
+    del sampling, privacy
+    shape = None if design.normal else _conditional_shape(design, *likely, size)
     interval = proportion_interval(part, whole, total, critical_value(level), shape)
     return (errors[0], errors[1], errors[2]), interval
+
+
+def _conditional_covariance(form: CovarianceForm, part: Shares, whole: Shares, size: int) -> Shares:
+    """Return the covariance matrix of each cell and its group."""
+    cell, group = form.of_sets(part, 1 / part.size), form.of_sets(whole, size / part.size)
+    rest = form.of_sets(whole - part, (size - 1) / part.size)
+    shared = (cell + group - rest) / 2
+    rows = np.stack([cell, shared], axis=-1), np.stack([shared, group], axis=-1)
+    return np.stack(rows, axis=-2)
+
+
+def _conditional_error(covariance: Shares, part: Shares, whole: Shares) -> Shares:
+    """Return the standard error of each cell's share of its group, by the delta method."""
+    ratio = np.divide(part, whole, where=whole > 0, out=np.zeros_like(part))
+    variance = covariance[:, 0, 0] - 2 * ratio * covariance[:, 0, 1]
+    variance += ratio**2 * covariance[:, 1, 1]
+    with np.errstate(divide="ignore", invalid="ignore"):  # empty groups are not estimable
+        error: Shares = _root(variance) / whole
+    return error
 
 
 def _conditional_shape(design: ReleaseDesign, part: Shares, whole: Shares, size: int) -> Shape:
     """Return the shape of each cell's estimate less its share of the group's."""
     ratio = np.divide(part, whole, where=whole > 0, out=np.zeros_like(part))
     fractions = np.array([1, size - 1, design.cells - size]) / design.cells
-    shares = np.stack([part, whole - part, 1 - whole], axis=-1)
-    weights = np.stack([1 - ratio, -ratio, np.zeros_like(ratio)], axis=-1)
-    return design.shape(weights, shares, np.broadcast_to(fractions, shares.shape))
-
-
-def _matrices(cell: Shares, shared: Shares, group: Shares) -> Shares:
-    """Return the covariance matrix of each cell and its group."""
-    rows = np.stack([cell, shared], axis=-1), np.stack([shared, group], axis=-1)
-    return np.stack(rows, axis=-2)
+    shapes = []
+    for start in range(0, part.size, SHAPES_AT_ONCE):
+        where = slice(start, start + SHAPES_AT_ONCE)
+        a, b, r = part[where], whole[where], ratio[where]
+        shares = np.stack([a, b - a, 1 - b], axis=-1)
+        weights = np.stack([1 - r, -r, np.zeros_like(r)], axis=-1)
+        shapes.append(design.shape(weights, shares, fractions))
+    return Shape(
+        np.concatenate([shape.skewness for shape in shapes]),
+        np.concatenate([shape.excess for shape in shapes]),
+    )
 
 
 def _ratios(shares: Shares, size: int) -> Shares:

@@ -159,7 +159,9 @@ class Setting:
         label = f"{where}/{self.plan.epsilon!r}/{self.plan.sample_size}"
         if self.plan.accounting == PURE:
             return label
-        return f"{label}/{self.plan.mechanism_name}/{self.plan.delta!r}/{self.plan.keep_threshold}"
+        # Few digits of γ, so that a planner that rounds a little differently changes no result.
+        noise = "none" if self.plan.gamma is None else f"{self.plan.gamma:.3g}"
+        return f"{label}/{self.plan.mechanism_name}/{self.plan.delta!r}/{noise}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

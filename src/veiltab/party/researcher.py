@@ -65,7 +65,9 @@ def publish_study(
     published = published_part(context, signed.body.study_id, attributes)
     if published is not None:
         return published
-    return estimate_study(context, signed, attributes, grants).publish()
+    estimate = estimate_study(context, signed, attributes, grants)
+    estimate.design()  # refuses a release with almost nobody in it, before it is published
+    return estimate.publish()
 
 
 def open_study(

@@ -138,13 +138,17 @@ class Sorter:
         return cut(self.parts(), limit, SPAN_ROWS)
 
 
+RANGE_STEP = 1 << 32
+"""Ranges of keys begin at multiples of this."""
+
+
 def range_starts(partitions: int, start: int = 0, stop: int = KEY_RANGE) -> list[int]:
     """Return where equal ranges of keys begin, from ``start`` up to ``stop``: 64-bit numbers.
 
     They are multiples of 2³², because the lowest bits of a word that is sorted number its record.
     """
     first, last = -(-start >> 32), -(-stop >> 32)
-    steps = (-(-number * (last - first) // partitions) for number in range(partitions))
+    steps = (number * (last - first) // partitions for number in range(partitions))
     return [(first + step) << 32 for step in steps]
 
 

@@ -25,6 +25,7 @@ from veiltab.protocol.sorting import (
     KEY,
     KEY_RANGE,
     PARTITIONS,
+    RANGE_STEP,
     Records,
     Sorter,
     Spool,
@@ -310,7 +311,7 @@ def _ranges(partitions: int, terms: DecoyTerms | None) -> list[int]:
     """
     border = KEY_RANGE if terms is None else terms.coin_threshold
     below = partitions // 2
-    if border == KEY_RANGE or not below:
+    if border > KEY_RANGE - RANGE_STEP or not below:  # no range would be left above the border
         return range_starts(partitions)
     return range_starts(below, 0, border) + range_starts(partitions - below, border)
 
