@@ -91,23 +91,23 @@ def membership_ratio_with_delta(coin: Coin, law: WeightTable, delta: Fraction) -
 
     None if no ε does, because more than δ lies where only one of both can be.
     """
-    pairs = _sorted_by_ratio(coin, law)
-    scaled = [(Fraction(a, DRAW_RANGE**2), Fraction(w, DRAW_RANGE)) for a, w in pairs]
-    forward = _least_ratio(scaled[::-1], delta)
-    backward = _least_ratio([(w, a) for a, w in scaled], delta)
+    pairs = [(a, w * DRAW_RANGE) for a, w in _sorted_by_ratio(coin, law)]  # both of 2¹²⁸
+    spare = delta * DRAW_RANGE**2
+    forward = _least_ratio(pairs[::-1], spare)
+    backward = _least_ratio([(w, a) for a, w in pairs], spare)
     return None if forward is None or backward is None else max(forward, backward)
 
 
-def _least_ratio(pairs: list[tuple[Fraction, Fraction]], delta: Fraction) -> Fraction | None:
+def _least_ratio(pairs: list[tuple[int, int]], delta: Fraction) -> Fraction | None:
     """Return the least x ≥ 1 with Σ [p − x·d]₊ ≤ δ, for pairs (p, d) in order of falling p/d."""
-    sum_of_p, sum_of_d, least = Fraction(0), Fraction(0), Fraction(1)
+    sum_of_p, sum_of_d = 0, 0
     for p, d in pairs:
         # Up to here the sum is Σp − x·Σd for x between this ratio and the one before.
-        if d and sum_of_p - sum_of_d * p / d > delta:
+        if d and (sum_of_p * d - sum_of_d * p) * delta.denominator > delta.numerator * d:
             break
         sum_of_p, sum_of_d = sum_of_p + p, sum_of_d + d
-    if sum_of_p - sum_of_d > delta:
-        if not sum_of_d:
-            return None
-        least = max(least, (sum_of_p - delta) / sum_of_d)
-    return least
+    if sum_of_p - sum_of_d <= delta:
+        return Fraction(1)
+    if not sum_of_d:
+        return None
+    return max(Fraction(1), (sum_of_p - delta) / sum_of_d)
