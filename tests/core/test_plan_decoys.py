@@ -315,15 +315,11 @@ def test_a_delta_below_what_whole_weights_reach_is_refused(delta: float) -> None
     assert planned(epsilon=0.5, delta=1e-16).delta_achieved > 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "best"), [(45222, "shuffle"), (100, "decoys")])
-def test_auto_does_what_is_possible_with_such_a_delta(n: int, best: str) -> None:
-    """Shuffling if it gains, or else decoys that need no δ."""
-    found = planned(
-        population_size=n, epsilon=0.5, delta=1e-20, mechanism="auto", epsilon_with_curator=None
-    )
-    assert found.mechanism_name == best
-    assert found.delta_achieved <= 1e-20
+def test_auto_does_what_is_possible_with_such_a_delta() -> None:
+    """It takes decoys that need no δ."""
+    chosen = planned(epsilon=0.5, delta=1e-20, mechanism="auto", epsilon_with_curator=None)
+    assert chosen.mechanism_name == "decoys"
+    assert chosen.delta_achieved == 0
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -501,7 +497,7 @@ def test_promises_too_small_for_64_bits_are_refused() -> None:
     with pytest.raises(InfeasiblePlanError, match="nothing but noise"):
         planned(epsilon=0.5, epsilon_with_curator=1e-11)
     with pytest.raises(InfeasiblePlanError, match="no noise of a published copy"):
-        _ = planned(epsilon=0.5, epsilon_public=1e-21).rmse_published
+        planned(epsilon=0.5, epsilon_public=1e-21)
 
 
 def test_the_work_of_a_plan_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,10 @@ NEARLY = 0.99
 LONGEST = MAX_WEIGHTS - 1024
 """How many weights a table may have in the search; a nudge can make it a little longer."""
 
-SHORT_DIGITS, FLOAT_DIGITS = 16, 50
+SHORT_DIGITS, FLOAT_DIGITS, POWER_BITS = 16, 50, 128
+NEGLIGIBLE = 1e-9
+"""A smaller share of respondents is not worth leaving out."""
+
 ROUNDING_ROOM = 1 - 1e-4
 """The share of the limit on decoys that the search uses: a rounded ratio can need a few more."""
 
@@ -148,8 +151,7 @@ class DecoySearch:
             nudge = NUDGE * 100**attempt
             ratio = short_ratio(best.ratio * (1 + nudge * (1 - best.ratio)))
             law = two_sided_table(ratio, best.centre, self.delta * TAIL_SHARE)
-            left_out = int(best.left_out * (1 + nudge) * DRAW_RANGE)
-            coin = Coin(max(DRAW_RANGE - left_out, 1))
+            coin = coin_leaving_out(best.left_out * (1 + nudge))
             if decoys.exact_delta(coin, law, self.epsilon) <= delta_below(self.delta):
                 return coin, law
         raise InfeasiblePlanError(
@@ -210,7 +212,8 @@ class DecoySearch:
         high = REACH - math.log(math.expm1(self.epsilon / 2))
         low = -REACH - math.log(math.expm1(self.epsilon / 2 + self.delta))
         first = min((low + STEP * i for i in range(math.ceil((high - low) / STEP))), key=error)
-        place = least_place(error, first - STEP, first + STEP, FINE)
+        second = least_place(error, first - STEP, first + STEP, FINE)
+        place = min(second, first, key=error)
         return self._candidate(1 / (1 + math.exp(-place)), centre)
 
     def _candidate(self, ratio: float, centre: int) -> TwoSided:
@@ -254,13 +257,20 @@ class DecoySearch:
 
 
 def short_ratio(ratio: float) -> float:
-    """Round a ratio up to about 16 binary digits of it and of what it lacks to 1.
+    """Round a number between 0 and 1 up, to about 16 binary digits of it and of its rest to 1.
 
     No plan is better for more digits, and fewer are the same on every machine.
     """
     digits = SHORT_DIGITS - math.floor(math.log2(min(ratio, 1 - ratio)))
     step = 2.0 ** -min(digits, FLOAT_DIGITS)
     return math.ceil(ratio / step) * step
+
+
+def coin_leaving_out(share: float) -> Coin:
+    """Return the coin that leaves out about this share of the respondents, or a little more."""
+    if share < NEGLIGIBLE:
+        return Coin(DRAW_RANGE)
+    return Coin(max(DRAW_RANGE - int(DRAW_RANGE * short_ratio(share)), 1))
 
 
 def two_sided_masses(ratio: float, centre: int) -> tuple[float, float, float]:
@@ -297,11 +307,16 @@ def two_sided_length(ratio: float, centre: int, tail: float) -> int:
 def two_sided_table(ratio: float, centre: int, tail: float) -> WeightTable:
     """Return integer weights for P(D = z) ∝ q^|z − s|, cut off where it falls below ``tail``.
 
-    What rounding leaves goes to the centre.
+    Powers are whole numbers over 2¹²⁸, rounded down, so that they are the same on every machine.
+    What rounding leaves of 2⁶⁴ goes to the centre.
     """
     length = two_sided_length(ratio, centre, tail)
-    powers = [ratio ** abs(z - centre) for z in range(length)]
-    unit = DRAW_RANGE / math.fsum(powers)
-    weights = [int(unit * power) for power in powers]
+    numerator, denominator = ratio.as_integer_ratio()
+    powers = [1 << POWER_BITS]
+    while len(powers) < max(centre + 1, length - centre):
+        powers.append(powers[-1] * numerator // denominator)
+    steps = [powers[abs(z - centre)] for z in range(length)]
+    total = sum(steps)
+    weights = [DRAW_RANGE * step // total for step in steps]
     weights[centre] += DRAW_RANGE - sum(weights)
     return WeightTable(tuple(weights))

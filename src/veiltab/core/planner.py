@@ -36,6 +36,9 @@ SMALLEST_EPSILON = 1e-9
 CHANNELS_PART = 1.1
 """By default the server's noise makes the error of decoys larger by this factor."""
 
+CHANNEL_DIGITS = 24
+"""How many binary digits the server's default noise has."""
+
 DELTAS_GAIN = 0.999
 """A law of decoys that spends δ must lower the error by this factor against one that does not."""
 
@@ -221,6 +224,8 @@ class Question:
         noise = room / (plan.expected_rows * (1 - 1 / self.domain_size))  # 1/p² − 1
         replaced = -math.expm1(-0.5 * math.log1p(noise))
         width = int(replaced * DRAW_RANGE / self.domain_size)
+        surplus = max(0, width.bit_length() - CHANNEL_DIGITS)
+        width = width >> surplus << surplus  # the same on every machine
         return DRAW_RANGE - self.domain_size * width if width else None
 
     def _epsilon_public(self, epsilon: float) -> float:

@@ -268,7 +268,7 @@ class _Reading:
             self.repeated.look_at(records[_ROW], ordered)
             if self._most is not None:
                 high = ordered.view(">u8")[:, 0].astype(np.uint64)
-                self.participants += int(np.searchsorted(high, self._most, side="right"))
+                self.participants += int(np.count_nonzero(high <= self._most))
             for digest, codes in zip(self._columns, codes_of(records), strict=True):
                 digest.update(codes.view(np.uint8).data)
             yield ordered
