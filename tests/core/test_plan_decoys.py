@@ -498,7 +498,7 @@ def test_promises_too_small_for_64_bits_are_refused() -> None:
     with pytest.raises(InfeasiblePlanError, match="nothing but noise"):
         planned(epsilon=0.5, epsilon_with_curator=1e-11)
     with pytest.raises(InfeasiblePlanError, match="no noise of a published copy"):
-        _ = planned(epsilon=0.5, epsilon_public=1e-21).rmse_published
+        planned(epsilon=0.5, epsilon_public=1e-21)
 
 
 def test_the_work_of_a_plan_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
