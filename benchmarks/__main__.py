@@ -18,6 +18,7 @@ from rich.table import Table
 
 from benchmarks.against_peers import peer_ratios
 from benchmarks.commands import command_ratios
+from benchmarks.decoys import decoy_ratios
 from benchmarks.growth import growth_peaks, growth_ratios
 from benchmarks.kernels import kernel_ratios
 from benchmarks.pipeline import pipeline_ratios
@@ -37,6 +38,7 @@ def _growth() -> Rows:
 PARTS: dict[str, tuple[str, Callable[[], Rows]]] = {
     "kernels": ("kernels, one thread", kernel_ratios),
     "pipeline": ("the whole private pipeline against pooling the tables", pipeline_ratios),
+    "decoys": ("preparing with decoys against as many rows without", decoy_ratios),
     "growth": ("growth with the number of rows and cells, and memory", _growth),
     "wire": ("bytes on the wire and on the disk", wire_figures),
     "transport": ("chunks through the service", transport_ratios),

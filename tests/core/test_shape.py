@@ -77,3 +77,13 @@ def test_series_of_known_laws() -> None:
         chance * (1 - chance) * (1 - 6 * chance * (1 - chance)),
     ]
     assert cumulants_of(binomial) == pytest.approx(expected)
+
+
+def test_a_normal_interval_of_an_empty_cell_would_hold_too_rarely() -> None:
+    """At zero it ends at a one-sided quantile; geometric decoys are nearly exponential."""
+    decoys = stats.expon(loc=-1)
+    for level, normal in ((0.95, 0.929), (0.99, 0.964)):
+        critical = float(stats.norm.ppf(level))
+        assert float(decoys.cdf(critical)) == pytest.approx(normal, abs=0.001)
+        scored = float(Shape(np.array(2.0), np.array(6.0)).deviation(critical))
+        assert float(decoys.cdf(scored)) == pytest.approx(level, abs=0.002)

@@ -217,7 +217,8 @@ class DecoySearch:
         high = REACH - math.log(math.expm1(self.epsilon / 2))
         low = -REACH - math.log(math.expm1(self.epsilon / 2 + self.delta))
         first = min((low + STEP * i for i in range(math.ceil((high - low) / STEP))), key=error)
-        place = least_place(error, first - STEP, first + STEP, FINE)
+        second = least_place(error, first - STEP, first + STEP, FINE)
+        place = min(second, first, key=error)
         return self._candidate(1 / (1 + math.exp(-place)), centre)
 
     def _candidate(self, ratio: float, centre: int) -> TwoSided:

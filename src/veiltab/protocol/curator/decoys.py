@@ -60,7 +60,9 @@ class Patterns:
     def own_cells(self, patterns: Numbers, curator: int) -> Numbers:
         """Return a curator's digit of each pattern: its own cell, or their number for absence."""
         radices = [size + self.matched for size in self.cells]
-        digits: Numbers = patterns // prod(radices[curator + 1 :]) % radices[curator]
+        digits: Numbers = patterns // prod(radices[curator + 1 :])
+        if curator:  # NumPy divides by one number fast, and finds remainders slowly
+            digits -= digits // radices[curator] * radices[curator]
         return digits
 
 
