@@ -148,7 +148,7 @@ def test_a_table_is_prepared_with_the_decoys_that_were_compared(linkage: Linkage
 def test_the_population_is_the_contracts_where_it_states_one() -> None:
     """Before anything is uploaded."""
     rehearsal, staged = opened("aligned", population=41)
-    with pytest.raises(MismatchError, match="about 41 respondents, not 40"):
+    with pytest.raises(MismatchError, match="states 41 respondents, not 40"):
         check_alignment(staged.contract, alignments(rehearsal, staged))
 
 
