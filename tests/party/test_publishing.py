@@ -222,16 +222,23 @@ def test_damaged_copies_are_not_published(study: DecoyStudy, reader: PartyContex
 def test_nothing_is_published_without_a_grant(
     service: Server, study: DecoyStudy, tmp_path: Path
 ) -> None:
-    """Nor for attributes that were not granted; afterwards no grant is needed."""
+    """Nor for attributes that were not granted; afterwards no grant is needed.
+
+    There is one copy for ever, so while a curator has granted nothing its attributes are named.
+    """
     reader = service.join("a researcher", tmp_path / "reader")
     first = study.curators[0]
     to = public_identity(reader.identity)
     made = curator.give_grant(first, first.contract(study.study), to, None, LATER)
     with pytest.raises(NotGrantedError, match="second"):
         publish(study, reader, "first", "second")
+    with pytest.raises(NotGrantedError, match="no attribute has been granted yet by") as caught:
+        publish(study, reader)
+    assert "name the attributes to publish without: 'first'" in caught.value.hint
     assert reader.home.study(study.study).published() is None
-    copy = publish(study, reader)
-    assert copy.schema.names == ("first",)
+    assert not events(study, reader)
+    copy = publish(study, reader, "first")
+    assert copy.schema.names == publish(study, reader).schema.names == ("first",)
     late = replace(reader, clock=lambda: float(made.body.expires + 1))
     assert (publish(study, late).counts == copy.counts).all()
 
