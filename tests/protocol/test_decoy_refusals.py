@@ -168,7 +168,7 @@ def test_a_message_in_front_of_the_others_does_not_stand_for_them(linkage: Linka
 def test_the_population_is_the_contracts_where_it_states_one() -> None:
     """Before anything is uploaded."""
     rehearsal, staged = opened("aligned", population=41)
-    with pytest.raises(MismatchError, match="about 41 respondents, not 40"):
+    with pytest.raises(MismatchError, match="states 41 respondents, not 40"):
         check_alignment(staged.contract, alignments(rehearsal, staged))
 
 

@@ -64,7 +64,7 @@ class Plan:
         parameters.check_epsilon(self.epsilon)
         if cast("float | None", self.epsilon_public) is None:
             object.__setattr__(self, "epsilon_public", self.epsilon)
-        parameters.check_epsilon(self.epsilon_public)
+        parameters.check_epsilon(self.epsilon_public, "epsilon_public")
         self._check_numbers()
         if self.accounting not in ACCOUNTINGS:
             raise ParameterError(

@@ -71,7 +71,7 @@ def _with_server(contract: Contract) -> Coalition:
         "researcher and server",
         contract.epsilon,
         contract.delta,
-        "the server together with a researcher, and a server that adds no noise or the wrong one:"
+        "the server together with a researcher, also if it adds no noise or the wrong noise:"
         " the same as a researcher alone, if no curator tells them the study's secret and none"
         " leaves decoys out",
     )
