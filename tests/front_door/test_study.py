@@ -116,6 +116,7 @@ def test_from_a_proposal_to_a_report(world: World) -> None:
         assert repr(study) == f"<Study {study.id[:16]} 'Smoking and income'>"
         theirs = other.study(TITLE)
         assert theirs.terms.epsilon == 1.0
+        assert [each.numbers for each in theirs.coalitions()][:2] == ["ε = 1", "ε = 1"]
         assert theirs.sign().state == "open"
         (line,) = other.studies()
         assert (line.title, line.role) == (TITLE, "curator")
@@ -149,9 +150,15 @@ def test_from_a_proposal_to_a_report(world: World) -> None:
         assert researcher.study(TITLE).estimate("smoker").schema.names == ("smoker",)
         share = estimate.probability("smoker = 'yes'", given="income = 'low'")
         assert share.value is not None
+        copy = researcher.study(TITLE).publish()
+        assert (estimate.publish().counts == copy.marginal(["income", "smoker"]).counts).all()
         entries, _ = researcher.study(TITLE).audit()
-        assert [entry.event for entry in entries].count("granted") == 2
-    estimate.report(world.folder / "report.html")
+        events = [entry.event for entry in entries]
+        assert (events.count("granted"), events.count("published")) == (2, 1)
+        unpublished = researcher.study(TITLE).estimate("smoker")
+    with pytest.raises(vt.errors.ConnectionFailedError, match="was closed"):
+        unpublished.publish()
+    copy.report(world.folder / "report.html")
     assert "Smoking and income" in (world.folder / "report.html").read_text(encoding="utf-8")
 
 
