@@ -144,8 +144,12 @@ def test_from_a_proposal_to_a_report(world: World) -> None:
     assert steps[0] == "reading rows"
     assert {"encrypting", "sending"} <= {*steps}
     assert reports[-1].done == reports[-1].total
+    _estimate_and_publish(world, study.id)
+
+
+def _estimate_and_publish(world: World, study: str) -> None:
     with world.rivera.connect() as researcher:
-        estimate = researcher.study(study.id[:8]).estimate(["income", "smoker"])
+        estimate = researcher.study(study[:8]).estimate(["income", "smoker"])
         assert estimate.schema.names == ("income", "smoker")
         assert researcher.study(TITLE).estimate("smoker").schema.names == ("smoker",)
         share = estimate.probability("smoker = 'yes'", given="income = 'low'")
