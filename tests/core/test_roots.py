@@ -1,4 +1,4 @@
-"""The search for the last place where a growing function is not positive."""
+"""Two searches: where a growing function is last not positive, and where a valley is deepest."""
 
 import math
 from collections.abc import Callable
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veiltab.core.roots import last_root
+from veiltab.core.roots import last_root, least_place
 
 GROWING: dict[str, Callable[[float], float]] = {
     "straight": lambda x: x,
@@ -94,3 +94,31 @@ def test_the_worst_functions_end_too() -> None:
     function = Recorded(GROWING["a step"])
     assert last_root(function, -1e-3, 44.0, 40.0, 1e-6) == pytest.approx(0, abs=1e-6)
     assert len(function.places) <= 2 + math.log(40 / 1e-6) / -math.log(0.95) + 1
+
+
+VALLEYS: dict[str, Callable[[float], float]] = {
+    "round": lambda x: x * x,
+    "sharp": abs,
+    "steep on one side": lambda x: math.expm1(x) - x,
+    "flat": lambda x: x**4,
+}
+
+
+@given(
+    shape=st.sampled_from(sorted(VALLEYS)),
+    bottom=st.floats(-20, 20),
+    left=st.floats(0, 30),
+    right=st.floats(0, 30),
+)
+def test_the_deepest_place_of_a_valley(
+    shape: str, bottom: float, left: float, right: float
+) -> None:
+    """To the tolerance, wherever it lies between the ends, at an end included."""
+    function = VALLEYS[shape]
+    tried = Recorded(lambda place: function(place - bottom))
+    place = least_place(tried, bottom - left, bottom + right, 1e-6)
+    assert bottom - left <= place <= bottom + right
+    # Next to the bottom a round valley is as flat as floats can tell.
+    assert function(place - bottom) <= function(2e-6) + 1e-15
+    assert place in tried.places
+    assert len(tried.places) <= 45

@@ -25,7 +25,7 @@ from veiltab.core.schema import Schema
 from veiltab.crypto.derivation import alignment_key
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import IdMessages, alignment_digest, token_order
-from veiltab.errors import LinkageError
+from veiltab.errors import LinkageError, StateError
 from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.curator.upload import (
     CuratorContext,
@@ -202,6 +202,32 @@ def test_who_comes_twice_is_found_whether_taking_part_or_not() -> None:
     with pytest.raises(LinkageError, match=r"6 rows share an id .* rows 1, 2, 3, 4, 5$"):
         intake.close()
     assert not spool._partitions
+
+
+def test_a_table_whose_decoys_are_not_complete_is_not_used() -> None:
+    """A disk that is full while decoys are added: some would be taken for respondents."""
+
+    class Full(MemorySpool):
+        room = 35
+
+        def append(self, partition: int, data: memoryview) -> None:
+            self.room -= 1
+            if not self.room:
+                raise OSError(28, "no room")
+            super().append(partition, data)
+
+    staged, own = open_study(), table(30)
+    me, spool = staged.contract.curators[0].party_id, Full()
+    intake = Intake(staged.contract, staged.secret, SCHEMA, spool, curator=me, partitions=32)
+    intake.add(own.ids, own.codes)
+    with pytest.raises(OSError, match="no room"):
+        intake.close()
+    spool.room = 10**6
+    for again in (intake.close, lambda: intake.add(own.ids, own.codes)):
+        with pytest.raises(StateError):
+            again()
+    with pytest.raises(StateError, match="not complete"):
+        next(intake.rows())
 
 
 def test_a_study_without_decoys_has_none_of_this() -> None:

@@ -145,6 +145,26 @@ def test_a_table_is_prepared_with_the_decoys_that_were_compared(linkage: Linkage
     assert not len(staged.outcome.received)
 
 
+@linkages
+def test_a_message_in_front_of_the_others_does_not_stand_for_them(linkage: LinkageMode) -> None:
+    """A server can put one before the real ones that fits the table, with anybody's name."""
+    rehearsal, staged = opened(linkage)
+    held = alignments(rehearsal, staged)
+    me = rehearsal.curators[0]
+    other = take_in(staged.contract, filler("another secret"), rehearsal.holdings[0], me.party_id)
+    invented = replace(
+        align(staged.contract, me, other).body, curator=rehearsal.curators[1].party_id
+    )
+    prepare = prepare_sample if linkage == "aligned" else _prepare_table
+    with pytest.raises(MismatchError, match="the alignment was of"):
+        prepare(
+            staged.outcome.contexts[0],
+            staged.outcome.contract,
+            other,
+            [sign(invented, me.signing), *held],
+        )
+
+
 def test_the_population_is_the_contracts_where_it_states_one() -> None:
     """Before anything is uploaded."""
     rehearsal, staged = opened("aligned", population=41)

@@ -17,9 +17,13 @@ from veiltab.errors import OutputError, ParameterError
 from veiltab.report.charts import (
     BOUND,
     DASHED,
+    LAPLACE,
+    MINIMAX,
+    NOISY,
     OURS,
     PAPER,
     TIGHTENED,
+    UNHINDERED,
     WORST,
     ErrorChart,
     LineStyle,
@@ -229,6 +233,41 @@ def test_the_chart_of_a_plan(size: int | None) -> None:
     assert exact[chosen.ranked.sample_size] == pytest.approx(chosen.rmse, rel=1e-9)
     assert [(line.x, line.group) for line in chart.verticals] == [(1472, PAPER)]
     assert "m = " in chart.subtitle[1]
+
+
+@pytest.mark.parametrize(
+    ("delta", "with_curator"), [(0.0, None), (0.0, math.inf), (1e-6, None)], ids=str
+)
+def test_the_chart_of_a_plan_with_decoys(delta: float, with_curator: float | None) -> None:
+    """Against ε: plans at other ε, the paper's way, a trusted party; the plan lies on its curve."""
+    chosen = plan(
+        population_size=45222,
+        domain_size=24,
+        epsilon=0.5,
+        delta=delta,
+        epsilon_with_curator=with_curator,
+        mechanism="decoys",
+    )
+    chart = plan_chart(chosen)
+    assert [(p.x, p.y) for p in chart.points] == [
+        (0.5, chosen.rmse),
+        (0.5, chosen.rmse_published),
+    ]
+    curves = {
+        name: {mark.x: mark.y for mark in chart.curves if mark.series == name}
+        for name in (NOISY, UNHINDERED, MINIMAX, LAPLACE)
+    }
+    assert bool(curves[NOISY]) == (chosen.channel is not None)
+    here = curves[NOISY] or curves[UNHINDERED]
+    # The curve's law is the best with this channel, the plan's is the best without.
+    assert 0.99 * chosen.rmse < here[0.5] <= chosen.rmse * (1 + 1e-9)
+    for name in (UNHINDERED, MINIMAX, LAPLACE):
+        assert min(curves[name]) == pytest.approx(0.05)
+        assert max(curves[name]) == pytest.approx(5)
+        errors = [curves[name][x] for x in sorted(curves[name])]
+        assert errors == sorted(errors, reverse=True)
+    assert curves[LAPLACE][0.5] == chosen.trusted_party_rmse
+    assert curves[UNHINDERED][0.5] < curves[MINIMAX][0.5] / 8
 
 
 @pytest.mark.slow

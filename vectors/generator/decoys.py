@@ -10,7 +10,6 @@ from vectors.generator.files import Case, Document, bad, case, document, filler
 from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.decoys import exact_delta, largest_coin
 from veiltab.core.mechanism import Coin, Geometric, Law, Mechanism, WeightTable
-from veiltab.core.plan import plan
 from veiltab.core.plausible import plausible_rows
 from veiltab.protocol.curator.decoys import Decoys, Patterns
 from veiltab.wire.mechanism import MECHANISM, DecoyTerms
@@ -19,8 +18,8 @@ THIRD, HALF = DRAW_RANGE // 3, Geometric(DRAW_RANGE // 2)
 TABLE = WeightTable((2**56, 2**60, DRAW_RANGE - 2**57 - 2**61, 2**60, 2**56))
 INFEASIBLE, MALFORMED = "infeasible_plan", "malformed_message"
 _MANY = 10**6
-PLANNED = ((0.1, 0.0), (0.5, 0.0), (1.0, 0.0), (1.0, 1e-6))
-"""Promises for which numbers are planned, for 45,222 respondents and 24 cells."""
+RATIOS = {0.1: 797, 0.5: 852, 1.0: 944}
+"""Good ratios, in thousandths, for 24 cells and some ten thousand respondents, by ε."""
 
 
 def stated(coin: int, law: Law, public: float = 0.5, keep: int | None = None) -> dict[str, Any]:
@@ -85,17 +84,12 @@ def promise() -> Document:
 
 
 def _kept() -> Iterator[Case]:
-    for epsilon, delta in PLANNED:
-        found = plan(
-            population_size=45_222,
-            domain_size=24,
-            epsilon=epsilon,
-            delta=delta,
-            mechanism="decoys",
+    for epsilon, ratio in RATIOS.items():
+        law = Geometric(DRAW_RANGE * ratio // 1000)
+        yield _promised(
+            f"geometric, epsilon = {epsilon:g}", largest_coin(law, epsilon), law, epsilon, 0
         )
-        mechanism = MECHANISM.write(DecoyTerms.from_plan(found), "mechanism")
-        name = f"planned for epsilon = {epsilon:g}, delta = {delta:g}"
-        yield case(name, {"kept": True}, mechanism=mechanism, epsilon=epsilon, delta=delta)
+    yield _promised("two-sided, epsilon = 1, delta = 1e-6", DRAW_RANGE, _two_sided(), 1, 1e-6)
     coin = largest_coin(HALF, 0.7)
     yield _promised("as much as there is", coin, HALF, 0.7, 0)
     yield _promised("geometric, with a delta that nobody needs", coin, HALF, 0.7, 1e-6)
@@ -143,6 +137,14 @@ def _broken() -> Iterator[Case]:
 def _promised(name: str, coin: int, law: Law, epsilon: float, delta: float) -> Case:
     mechanism = stated(coin, law)
     return case(name, {"kept": True}, mechanism=mechanism, epsilon=epsilon, delta=delta)
+
+
+def _two_sided() -> WeightTable:
+    """Return weights that fall off by a factor of 0.61 on both sides of 28, in whole numbers."""
+    shape = [61 ** abs(z - 28) * 100 ** (28 - abs(z - 28)) for z in range(57)]
+    weights = [DRAW_RANGE * each // sum(shape) for each in shape]
+    weights[28] += DRAW_RANGE - sum(weights)
+    return WeightTable(tuple(weights))
 
 
 def _least_delta(law: WeightTable, epsilon: float) -> float:

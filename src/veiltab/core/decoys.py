@@ -91,23 +91,22 @@ def membership_ratio_with_delta(coin: Coin, law: WeightTable, delta: Fraction) -
 
     None if no ε does, because more than δ lies where only one of both can be.
     """
-    pairs = _sorted_by_ratio(coin, law)
-    scaled = [(Fraction(a, DRAW_RANGE**2), Fraction(w, DRAW_RANGE)) for a, w in pairs]
-    forward = _least_ratio(scaled[::-1], delta)
-    backward = _least_ratio([(w, a) for a, w in scaled], delta)
+    pairs = [(a, w * DRAW_RANGE) for a, w in _sorted_by_ratio(coin, law)]  # both over 2¹²⁸
+    spare = delta * DRAW_RANGE**2
+    forward = _least_ratio(pairs[::-1], spare)
+    backward = _least_ratio([(w, a) for a, w in pairs], spare)
     return None if forward is None or backward is None else max(forward, backward)
 
 
-def _least_ratio(pairs: list[tuple[Fraction, Fraction]], delta: Fraction) -> Fraction | None:
-    """Return the least x ≥ 1 with Σ [p − x·d]₊ ≤ δ, for pairs (p, d) in order of falling p/d."""
-    sum_of_p, sum_of_d, least = Fraction(0), Fraction(0), Fraction(1)
+def _least_ratio(pairs: list[tuple[int, int]], spare: Fraction) -> Fraction | None:
+    """Return the least x ≥ 1 with Σ [p − x·d]₊ ≤ spare, for pairs (p, d) by falling p/d."""
+    numerator, denominator = spare.as_integer_ratio()
+    sum_of_p = sum_of_d = 0
     for p, d in pairs:
-        # Up to here the sum is Σp − x·Σd for x between this ratio and the one before.
-        if d and sum_of_p - sum_of_d * p / d > delta:
+        # Between this ratio and the one before, the sum is Σp − x·Σd over the pairs before.
+        if (sum_of_p * d - sum_of_d * p) * denominator > numerator * d:
             break
         sum_of_p, sum_of_d = sum_of_p + p, sum_of_d + d
-    if sum_of_p - sum_of_d > delta:
-        if not sum_of_d:
-            return None
-        least = max(least, (sum_of_p - delta) / sum_of_d)
-    return least
+    if sum_of_p - sum_of_d <= spare:
+        return Fraction(1)
+    return (sum_of_p - spare) / sum_of_d if sum_of_d else None

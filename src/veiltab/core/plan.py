@@ -16,12 +16,7 @@ from veiltab.core.comparison import (
     decoys_summary,
     paper_plan,
 )
-from veiltab.core.mechanism import (
-    LinkageMode,
-    Mechanism,
-    Rank,
-    WeightTable,
-)
+from veiltab.core.mechanism import LinkageMode, Mechanism, Rank, WeightTable
 from veiltab.core.promises import DecoyRelease, RankedRelease, known_population
 from veiltab.errors import InfeasiblePlanError, ParameterError
 
@@ -66,10 +61,11 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Check every number, then the promise itself, exactly."""
-        self._check_numbers()
+        parameters.check_epsilon(self.epsilon)
         if cast("float | None", self.epsilon_public) is None:
             object.__setattr__(self, "epsilon_public", self.epsilon)
         parameters.check_epsilon(self.epsilon_public)
+        self._check_numbers()
         if self.accounting not in ACCOUNTINGS:
             raise ParameterError(
                 f"unknown accounting {self.accounting!r}",
@@ -87,7 +83,6 @@ class Plan:
         if self.population_size is not None:
             parameters.check_population_size(self.population_size)
         parameters.check_domain_size(self.domain_size)
-        parameters.check_epsilon(self.epsilon)
         parameters.check_delta(self.delta)
         parameters.check_linkage(self.linkage)
         if self.curator_cells is not None:
@@ -104,6 +99,7 @@ class Plan:
             patterns = self.patterns or self.domain_size
             parameters.check_patterns(patterns)
             parameters.check_expected_decoys(patterns / self.domain_size * self.expected_decoys)
+            privacy.publication_threshold(self.epsilon_public)  # refuses what no noise can keep
         _ = self.channel  # refuses a threshold that leaves the cells uneven
 
     def _broken_promise(self) -> str:

@@ -76,6 +76,7 @@ class Intake:
         starts = _ranges(partitions, self._terms)
         self._sorter = Sorter([(_ROW, "<i8"), *self._code_fields()], spool, starts)
         self._population = 0
+        self._was_read = False
         self._closed: _Closed | None = None
 
     def __enter__(self) -> Self:
@@ -93,7 +94,7 @@ class Intake:
 
     def add(self, ids: IdMessages, codes: Sequence[Codes]) -> None:
         """Add the next rows of the table: their ids, and the codes of each attribute."""
-        if self._closed is not None:
+        if self._was_read:
             raise StateError(
                 "the table was closed already", hint="add all rows first, and close it once"
             )
@@ -116,6 +117,11 @@ class Intake:
             raise LinkageError(
                 "the table has no respondents", hint="give a table with at least one row"
             )
+        if self._was_read:  # some decoys may be among the respondents already
+            raise StateError(
+                "the table could not be closed before", hint="read it again from the start"
+            )
+        self._was_read = True
         self._sorter.flush()
         reading = _Reading(self.schema, self._secret, self.scope, self._terms)
         alignment = alignment_digest(
