@@ -52,7 +52,7 @@ DECOYS = st.builds(
     DecoyTerms,
     st.integers(1, 2**63),
     st.builds(Geometric, st.integers(2**40, 2**63)),
-    EPSILONS,
+    st.floats(1e-6, 50) | st.integers(1, 50),
     st.none(),
 )
 """Mechanisms that keep a promise of 50, however many cells there are."""
@@ -64,7 +64,9 @@ def agreements(draw: st.DrawFn) -> dict[str, Any]:
     names = draw(st.lists(TEXTS, min_size=1, max_size=6, unique=True))
     count = draw(st.integers(1, len(names)))
     parties = draw(
-        st.lists(IDENTITIES, min_size=count + 1, max_size=count + 3, unique_by=lambda p: p.party_id)
+        st.lists(
+            IDENTITIES, min_size=count + 1, max_size=count + 3, unique_by=lambda p: p.signing_key
+        )
     )
     categories = st.lists(TEXTS, min_size=2, max_size=4, unique=True)
     attributes = [Attribute(name, draw(categories)) for name in names]
