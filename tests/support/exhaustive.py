@@ -2,7 +2,7 @@
 
 The code is the real one of every role.  What is scripted is entropy: a key gives the order of a
 whole table, 32-bit words the one-time pads, 16-byte keys the server's sample and 16-bit words its
-noise.  Where curators sample, ids are dealt out so that their tokens give the order.
+noise.  Where rows are aligned, ids are dealt out so that their tokens give the order.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -145,7 +145,7 @@ class Tiny:
         return [chunk for _, each in prepared for chunk in _sent(each, received)]
 
     def table_upload(self, database: Database, order: Order, pads: PadValues) -> list[bytes]:
-        """Return all chunks that the one curator sends for a study where the server samples."""
+        """Return all chunks that the one curator sends for a study where the server matches."""
         received = MemoryChunks()
         _, prepared = self._prepare_table(database, order, pads, received)
         return _sent(prepared, received)

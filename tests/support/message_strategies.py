@@ -39,7 +39,6 @@ IDS = st.binary(min_size=32, max_size=32)
 SHORT_IDS = st.binary(min_size=16, max_size=16)
 PADS: st.SearchStrategy[PadMode] = st.sampled_from(["stream", "one-time"])
 EPSILONS = st.floats(0, 50, exclude_min=True) | st.integers(1, 50)
-PUBLIC_EPSILONS = st.floats(1e-9, 50) | st.integers(1, 50)
 IDENTITIES = st.builds(PublicIdentity, TEXTS, IDS, IDS)
 MODES: st.SearchStrategy[LinkageMode] = st.sampled_from(["aligned", "matched"])
 LINKAGES = st.builds(Linkage.by_rows, MODES) | st.builds(
@@ -53,7 +52,7 @@ DECOYS = st.builds(
     DecoyTerms,
     st.integers(1, 2**63),
     st.builds(Geometric, st.integers(2**40, 2**63)),
-    PUBLIC_EPSILONS,
+    st.floats(1e-6, 50) | st.integers(1, 50),
     st.none(),
 )
 """Mechanisms that keep a promise of 50, however many cells there are."""

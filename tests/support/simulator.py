@@ -121,7 +121,7 @@ class Stage(IntEnum):
     OPEN = 2
     """All have signed."""
     PREPARED = 3
-    """All have aligned, where curators sample, and have encrypted; no upload is sent."""
+    """All have aligned, where they must, and have encrypted; no upload is sent."""
     ONE_UPLOADED = 4
     """The first curator's upload is complete."""
     UPLOADED = 5

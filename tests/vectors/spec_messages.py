@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from tests.vectors.spec_bytes import MAX_WHOLE, canonical, parse, require, verify
 from tests.vectors.spec_decoys import pattern_count
-from tests.vectors.spec_plan import check_decoy_promise, moments
+from tests.vectors.spec_plan import check_decoy_promise, check_public, moments
 
 Value: TypeAlias = Any
 """A JSON value from somebody else."""
@@ -267,6 +267,7 @@ def check_decoys(body: dict[str, Any], cells: int) -> None:
     """Refuse a contract with decoys that breaks its promise, or asks for too much (section 4.3)."""
     agreed = body["mechanism"]
     check_decoy_promise(agreed, body["epsilon"], body["delta"])
+    check_public(agreed["epsilon_public"])
     matched = body["linkage"]["mode"] == "matched"
     sizes = [
         prod(len(attribute["categories"]) for attribute in curator["attributes"])

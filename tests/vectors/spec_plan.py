@@ -117,6 +117,15 @@ def check_decoy_promise(mechanism: dict[str, Any], epsilon: float, delta: float)
     require(delta > 0 and spent <= min(readings), "the promise is broken")
 
 
+def check_public(epsilon: float) -> None:
+    """Refuse an ε' for which no noise of a published copy is large enough (section 4.3)."""
+    with localcontext() as context:
+        context.prec = DIGITS
+        reading = min(Decimal(repr(float(epsilon))), Decimal(float(epsilon)))
+        ratio = (-reading / 2).exp() * 2**64
+        require(ratio.to_integral_value(ROUND_CEILING) < 2**64, "no noise is large enough")
+
+
 def moments(law: dict[str, Any]) -> tuple[Fraction, Fraction]:
     """Return the mean and the variance of a law of decoys."""
     if law["law"] == "geometric":

@@ -126,6 +126,7 @@ def _decoys(geometric: Written, table: Written, stored: Written) -> Iterator[Cas
         "law_missing": drop("mechanism", "decoys", "law"),
         "epsilon_public": put("mechanism", "epsilon_public", to=0),
         "epsilon_public_missing": drop("mechanism", "epsilon_public"),
+        "epsilon_public_tiny": put("mechanism", "epsilon_public", to=1e-20),
         "noise_uneven": put("mechanism", "keep_threshold", to=str(keep + 1)),
         "mechanism_unknown": put("mechanism", "name", to="magic"),
         "mechanism_mixed": put("mechanism", "sample_size", to=5),
