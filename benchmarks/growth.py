@@ -235,7 +235,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", type=int, nargs="?", help="go through one study of so many rows")
     parser.add_argument("linkage", choices=("aligned", "matched"), nargs="?", default="aligned")
-    parser.add_argument("--large", action="store_true", help="10^8 rows where the server samples")
+    parser.add_argument("--large", action="store_true", help="10^8 rows where the server matches")
     chosen = parser.parse_args()
     if chosen.rows is not None:
         (run,) = run_studies({chosen.rows: 1}, chosen.linkage)

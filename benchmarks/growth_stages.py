@@ -200,7 +200,7 @@ def accept(study: Study) -> Took:
 
 
 def release(study: Study) -> Took:
-    """Let the server join, perturb and sign; where it samples, it matches on scratch files."""
+    """Let the server join, perturb and sign; matching goes through scratch files."""
     context = ServerContext(
         study.server.signing,
         CipherEntropy.from_system(),

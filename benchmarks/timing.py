@@ -11,6 +11,7 @@ from dataclasses import dataclass
 REPEATS = 5
 
 Works = Mapping[str, Callable[[], object]]
+Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,9 @@ def median_seconds(work: Callable[[], object], repeats: int) -> float:
     return median_of({"work": work}, repeats)["work"]
 
 
-def median_of(works: Works, repeats: int = REPEATS, turns: int = 1) -> dict[str, float]:
+def median_of(
+    works: Works, repeats: int = REPEATS, turns: int = 1, clock: Clock = time.perf_counter
+) -> dict[str, float]:
     """Return the median time of each piece of work, done ``turns`` times, after a warm-up.
 
     They take turns: a machine that is slow for a while is then slow for all of them.
@@ -83,16 +86,16 @@ def median_of(works: Works, repeats: int = REPEATS, turns: int = 1) -> dict[str,
         work()
     times: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeats):
-        for name, seconds in _in_turns(works, turns).items():
+        for name, seconds in _in_turns(works, turns, clock).items():
             times[name].append(seconds)
     return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
-def _in_turns(works: Works, turns: int) -> dict[str, float]:
+def _in_turns(works: Works, turns: int, clock: Clock) -> dict[str, float]:
     seconds = dict.fromkeys(works, 0.0)
     for _ in range(turns):
         for name, work in works.items():
-            start = time.perf_counter()
+            start = clock()
             work()
-            seconds[name] += time.perf_counter() - start
+            seconds[name] += clock() - start
     return seconds

@@ -8,7 +8,8 @@ Before a study
 Taking part, over the network
     ``Home``            the folder of one identity: ``create``, ``register``, ``set_budget``
     ``Home.connect``    a ``Session`` with the server: ``propose`` a study, or find a ``study``
-    ``Study``           ``sign``, ``check``, ``push``, ``wait``, ``grant``, ``estimate``, ``audit``
+    ``Study``           ``sign``, ``check``, ``push``, ``wait``, ``grant``, ``estimate``,
+                        ``publish``, ``audit``
 
 After a release
     ``Estimate``        tables, shares, ratios and tests, each with its error; ``load`` and ``save``

@@ -492,8 +492,9 @@ def test_bad_parameters_are_refused(bad: dict[str, Any]) -> None:
 
 def test_promises_too_small_for_64_bits_are_refused() -> None:
     """Nobody could take part, nothing but noise, or no noise large enough."""
-    with pytest.raises(InfeasiblePlanError, match="nobody could take part"):
-        planned(epsilon=1e-11)
+    for epsilon in (1e-11, 1e-160, 1e-300):  # the error of the last two is beyond all floats
+        with pytest.raises(InfeasiblePlanError, match="nobody could take part"):
+            planned(epsilon=epsilon)
     with pytest.raises(InfeasiblePlanError, match="nothing but noise"):
         planned(epsilon=0.5, epsilon_with_curator=1e-11)
     with pytest.raises(InfeasiblePlanError, match="no noise of a published copy"):

@@ -222,14 +222,32 @@ def test_damaged_copies_are_not_published(study: DecoyStudy, reader: PartyContex
 def test_nothing_is_published_without_a_grant(
     service: Server, study: DecoyStudy, tmp_path: Path
 ) -> None:
-    """Nor for attributes that were not granted; afterwards no grant is needed.
-
-    There is one copy for ever, so while a curator has granted nothing its attributes are named.
-    """
+    """Nor with the grant of one curator, who might be the reader; afterwards none is needed."""
     reader = service.join("a researcher", tmp_path / "reader")
     first = study.curators[0]
     to = public_identity(reader.identity)
     made = curator.give_grant(first, first.contract(study.study), to, None, LATER)
+    with pytest.raises(NotGrantedError, match="every curator: office has"):
+        reader.server.release(study.study)
+    with pytest.raises(NotGrantedError, match="every curator: office has"):
+        publish(study, reader, "first")
+    assert reader.home.study(study.study).published() is None
+    give(study, reader)
+    copy = publish(study, reader, "first")
+    assert copy.schema.names == ("first",)
+    late = replace(reader, clock=lambda: float(made.body.expires + 1))
+    assert (publish(study, late).counts == copy.counts).all()
+
+
+def test_nothing_is_published_by_chance_while_a_grant_is_missing(
+    service: Server, tmp_path: Path
+) -> None:
+    """There is one copy for ever, so while a curator has granted nothing, attributes are named."""
+    study = decoy_study(service, tmp_path, "aligned", people=3_000, named=False)
+    study.push_all()
+    reader = service.join("an early bird", tmp_path / "early")
+    first, to = study.curators[0], public_identity(reader.identity)
+    curator.give_grant(first, first.contract(study.study), to, None, LATER)
     with pytest.raises(NotGrantedError, match="second"):
         publish(study, reader, "first", "second")
     with pytest.raises(NotGrantedError, match="no attribute has been granted yet by") as caught:
@@ -239,8 +257,6 @@ def test_nothing_is_published_without_a_grant(
     assert not events(study, reader)
     copy = publish(study, reader, "first")
     assert copy.schema.names == publish(study, reader).schema.names == ("first",)
-    late = replace(reader, clock=lambda: float(made.body.expires + 1))
-    assert (publish(study, late).counts == copy.counts).all()
 
 
 def test_the_server_takes_one_publication_of_each_researcher(

@@ -48,7 +48,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def everybody(rows: int) -> Terms:
-    """Return terms by which the server samples the whole population."""
+    """Return terms by which the server matches and samples the whole population."""
     return Terms(epsilon=1.0, sample_size=rows, linkage="matched")
 
 

@@ -45,7 +45,7 @@ pads = pytest.mark.parametrize("mode", PADS)
 def parties(shares: Sequence[Mapping[str, int]], way: Way, population: int) -> Simulator:
     """Return curators who hold the same respondents, each in an order of its own.
 
-    Where the server samples, each curator holds some respondents besides whom nobody else has.
+    Where the server matches, each curator holds some respondents besides whom nobody else has.
     """
     source = np.random.default_rng(population)
     holdings = []
@@ -205,7 +205,7 @@ def test_uploads_arrive_in_any_order(way: Way) -> None:
 
 
 def test_released_positions_are_rows_of_the_uploads() -> None:
-    """Where the server samples afresh, the positions lead to the same respondent everywhere."""
+    """Where the server matches afresh, the positions lead to the same respondent everywhere."""
     rehearsal = parties(SHARES[3], "fresh", 50)
     outcome = run(rehearsal, "fresh", "stream", 20)
     found = []

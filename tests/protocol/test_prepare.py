@@ -148,7 +148,7 @@ def test_tokens_are_bound_to_the_study() -> None:
 
 
 def test_the_way_is_the_contracts() -> None:
-    """A sample where the server samples, a table where curators do, either for stored tables."""
+    """A sample where rows are matched, a table where they are aligned, either for stored tables."""
     rehearsal, staged, *_ = shared()
     held = alignments(rehearsal, staged)
     intake = staged.intakes[0]

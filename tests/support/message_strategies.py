@@ -64,7 +64,7 @@ def agreements(draw: st.DrawFn) -> dict[str, Any]:
     names = draw(st.lists(TEXTS, min_size=1, max_size=6, unique=True))
     count = draw(st.integers(1, len(names)))
     parties = draw(
-        st.lists(IDENTITIES, min_size=count + 1, max_size=count + 3, unique_by=lambda p: p.party_id)
+        st.lists(IDENTITIES, min_size=count + 1, max_size=count + 3, unique_by=lambda p: p.signing_key)
     )
     categories = st.lists(TEXTS, min_size=2, max_size=4, unique=True)
     attributes = [Attribute(name, draw(categories)) for name in names]

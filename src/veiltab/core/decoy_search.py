@@ -93,6 +93,8 @@ class DecoySearch:
         The squared error is a sum of exponentials of ln(q/(1 − q)) with positive weights, so it
         has a single valley.
         """
+        if self._eta < LEAST_ODDS:  # β < η for every law, and the error would overflow
+            raise self._too_strict()
         low, high = GEOMETRIC_RANGE
         high = max(low, min(high, self._steepest_allowed()))
         place = least_place(self._geometric_error, low, high, FINE)
@@ -100,12 +102,15 @@ class DecoySearch:
         law = Geometric(min(max(threshold, 1), DRAW_RANGE - 1))
         coin = decoys.largest_coin(law, self.epsilon)
         if coin < LEAST_ODDS * DRAW_RANGE:
-            raise InfeasiblePlanError(
-                f"epsilon {self.epsilon:g} is too small: next to nobody could take part, and"
-                " nothing but noise would be released",
-                hint="use a larger epsilon",
-            )
+            raise self._too_strict()
         return Coin(coin), law
+
+    def _too_strict(self) -> InfeasiblePlanError:
+        return InfeasiblePlanError(
+            f"epsilon {self.epsilon:g} is too small: next to nobody could take part, and"
+            " nothing but noise would be released",
+            hint="use a larger epsilon",
+        )
 
     def _geometric_error(self, place: float) -> float:
         odds = math.exp(place)  # q/(1 − q)

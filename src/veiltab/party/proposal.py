@@ -81,15 +81,7 @@ def plan_decoys(
         linkage=linkage.mode,
         curator_cells=cells,
     )
-    coin, law = chosen.coin_threshold, chosen.mechanism.decoys
-    assert coin is not None  # noqa: S101 - a plan with decoys has both
-    assert law is not None  # noqa: S101 - as above
-    return DecoyTerms(
-        coin_threshold=coin,
-        decoys=law,
-        epsilon_public=chosen.epsilon_public,
-        keep_threshold=chosen.keep_threshold,
-    )
+    return DecoyTerms.from_plan(chosen)
 
 
 def plan_of(contract: Contract, expected_population: int | None = None) -> Plan | None:

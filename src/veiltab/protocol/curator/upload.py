@@ -367,19 +367,22 @@ def _check_intake(context: CuratorContext, agreement: Contract | Vault, intake: 
 
 
 def _check_aligned(intake: Intake, alignments: Sequence[Signed[Alignment]]) -> None:
-    """Refuse a table that was not the aligned one; of the alignments, which agree, any will do."""
-    body = alignments[0].body
-    if body.digest not in (None, intake.alignment_digest):
-        raise MismatchError(
-            f"the alignment was of {body.population:,} respondents, and not of the table's"
-            f" {intake.population:,}",
-            hint="prepare the same table that was aligned",
-        )
-    if body.decoys != intake.decoy_digest:
-        raise MismatchError(
-            "the alignment was of other decoys than the table has now",
-            hint="align again, with the secret of this study",
-        )
+    """Refuse a table that was not the aligned one.
+
+    Every message counts: of two with one sender, :func:`check_alignment` has looked at the last.
+    """
+    for body in (signed.body for signed in alignments):
+        if body.digest not in (None, intake.alignment_digest):
+            raise MismatchError(
+                f"the alignment was of {body.population:,} respondents, and not of the table's"
+                f" {intake.population:,}",
+                hint="prepare the same table that was aligned",
+            )
+        if body.decoys != intake.decoy_digest:
+            raise MismatchError(
+                "the alignment was of other decoys than the table has now",
+                hint="align again, with the secret of this study",
+            )
 
 
 def _check_linkage(contract: Contract, mode: LinkageMode) -> None:

@@ -24,7 +24,7 @@ class ServerContext:
 
     ``received`` holds ciphertext that is not perturbed: it is never served, and is deleted once the
     study is released.  Researchers are served from ``released`` alone.  ``scratch`` is used only
-    where the server samples, and is as private as ``received``.
+    where the server matches rows, and is as private as ``received``.
     """
 
     key: SigningKey
