@@ -116,6 +116,7 @@ def test_from_a_proposal_to_a_report(world: World) -> None:
         assert repr(study) == f"<Study {study.id[:16]} 'Smoking and income'>"
         theirs = other.study(TITLE)
         assert theirs.terms.epsilon == 1.0
+        assert [each.numbers for each in theirs.coalitions()][:2] == ["ε = 1", "ε = 1"]
         assert theirs.sign().state == "open"
         (line,) = other.studies()
         assert (line.title, line.role) == (TITLE, "curator")
@@ -143,15 +144,25 @@ def test_from_a_proposal_to_a_report(world: World) -> None:
     assert steps[0] == "reading rows"
     assert {"encrypting", "sending"} <= {*steps}
     assert reports[-1].done == reports[-1].total
+    _estimate_and_publish(world, study.id)
+
+
+def _estimate_and_publish(world: World, study: str) -> None:
     with world.rivera.connect() as researcher:
-        estimate = researcher.study(study.id[:8]).estimate(["income", "smoker"])
+        estimate = researcher.study(study[:8]).estimate(["income", "smoker"])
         assert estimate.schema.names == ("income", "smoker")
         assert researcher.study(TITLE).estimate("smoker").schema.names == ("smoker",)
         share = estimate.probability("smoker = 'yes'", given="income = 'low'")
         assert share.value is not None
+        copy = researcher.study(TITLE).publish()
+        assert (estimate.publish().counts == copy.marginal(["income", "smoker"]).counts).all()
         entries, _ = researcher.study(TITLE).audit()
-        assert [entry.event for entry in entries].count("granted") == 2
-    estimate.report(world.folder / "report.html")
+        events = [entry.event for entry in entries]
+        assert (events.count("granted"), events.count("published")) == (2, 1)
+        unpublished = researcher.study(TITLE).estimate("smoker")
+    with pytest.raises(vt.errors.ConnectionFailedError, match="was closed"):
+        unpublished.publish()
+    copy.report(world.folder / "report.html")
     assert "Smoking and income" in (world.folder / "report.html").read_text(encoding="utf-8")
 
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from veiltab.cli.identity import spell
 from veiltab.cli.output import console, count, moment, print_facts, print_json, print_rows
-from veiltab.errors import VeiltabError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,9 +41,10 @@ def signers(signed: "Signed[Contract]") -> set[bytes]:
 def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
     """Return the terms, the signatures, and what the study costs, as JSON values."""
     from veiltab.party.coalitions import coalitions
+    from veiltab.party.proposal import plan_of
 
     contract, keys = signed.body, signers(signed)
-    plan = _plan(contract)
+    plan = plan_of(contract)
     return {
         "study": contract.study_id.hex(),
         "title": contract.title,
@@ -80,16 +80,6 @@ def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
 def _party(identity: "PublicIdentity") -> dict[str, str]:
     party = identity.party_id.hex()
     return {"name": identity.name, "party": party, "fingerprint": spell(identity)}
-
-
-def _plan(contract: "Contract", expected_population: int | None = None) -> "Plan | None":
-    """Return what the study would do, if that is known and possible."""
-    from veiltab.party.proposal import plan_of
-
-    try:
-        return plan_of(contract, expected_population)
-    except VeiltabError:
-        return None
 
 
 def budgets(contract: "Contract", home: "Home") -> list[dict[str, Any]]:
@@ -136,6 +126,8 @@ def print_coalitions(screen: "Console", contract: "Contract") -> None:
 
 
 def _facts(contract: "Contract", home: "Home") -> dict[str, str]:
+    from veiltab.party.proposal import plan_of
+
     stated = contract.population
     people = "a number that is not stated" if stated is None else f"{stated:,}"
     facts = {
@@ -147,7 +139,7 @@ def _facts(contract: "Contract", home: "Home") -> dict[str, str]:
         "rows match by": _linkage(contract),
         "encrypted": PADS[contract.pads],
     }
-    facts |= plan_facts(contract, _plan(contract))
+    facts |= plan_facts(contract, plan_of(contract))
     lines = [_budget_line(budget, contract) for budget in budgets(contract, home)]
     return facts | ({"your budget": "\n".join(lines)} if lines else {})
 

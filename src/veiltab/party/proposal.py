@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from veiltab.core.plan import Plan, plan
+from veiltab.errors import InputError
 from veiltab.protocol.verify import plan_for
 from veiltab.wire.contract import Contract, CuratorTerms, Linkage, PadMode, PublicIdentity
 from veiltab.wire.mechanism import DecoyTerms, MechanismTerms
@@ -87,9 +88,15 @@ def plan_decoys(
 def plan_of(contract: Contract, expected_population: int | None = None) -> Plan | None:
     """Return the plan of a study, for about this many respondents if the contract states none.
 
-    Decoys have a plan however many there are; the paper's mechanism has none before that is known.
+    Decoys have a plan however many there are.  The paper's mechanism has none before that is known,
+    or if none is possible.
     """
     population = contract.population or expected_population
     if contract.decoys is not None:
         return replace(contract.decoy_plan, population_size=population)
-    return None if population is None else plan_for(contract, population)
+    if population is None:
+        return None
+    try:
+        return plan_for(contract, population)
+    except InputError:
+        return None

@@ -339,7 +339,7 @@ def _send(
         nonlocal sent
         sent += more
         # In percent: with decoys, no number of rows is told to anybody.
-        progress(Progress("sending", 100 * sent // max(len(digests), 1), 100))
+        progress(Progress("sending", 100 * sent // len(digests) if digests else 100, 100))
 
     count(0)
     # The server reads every chunk before it takes the upload, so that they need no check here.
