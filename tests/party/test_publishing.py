@@ -239,6 +239,26 @@ def test_nothing_is_published_without_a_grant(
     assert (publish(study, late).counts == copy.counts).all()
 
 
+def test_nothing_is_published_by_chance_while_a_grant_is_missing(
+    service: Server, tmp_path: Path
+) -> None:
+    """There is one copy for ever, so while a curator has granted nothing, attributes are named."""
+    study = decoy_study(service, tmp_path, "aligned", people=3_000, named=False)
+    study.push_all()
+    reader = service.join("an early bird", tmp_path / "early")
+    first, to = study.curators[0], public_identity(reader.identity)
+    curator.give_grant(first, first.contract(study.study), to, None, LATER)
+    with pytest.raises(NotGrantedError, match="second"):
+        publish(study, reader, "first", "second")
+    with pytest.raises(NotGrantedError, match="no attribute has been granted yet by") as caught:
+        publish(study, reader)
+    assert "name the attributes to publish without: 'first'" in caught.value.hint
+    assert reader.home.study(study.study).published() is None
+    assert not events(study, reader)
+    copy = publish(study, reader, "first")
+    assert copy.schema.names == publish(study, reader).schema.names == ("first",)
+
+
 def test_the_server_takes_one_publication_of_each_researcher(
     study: DecoyStudy, reader: PartyContext
 ) -> None:
