@@ -113,7 +113,7 @@ def rehearse(
     outcome = parties.run(_terms(chosen, sample_size, mechanism, pads))
     released = count_records(parties.access(outcome), outcome.released)
     origin = Provenance(outcome.contract.body.study_id.hex(), "Rehearsal", "a server in rehearsal")
-    return Estimate.from_counts(released, provenance=origin)
+    return Estimate.from_counts(released, provenance=origin, publisher=seeded_publisher(seed))
 
 
 def _terms(chosen: Plan, sample_size: int | None, mechanism: MechanismName, pads: PadMode) -> Terms:

@@ -73,6 +73,8 @@ def test_plan_prints_decoys_with_delta(capsys: Capture) -> None:
     ):
         assert words in text, words
     assert max(map(len, text.splitlines())) <= 100
+    text = succeed(capsys, *PLAN, "--epsilon", 0.5, "--linkage", "matched")
+    assert "and more for those whom not all hold: --curator-cells tells how many" in text
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,14 @@ NUMBERS = [
     (PLAN + "--epsilon 1 --mechanism shuffle", "shuffling gains nothing without a delta"),
     (PLAN + "--epsilon 1 --mechanism decoys --sample-size 10", "the sample cannot be fixed"),
     (PLAN + "--epsilon 1 --mechanism decoys --delta 1e-20", "whole weights out of 2^64"),
-    *((PLAN + f"--epsilon 1 --epsilon-with-curator {v}", "epsilon must") for v in (0, -1, "nan")),
-    *((PLAN + f"--epsilon 1 --epsilon-public {v}", "epsilon must") for v in (0, -1, "inf")),
+    *(
+        (PLAN + f"--epsilon 1 --epsilon-with-curator {v}", "epsilon_with_curator must be")
+        for v in (0, -1, "nan")
+    ),
+    *(
+        (PLAN + f"--epsilon 1 --epsilon-public {v}", "epsilon_public must be")
+        for v in (0, -1, "inf")
+    ),
     (PLAN + "--epsilon 1 --curator-cells 3,3", "curators' cells are 3, 3"),
     (PLAN + "--epsilon 1 --max-decoys 0", "the most decoys must be"),
     (

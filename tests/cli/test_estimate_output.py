@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests.support.estimates import adult_to_show, million_cells
+from veiltab import adult_table, simulate
 from veiltab.cli.estimate_output import estimate_json, print_estimate
 from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
@@ -49,6 +50,25 @@ def test_a_small_table_for_people() -> None:
             *(points(row[f"{kind}_error"]) for kind in ("standard", "sampling", "privacy")),
         ]
         assert any(" ".join(line.split()).endswith(" ".join(numbers)) for line in lines)
+
+
+def test_people_in_common_are_estimated_where_nobody_counts_them() -> None:
+    """A matched study tells how many people it is about; an aligned one knows."""
+    matched = simulate(adult_table(24), epsilon=1.0, linkage="matched", seed=1)
+    people = matched.population(level=0.9)
+    text = printed(matched, ReportOptions(level=0.9))
+    assert f"about {people.value:,.0f} people (90% interval {people.low:,.0f}–" in text
+    found = estimate_json(matched, ReportOptions(level=0.9), {})["people_in_common"]
+    assert found == {
+        "value": people.value,
+        "standard_error": people.standard_error,
+        "low": people.low,
+        "high": people.high,
+    }
+    aligned = simulate(adult_table(24), epsilon=1.0, seed=1)
+    assert "in common" not in printed(aligned)
+    known = estimate_json(aligned, ReportOptions(), {})["people_in_common"]
+    assert set(known.values()) == {45_222, 0}
 
 
 def test_a_large_table_for_people(estimate: Estimate) -> None:

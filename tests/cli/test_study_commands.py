@@ -209,6 +209,16 @@ def test_a_known_population_has_a_plan(cast: Cast) -> None:
     assert f"{sample:,} rows" in cast.hospital.succeed("study", "show", study)
 
 
+def test_a_delta_is_named_with_its_price_and_its_gain(cast: Cast) -> None:
+    """Signing takes δ as well; with a δ nobody has to be left out."""
+    lines = f"delta = 1e-6\npopulation = {PEOPLE}"
+    path = cast.write("Mit δ", mechanism="decoys", lines=lines, epsilon=1.0)
+    cast.hospital.succeed("study", "propose", path)
+    text = " ".join(cast.office.succeed("study", "show", "Mit δ").split())
+    assert "signing takes 1 and δ = 1e-06" in text
+    assert "every respondent takes part, and the curators invent records" in text
+
+
 def test_studies_are_listed_and_found(cast: Cast, released: str) -> None:
     """By title, by id and by the first digits of the id."""
     [study] = [

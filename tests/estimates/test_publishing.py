@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -136,7 +137,7 @@ def test_everything_says_whether_it_may_be_passed_on(name: str, tmp_path: Path) 
     for key, each in (("own", estimate), ("copy", estimate.publish())):
         said = texts[key]
         assert said in each.status
-        assert said in each._repr_html_()
+        assert f"<strong>{escape(each.status)}</strong>" in each._repr_html_()
         each.write_csv(tmp_path / f"{key}.csv")
         frame = pl.read_csv(tmp_path / f"{key}.csv")
         assert frame["status"].unique().to_list() == [each.status]

@@ -226,7 +226,7 @@ def test_mistakes_are_typed_and_lose_nothing(world: World) -> None:
         other.study(TITLE).sign()
         with pytest.raises(vt.errors.TableError, match="no column 'person'"):
             study.check(smokers(), "person")
-        with pytest.raises(vt.errors.MismatchError, match="about 4000 respondents, not 10"):
+        with pytest.raises(vt.errors.MismatchError, match="states 4,000 respondents, not 10"):
             study.push(smokers().head(10), "id", wait=False)
         assert not any(curator.aligned for curator in study.status().curators)
         with pytest.raises(vt.errors.ValueNotInSchemaError, match="'maybe'"):

@@ -325,6 +325,14 @@ def test_missing_keys_are_named(folder: Path, key: str) -> None:
     assert "write" in error.hint
 
 
+def test_a_matched_study_is_not_told_to_state_its_population(folder: Path) -> None:
+    """The hint of a missing number names only the key that this linkage allows."""
+    aligned = SHORT.replace(EXPECTED, "")
+    assert "write population = 10000 if" in refusal(folder, aligned).hint
+    matched = aligned.replace("[linkage]", '[linkage]\nmode = "matched"')
+    assert refusal(folder, matched).hint.startswith("write expected_population = 10000")
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.decoys import terms as decoy_study_terms
 from tests.support.simulator import LocalStudy, Simulator
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
@@ -44,6 +45,17 @@ def test_signing_charges_the_ledger() -> None:
     assert (again, same) == (signed, charged)
     both, _ = sign_contract(signed, rehearsal.curators[1], LEDGER)
     assert len(both.signatures) == 2
+
+
+def test_a_stated_population_counts_only_where_it_is_checked() -> None:
+    """Among decoys nobody can count the people whom the server matches, whatever is stated."""
+    rehearsal = Simulator()
+    strict = replace(LEDGER, smallest_population=100)
+    aligned, _ = rehearsal.propose(decoy_study_terms("aligned", population=100))
+    assert sign_contract(unsigned(aligned), rehearsal.curators[0], strict)[1].entries
+    matched, _ = rehearsal.propose(decoy_study_terms("matched", population=100))
+    with pytest.raises(BudgetError, match="is below 100"):
+        sign_contract(unsigned(matched), rehearsal.curators[0], strict)
 
 
 def test_nobody_but_a_curator_can_sign() -> None:

@@ -42,7 +42,7 @@ from veiltab.protocol.verify import (
 )
 from veiltab.wire.contract import Stored
 from veiltab.wire.mechanism import DecoyTerms, PaperTerms
-from veiltab.wire.messages import Alignment, Release
+from veiltab.wire.messages import Alignment, Release, SignedGrant
 from veiltab.wire.packing import chunk_count
 from veiltab.wire.signed import Signed
 
@@ -168,7 +168,7 @@ def test_a_message_in_front_of_the_others_does_not_stand_for_them(linkage: Linka
 def test_the_population_is_the_contracts_where_it_states_one() -> None:
     """Before anything is uploaded."""
     rehearsal, staged = opened("aligned", population=41)
-    with pytest.raises(MismatchError, match="about 41 respondents, not 40"):
+    with pytest.raises(MismatchError, match="states 41 respondents, not 40"):
         check_alignment(staged.contract, alignments(rehearsal, staged))
 
 
@@ -415,6 +415,34 @@ def test_whoever_publishes_was_granted_it() -> None:
     del study._grants[staged.grants[1].body.grant_id]
     with pytest.raises(NotGrantedError, match="covers 'income'"):
         study.accept_publication(signed, now=0)
+
+
+@linkages
+def test_one_curator_alone_cannot_let_somebody_see_whom_all_hold(linkage: LinkageMode) -> None:
+    """It could be the curator itself, under another name; where it may see the release, so be it.
+
+    An expired grant of the others does not count.
+    """
+    rehearsal, staged, _ = granted(linkage)
+    study, researcher = staged.outcome.study, rehearsal.researcher.party_id
+    held = study.release().body
+    chunks = [held.columns[0].chunks[0], *(held.uploads[0].positions or ())[:1]]
+    study.check_researcher(researcher, 0)
+    study.check_granted(researcher, chunks, 0)
+    other = staged.grants[1]
+    late = replace(other.body, expires=1)
+    for kept in (None, SignedGrant(sign(late, rehearsal.curators[1].signing), other.sealed)):
+        study._grants.pop(other.body.grant_id, None)
+        if kept is not None:
+            study._grants[other.body.grant_id] = kept
+        if linkage == "aligned":
+            study.check_researcher(researcher, 2)
+            study.check_granted(researcher, chunks, 2)
+            continue
+        with pytest.raises(NotGrantedError, match="every curator: curator 2 has"):
+            study.check_researcher(researcher, 2)
+        with pytest.raises(NotGrantedError, match="every curator: curator 2 has"):
+            study.check_granted(researcher, chunks, 2)
 
 
 def test_a_named_researcher_signs_with_its_own_key() -> None:

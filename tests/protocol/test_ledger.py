@@ -34,6 +34,18 @@ def test_ten_times_a_tenth_is_one() -> None:
     assert sum([0.1] * 10) < 1 < 10 * Fraction(0.1)
 
 
+def test_a_ledger_that_allows_no_delta_says_how_to_allow_it() -> None:
+    """A new one does not; a limit that is spent is another matter."""
+    none = ledger(delta_limit=0.0)
+    with pytest.raises(BudgetError) as caught:
+        none.charge(bytes(32), 0.5, 1e-6, None)
+    assert "ledger set" in caught.value.hint
+    some = ledger(delta_limit=1e-7)
+    with pytest.raises(BudgetError) as caught:
+        some.charge(bytes(32), 0.5, 1e-6, None)
+    assert "cannot be won back" in caught.value.hint
+
+
 def test_a_tenth_and_a_fifth_are_three_tenths() -> None:
     """Floats would say 0.30000000000000004, and refuse; not one bit more fits."""
     full = charged(ledger(0.3), 0.1, 0.2)

@@ -57,6 +57,7 @@ def test_any_difference_stops_all(change: dict[str, Any], who: int) -> None:
         check_alignment(staged.contract, held)
     count = change.get("population", 40)
     assert f"'curator {who + 1}' holds {count}" in caught.value.message
+    assert ("but their ids differ" in caught.value.message) == (count == 40)
 
 
 def test_every_curator_must_be_aligned_in_this_study() -> None:

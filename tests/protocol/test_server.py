@@ -211,12 +211,12 @@ def test_samples_of_different_populations_do_not_join() -> None:
 
 def test_the_population_is_the_contracts_where_it_names_one() -> None:
     """In both architectures: as uploaded, and as matched."""
-    with pytest.raises(MismatchError, match="about 39 respondents, not 40"):
+    with pytest.raises(MismatchError, match="states 39 respondents, not 40"):
         staged_uploads(population=39)
     _, staged, (first, second) = staged_uploads("matched", population=39)
     staged.outcome.study.upload(first.message)
     staged.outcome.study.upload(second.message)
-    with pytest.raises(MismatchError, match="about 39 respondents, not 40"):
+    with pytest.raises(MismatchError, match="states 39 respondents, not 40"):
         staged.outcome.study.release()
 
 

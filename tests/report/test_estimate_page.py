@@ -237,6 +237,8 @@ def test_a_report_with_decoys(name: str) -> None:
     assert ("45,222 respondents" in text) == (name != "matched")
     assert ("people in common (interval" in text) == (name == "matched")
     assert ("Every respondent took part." in text) == (name == "everybody")
+    assert ("Everybody took part: there is sampling error only" in text) == (name == "everybody")
+    assert ("because not everybody took part" in text) == (name != "everybody")
     copy = read_page(page_of(estimate.publish(), FULL, ORIGIN)).text
     assert "Not for passing on" not in copy
     assert "Each of the 4 counts got noise of its own before publication" in copy

@@ -30,7 +30,7 @@ from veiltab.core.schema import CountTable
 from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents, critical_value
 from veiltab.data.counts import adult_table
 from veiltab.inference.conditions import Mask, read_condition
-from veiltab.inference.quantities import (
+from veiltab.inference.events import (
     Events,
     conditional_interval,
     estimate_events,

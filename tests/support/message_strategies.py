@@ -39,6 +39,7 @@ IDS = st.binary(min_size=32, max_size=32)
 SHORT_IDS = st.binary(min_size=16, max_size=16)
 PADS: st.SearchStrategy[PadMode] = st.sampled_from(["stream", "one-time"])
 EPSILONS = st.floats(0, 50, exclude_min=True) | st.integers(1, 50)
+PUBLIC_EPSILONS = st.floats(1e-9, 50) | st.integers(1, 50)
 IDENTITIES = st.builds(PublicIdentity, TEXTS, IDS, IDS)
 MODES: st.SearchStrategy[LinkageMode] = st.sampled_from(["aligned", "matched"])
 LINKAGES = st.builds(Linkage.by_rows, MODES) | st.builds(
@@ -52,7 +53,7 @@ DECOYS = st.builds(
     DecoyTerms,
     st.integers(1, 2**63),
     st.builds(Geometric, st.integers(2**40, 2**63)),
-    EPSILONS,
+    PUBLIC_EPSILONS,
     st.none(),
 )
 """Mechanisms that keep a promise of 50, however many cells there are."""
@@ -64,7 +65,9 @@ def agreements(draw: st.DrawFn) -> dict[str, Any]:
     names = draw(st.lists(TEXTS, min_size=1, max_size=6, unique=True))
     count = draw(st.integers(1, len(names)))
     parties = draw(
-        st.lists(IDENTITIES, min_size=count + 1, max_size=count + 3, unique_by=lambda p: p.party_id)
+        st.lists(
+            IDENTITIES, min_size=count + 1, max_size=count + 3, unique_by=lambda p: p.signing_key
+        )
     )
     categories = st.lists(TEXTS, min_size=2, max_size=4, unique=True)
     attributes = [Attribute(name, draw(categories)) for name in names]

@@ -247,7 +247,8 @@ def publish_command(
 
     Its counts have noise of their own, because whoever knows the decoys could subtract them from
     your own view.  The noise is drawn once, by the first call, for the table of the attributes that
-    it names; the audit log names that copy.  Later calls return the same copy, or a part of it.
+    it names; the audit log names that copy.  Later calls return the same copy, or a part of it, and
+    never a larger one: begin with the largest table that others are to read.
 
     \b
     Examples:

@@ -34,6 +34,7 @@ def estimate_json(
     answers = answer_conditions(estimate, options)
     return {
         **estimate.summary(),
+        "people_in_common": _people_json(estimate, options),
         "estimator": options.estimator,
         "level": options.level,
         "simultaneous": options.simultaneous,
@@ -58,6 +59,7 @@ def print_estimate(
         "sample": words.sample_words(estimate),
         "promise": _promise(estimate),
         "describes": words.population_words(estimate, options),
+        "in common": _people(estimate, options),
     }
     print_facts(screen, {name: text for name, text in facts.items() if text})
     screen.print()
@@ -69,6 +71,22 @@ def print_estimate(
     if files:
         screen.print()
         print_facts(screen, files)
+
+
+def _people_json(estimate: Estimate, options: ReportOptions) -> dict[str, float | None]:
+    people = estimate.population(level=options.level)
+    return {name: getattr(people, name) for name in ("value", "standard_error", "low", "high")}
+
+
+def _people(estimate: Estimate, options: ReportOptions) -> str:
+    """Say how many people all curators hold, if nobody has counted them."""
+    if estimate.size_known:
+        return ""
+    people = estimate.population(level=options.level)
+    return (
+        f"about {people.value or 0:,.0f} people"
+        f" ({100 * options.level:g}% interval {people.low or 0:,.0f}–{people.high or 0:,.0f})"
+    )
 
 
 def _promise(estimate: Estimate) -> str:

@@ -63,8 +63,8 @@ def grant_command(
     """Grant a researcher your part of STUDY.
 
     The study must be released.  The pads that take the encryption away are sealed to the
-    researcher: nobody else can use them.  What they uncover is sampled and perturbed, and keeps
-    the promise that you have signed.
+    researcher: nobody else can use them.  What they uncover keeps the promise that you have signed:
+    rows in random order, perturbed, or hidden among decoys.
 
     \b
     Examples:

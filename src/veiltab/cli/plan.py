@@ -234,12 +234,14 @@ def _decoys(chosen: Plan, summary: "DecoysSummary") -> str:
     law = "geometric" if summary.law == "geometric" else f"two-sided around {summary.centre}"
     text = f"about {summary.expected:,.0f}: {summary.mean:.3g} a cell, {law},"
     text += f" ratio {summary.ratio:.4g}"
-    if chosen.linkage == "matched" and chosen.expected_pattern_decoys is not None:
-        text += (
-            f"\nand {chosen.expected_pattern_decoys - summary.expected:,.0f} for those whom not all"
-            f" hold: {chosen.patterns:,} patterns"
-        )
-    return text
+    if chosen.linkage == "aligned":
+        return text
+    if chosen.expected_pattern_decoys is None:
+        return f"{text}\nand more for those whom not all hold: --curator-cells tells how many"
+    return (
+        f"{text}\nand {chosen.expected_pattern_decoys - summary.expected:,.0f} for those whom not"
+        f" all hold: {chosen.patterns:,} patterns"
+    )
 
 
 def _errors(chosen: Plan) -> dict[str, str]:

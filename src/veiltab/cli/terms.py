@@ -140,7 +140,7 @@ def _facts(contract: "Contract", home: "Home") -> dict[str, str]:
         "encrypted": PADS[contract.pads],
     }
     facts |= plan_facts(contract, plan_of(contract))
-    lines = [_budget_line(budget, contract.epsilon) for budget in budgets(contract, home)]
+    lines = [_budget_line(budget, contract) for budget in budgets(contract, home)]
     return facts | ({"your budget": "\n".join(lines)} if lines else {})
 
 
@@ -154,15 +154,21 @@ def plan_facts(contract: "Contract", plan: "Plan | None") -> dict[str, str]:
     if contract.decoys is None:
         return _paper_facts(contract, plan)
     assert plan is not None  # noqa: S101 - decoys have a plan, or there is no contract
-    probability = f"{100 * (plan.coin_probability or 0):.3g}%"
     facts = {
-        "mechanism": f"decoys: each respondent takes part with a chance of {probability}, and the"
-        " curators invent records that nobody else can tell from real ones",
+        "mechanism": f"decoys: {_taking_part(plan)}, and the curators invent records that nobody"
+        " else can tell from real ones",
         "expected": _expected(plan),
         "noise": _noise(plan),
         "error": _error(plan),
     }
     return {name: text for name, text in facts.items() if text}
+
+
+def _taking_part(plan: "Plan") -> str:
+    chance = plan.coin_probability or 0
+    if chance == 1:
+        return "every respondent takes part"
+    return f"each respondent takes part with a chance of {100 * chance:.3g}%"
 
 
 def _expected(plan: "Plan") -> str:
@@ -219,13 +225,16 @@ def _linkage(contract: "Contract") -> str:
     return f"ids of {count(linkage.columns or 1, 'column')}{rules}"
 
 
-def _budget_line(budget: dict[str, Any], epsilon: float) -> str:
+def _budget_line(budget: dict[str, Any], contract: "Contract") -> str:
     left = (
         f"{budget['dataset']}: ε = {budget['epsilon_left']:g} of {budget['epsilon_limit']:g} left"
     )
     if budget["charged"]:
         return f"{left}; this study is charged to it already"
-    return f"{left}; {f'signing takes {epsilon:g}' if budget['fits'] else 'too little for this'}"
+    if not budget["fits"]:
+        return f"{left}; too little for this"
+    delta = f" and δ = {contract.delta:g}" if contract.delta else ""
+    return f"{left}; signing takes {contract.epsilon:g}{delta}"
 
 
 def _print_parties(screen: "Console", contract: "Contract", keys: set[bytes]) -> None:

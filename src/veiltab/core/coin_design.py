@@ -287,15 +287,6 @@ class CoinDesign(ReleaseDesign):
         """Return the same release, looked at in fewer cells."""
         return replace(self, cells=cells)
 
-    def expected_rows(self, shares: "Array") -> "Array":
-        """Return p(nβT + μ) + (1 − p)(nβ + Nμ)/N."""
-        numbers = self._numbers(exact=False)
-        took = float(self.population_size) * numbers.coin
-        decoys = numbers.decoys / self.cells
-        mixed = (1 - numbers.keep) * (took / self.cells + decoys)
-        rows: Array = numbers.keep * (took * shares + decoys) + mixed
-        return rows
-
     @property
     def drawable(self) -> bool:
         """Coins can be thrown for any number of people."""

@@ -26,11 +26,11 @@ LARGEST_DELTA = 0.01
 """With a larger δ the promise could fail one person in a hundred altogether."""
 
 
-def check_epsilon(epsilon: float) -> None:
+def check_epsilon(epsilon: float, name: str = "epsilon") -> None:
     """Refuse an ε that promises nothing (too large) or cannot be promised (zero, NaN)."""
     if not _is_number(epsilon) or not 0 < epsilon <= MAX_EPSILON:
         raise ParameterError(
-            f"epsilon must be a number above 0 and at most {MAX_EPSILON}, not {epsilon!r}",
+            f"{name} must be a number above 0 and at most {MAX_EPSILON}, not {epsilon!r}",
             hint="common choices lie between 0.1 (strong privacy) and 1 (moderate privacy)",
         )
 
@@ -128,7 +128,7 @@ def check_max_decoys(max_decoys: float) -> None:
 def check_epsilon_with_curator(epsilon: float) -> None:
     """Refuse what is neither an ε nor infinite."""
     if epsilon != math.inf:
-        check_epsilon(epsilon)
+        check_epsilon(epsilon, "epsilon_with_curator")
 
 
 def check_target_rmse(target_rmse: float) -> None:

@@ -64,7 +64,7 @@ class Plan:
         parameters.check_epsilon(self.epsilon)
         if cast("float | None", self.epsilon_public) is None:
             object.__setattr__(self, "epsilon_public", self.epsilon)
-        parameters.check_epsilon(self.epsilon_public)
+        parameters.check_epsilon(self.epsilon_public, "epsilon_public")
         self._check_numbers()
         if self.accounting not in ACCOUNTINGS:
             raise ParameterError(
@@ -78,6 +78,8 @@ class Plan:
             )
         if not self._release.holds(self.epsilon, self.delta):
             raise InfeasiblePlanError(self._broken_promise(), hint="let veiltab.plan choose it")
+        if self.accounting == DECOYS:  # a contract states it: refused before anybody signs
+            privacy.publication_threshold(self.epsilon_public)
 
     def _check_numbers(self) -> None:
         if self.population_size is not None:

@@ -69,7 +69,7 @@ class Question:
         if self.epsilon_with_curator is not None:
             parameters.check_epsilon_with_curator(self.epsilon_with_curator)
         if self.epsilon_public is not None:
-            parameters.check_epsilon(self.epsilon_public)
+            parameters.check_epsilon(self.epsilon_public, "epsilon_public")
         if self.curator_cells is not None:
             parameters.check_curator_cells(self.curator_cells, self.domain_size)
         if self.max_decoys is not None:

@@ -205,10 +205,6 @@ class ReleaseDesign(ABC):
         """Return the design of the same release for some attributes, with this many cells."""
 
     @abstractmethod
-    def expected_rows(self, shares: "NDArray[np.float64]") -> "NDArray[np.float64]":
-        """Return how many rows of each cell are expected in the release, noise included."""
-
-    @abstractmethod
     def draw(
         self, respondents: "NDArray[np.int64]", runs: int, generator: np.random.Generator
     ) -> "NDArray[np.int64]":

@@ -19,10 +19,11 @@ LEVEL = 0.95
 
 def notebook_html(released: ReleasedCounts, provenance: Provenance) -> str:
     """Return the largest cells with their intervals, the promises and the warnings."""
+    status = f"<p><strong>{escape(status_words(released))}</strong></p>"
     try:
         released.design()
     except TooFewPeopleError as error:
-        return f"<p>{escape(error.message)}</p>" + _listed([*_facts(released, provenance)])
+        return f"<p>{escape(error.message)}</p>{status}" + _listed(_facts(released, provenance))
     caption = escape(_caption(released, provenance))
     heads = "".join(
         f'<th scope="col">{escape(name)}</th>'
@@ -32,7 +33,7 @@ def notebook_html(released: ReleasedCounts, provenance: Provenance) -> str:
     notes = [*_facts(released, provenance), *table_warnings(released)]
     return (
         f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead>"
-        f"<tbody>{rows}</tbody></table>{_listed(notes)}"
+        f"<tbody>{rows}</tbody></table>{status}{_listed(notes)}"
     )
 
 
@@ -70,7 +71,6 @@ def _rows(released: ReleasedCounts) -> list[str]:
 
 def _facts(released: ReleasedCounts, provenance: Provenance) -> list[str]:
     facts = [
-        status_words(released),
         mechanism_words(released),
         (
             "shares are the unbiased estimate projected on the proper distributions; intervals are"

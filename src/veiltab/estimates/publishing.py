@@ -46,8 +46,8 @@ def part_of_copy(copy: "Estimate", names: Sequence[str] | None) -> "Estimate":
         return copy.marginal(names)
     raise StateError(
         f"a copy of this release has been published already, of {', '.join(published)}",
-        hint="take marginals of the published copy: what several copies tell would add up; publish"
-        " the largest table first",
+        hint="others may read that copy and its marginals, and no second one: what two copies tell"
+        " would add up; in the next study, publish the largest table first",
     )
 
 

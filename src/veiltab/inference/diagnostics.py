@@ -3,6 +3,7 @@
 import numpy as np
 
 from veiltab.core.coin_design import CoinDesign
+from veiltab.core.rank_design import RankDesign
 from veiltab.core.released import ReleasedCounts
 
 FEW_RECORDS = 100
@@ -60,8 +61,9 @@ def table_warnings(released: ReleasedCounts) -> tuple[str, ...]:
 
 def _cell_warnings(released: ReleasedCounts) -> list[str]:
     """Say if single cells are too small for the approximations."""
-    if released.plan.sample_size is not None:
-        smallest = float(released.design().expected_rows(released.plausible).min())
+    design = released.design()
+    if isinstance(design, RankDesign):
+        smallest = float(design.expected_rows(released.plausible).min())
         if smallest >= FEW_PER_CELL:
             return []
         few = f"some cells are expected to hold only {smallest:.2g} released records"

@@ -23,6 +23,7 @@ HARDLY = (
     " most{delta}, for anybody who cannot break the ciphers"
 )
 IDS = ", but of people whose ids the curator guesses, whether the others hold them"
+WHOM = "; and both learn whom of those who take part all curators hold"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def _with_server(contract: Contract) -> Coalition:
         "researcher and server",
         contract.epsilon,
         contract.delta,
-        "the server together with a researcher, and a server that adds no noise or the wrong one:"
+        "the server together with a researcher, also if it adds no noise or the wrong noise:"
         " the same as a researcher alone, if no curator tells them the study's secret and none"
         " leaves decoys out",
     )
@@ -79,6 +80,7 @@ def _with_server(contract: Contract) -> Coalition:
 def _with_curator(contract: Contract) -> Coalition:
     plan = plan_of(contract)
     who: Who = "researcher and curator"
+    whom = WHOM if contract.matched and contract.decoys is not None else ""
     if plan is None:
         return Coalition(
             who,
@@ -94,7 +96,7 @@ def _with_curator(contract: Contract) -> Coalition:
             None,
             0.0,
             "a curator who helps the researcher reads the other curators' values of everybody who"
-            " takes part: the server adds no noise",
+            f" takes part: the server adds no noise{whom}",
         )
     knows = "who was sampled" if contract.decoys is None else "who takes part and all decoys"
     return Coalition(
@@ -102,7 +104,7 @@ def _with_curator(contract: Contract) -> Coalition:
         plan.epsilon_with_curator,
         0.0,
         f"a curator who helps the researcher knows {knows}: the server's noise alone protects the"
-        " other curators' records",
+        f" other curators' records{whom}",
     )
 
 

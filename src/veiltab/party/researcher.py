@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 
-from veiltab.errors import InputError, MessageError, MismatchError
+from veiltab.errors import InputError, MessageError, MismatchError, NotGrantedError
 from veiltab.estimates import Estimate, Provenance
 from veiltab.party.context import PartyContext
 from veiltab.party.publishing import StudyPublisher, published_part
@@ -66,8 +66,28 @@ def publish_study(
     if published is not None:
         return published
     estimate = estimate_study(context, signed, attributes, grants)
+    if attributes is None:
+        _check_all_grant(signed.body, estimate.schema.names)
     estimate.design()  # refuses a release with almost nobody in it, before it is published
     return estimate.publish()
+
+
+def _check_all_grant(contract: Contract, granted: Sequence[str]) -> None:
+    """Refuse to publish whatever happens to be granted while a curator's grant is still missing.
+
+    There is one copy for ever, so a table that was published too early could not be mended.
+    """
+    missing = [
+        repr(terms.identity.name)
+        for terms in contract.curators
+        if not any(attribute.name in granted for attribute in terms.attributes)
+    ]
+    if missing:
+        raise NotGrantedError(
+            f"no attribute has been granted yet by: {', '.join(missing)}",
+            hint="wait for the grants, because there is one published copy for ever; or name the"
+            f" attributes to publish without: {', '.join(map(repr, granted))}",
+        )
 
 
 def open_study(

@@ -181,11 +181,12 @@ def _planned_population(table: TomlTable, linkage: Linkage) -> int:
     for key in ("population", "expected_population"):
         if key in table:
             return table.get(key, POPULATION.read)
+    about = "expected_population = 10000 for about that many; no promise depends on it"
+    stated = "population = 10000 if the curators may know how many there are, or "
     raise table.error(
         "expected_population",
         "is missing: decoys are planned for about as many respondents as there are",
-        "write population = 10000 if the curators may know how many there are, or"
-        " expected_population = 10000 for about that many; no promise depends on it",
+        f"write {about if linkage.mode == 'matched' else stated + about}",
         at_table=True,
     )
 

@@ -110,7 +110,7 @@ def check_population(contract: Contract, population_size: int) -> None:
     """Refuse another number of respondents than the contract states, if it states one."""
     if contract.population not in (None, population_size):
         raise MismatchError(
-            f"the contract is about {contract.population} respondents, not {population_size}",
+            f"the contract states {contract.population:,} respondents, not {population_size:,}",
             hint="check that every curator uses the table that was agreed on",
         )
 

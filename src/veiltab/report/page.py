@@ -264,7 +264,7 @@ def _errors(view: View) -> Html:
     return _section(
         "errors",
         "How large the errors are, and why",
-        element("p", words.DECOY_SPLIT if words.has_decoys(view.released) else words.SPLIT),
+        element("p", words.error_words(view.released)),
         element("figure", key, error_bar(privacy), element(
             "figcaption", "Sources of the variance of the joint table")),
         table("Sources of error: variances add up, standard errors do not (root mean square over"

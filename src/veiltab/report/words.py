@@ -58,6 +58,11 @@ DECOY_SPLIT = (
     " would be there without any decoys. Privacy error arises because of decoys and noise: it is"
     " the price of the promise, and its distribution is known exactly."
 )
+EVERYBODY_SPLIT = (
+    "Everybody took part: there is sampling error only if the numbers describe a larger population"
+    " than the respondents. Privacy error arises because of decoys and noise: it is the price of"
+    " the promise, and its distribution is known exactly."
+)
 LINKAGES = {
     "aligned": "all curators hold the same",
     "matched": "those whom all curators hold, matched by the server",
@@ -133,9 +138,18 @@ def sample_words(released: ReleasedCounts) -> str:
     plan, coin = released.plan, released.plan.coin_probability
     if coin is None:
         return f"{plan.sample_size:,} of {plan.population_size:,} respondents"
-    people = f"{plan.population_size:,} respondents" if released.size_known else "people in common"
-    took = "all" if coin == 1 else f"each with probability {100 * coin:.3g} %"
-    return f"{people}, {took}, among about {plan.expected_decoys:,.0f} decoys"
+    known = released.size_known
+    people = f"{plan.population_size:,} respondents" if known else "the people in common"
+    chance = "" if coin == 1 else f", each with probability {100 * coin:.3g} %,"
+    whole = "all " if coin == 1 else ""
+    return f"{whole}{people}{chance} among about {plan.expected_decoys:,.0f} decoys"
+
+
+def error_words(released: ReleasedCounts) -> str:
+    """Say where the two kinds of error come from."""
+    if not has_decoys(released):
+        return SPLIT
+    return EVERYBODY_SPLIT if released.plan.coin_probability == 1 else DECOY_SPLIT
 
 
 def guarantee_words(released: ReleasedCounts) -> str:

@@ -51,11 +51,13 @@ def sign_contract(
     """
     contract = verify_some(signed, _signing_keys(signed.body))
     contract.curator(identity.party_id)
+    # Among decoys nobody can count the people in common: a number that is stated is never checked.
+    unchecked = contract.matched and contract.decoys is not None
     charged = ledger.charge(
         contract.study_id,
         contract.epsilon,
         contract.delta,
-        contract.population,
+        None if unchecked else contract.population,
         accounting=contract.accounting,
     )
     return cosign(signed, identity.signing), charged

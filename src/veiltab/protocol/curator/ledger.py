@@ -85,11 +85,17 @@ class Ledger:
     def _exceeded(self, epsilon: float, delta: float) -> BudgetError:
         left = float(_exact(self.epsilon_limit) - self.epsilon_spent)
         delta_left = float(_exact(self.delta_limit) - self.delta_spent)
+        hint = "agree on a smaller epsilon or delta; a budget that is spent cannot be won back"
+        if delta and not self.delta_limit:
+            hint = (
+                "the ledger allows no delta, as every new one: agree on a study without, or set how"
+                " much of it all studies may take (veiltab ledger set … --delta 1e-5)"
+            )
         return BudgetError(
             f"a study of epsilon {epsilon:g}, delta {delta:g} exceeds what is left of"
             f" {self.dataset!r}: epsilon {left:.6g} of {self.epsilon_limit:g}, delta"
             f" {delta_left:.6g} of {self.delta_limit:g}",
-            hint="agree on a smaller epsilon or delta; a budget that is spent cannot be won back",
+            hint=hint,
         )
 
     def _check_policy(self, epsilon: float, population_size: int | None) -> None:

@@ -221,10 +221,12 @@ def _check_alignment_form(contract: Contract, name: str, alignment: Alignment) -
 def _check_same_respondents(held: Held) -> None:
     if len({(body.population, body.digest) for _, body in held}) > 1:
         counts = ", ".join(f"{name!r} holds {body.population:,}" for name, body in held)
+        as_many = len({body.population for _, body in held}) == 1
         raise AlignmentError(
-            f"the curators do not hold the same respondents: {counts}",
-            hint="compare the tables' sources and dates; or agree on a study with matched linkage,"
-            " which takes the respondents that all curators hold",
+            f"the curators do not hold the same respondents: {counts}"
+            f"{', but their ids differ' if as_many else ''}",
+            hint="compare the tables' ids, sources and dates, then propose a new study; one with"
+            " matched linkage takes the respondents that all curators hold",
         )
 
 

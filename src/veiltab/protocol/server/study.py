@@ -19,6 +19,7 @@ from veiltab.protocol.server.release import (
 from veiltab.protocol.server.transitions import Event, advance, expect
 from veiltab.protocol.stores import ChunkStore
 from veiltab.protocol.verify import (
+    may_see_release,
     verify_agreement,
     verify_grant,
     verify_publication,
@@ -218,6 +219,7 @@ class ServerStudy:
         for grant in self._grants_to(researcher):
             if grant.body.expires > now:
                 verify_grant(self.contract.body, release, grant, now)
+                self._check_all_granted(researcher, now)
                 return
         raise NotGrantedError(
             "no grant of yours is good now", hint="ask the curators for a grant, or for a new one"
@@ -239,6 +241,27 @@ class ServerStudy:
             )
         for grant in used:
             verify_grant(self.contract.body, release, grant, now)
+        self._check_all_granted(researcher, now)
+
+    def _check_all_granted(self, researcher: bytes, now: int) -> None:
+        """Where curators may not see the release, refuse whom not all of them have granted access.
+
+        The number of rows and a curator's own positions tell whom all hold.  A single curator could
+        otherwise read both by a grant to itself under another name.
+        """
+        contract = self.contract.body
+        given = {g.body.curator for g in self._grants_to(researcher) if g.body.expires > now}
+        missing = [
+            terms.identity.name
+            for terms in contract.curators
+            if terms.party_id not in given and not may_see_release(contract, terms.party_id)
+        ]
+        if missing:
+            raise NotGrantedError(
+                f"this release is served with a grant of every curator: {', '.join(missing)} has"
+                " given you none that is good now",
+                hint="ask for one of any attribute",
+            )
 
     def _check_published(self, body: Publication, now: int) -> None:
         """Refuse attributes that no unexpired grant lets the researcher read."""
