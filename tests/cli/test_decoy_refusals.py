@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """Bad numbers, tables and decoys: a typed error before anything is signed, sent or shown."""
-=======
-"""Bad numbers, tables and decoys: an error before anything is signed, charged, sent or shown."""
->>>>>>> party
 
 import json
 from collections.abc import Callable, Iterator
