@@ -25,11 +25,12 @@ CPU_SECONDS, SECONDS = 2.0, 30.0
 a second; these bounds leave room for slow and busy machines, on which CPU time hardly grows."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs PostgreSQL; on several cores, start slow tests first, each for itself.
 
     Fast tests of a module stay together, and so do all whose module has a fixture for them: it is
-    made once.
+    made once.  This goes first, because xdist reads the groups in the same hook.
     """
     for item in items:
         if _needs_postgresql(item):

@@ -55,7 +55,7 @@ def seeded_publisher(seed: int | None) -> Publisher:
     """Return a publisher whose noise can be repeated and keeps nothing secret, for simulations."""
     if seed is None:
         return draw_copy
-    return partial(draw_copy, entropy=CipherEntropy.from_seed(seed, LABEL))
+    return partial(draw_copy, entropy=CipherEntropy.from_seed(int(seed), LABEL))
 
 
 def published_elsewhere(estimate: "Estimate") -> "Estimate":  # noqa: ARG001 - a publisher
