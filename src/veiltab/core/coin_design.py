@@ -139,9 +139,7 @@ class CoinDesign(ReleaseDesign):
         keep, noise, took = numbers.keep, numbers.noise, self.population_size * numbers.coin
         coins = took * (1 - numbers.coin)
         moved = (1 - keep) / keep
-        spread = numbers.published * (1 / keep**2 - 1) + moved / keep * (
-            took + (1 + keep) * numbers.decoys
-        )
+        spread = numbers.spread(took)
         tilt = noise * (coins / (coins + noise)) if self.known else noise
         return CovarianceForm(
             moved / took, (noise + spread) / took**2, (tilt + moved * took) / took**2
@@ -262,9 +260,8 @@ class CoinDesign(ReleaseDesign):
         numbers = self._numbers(exact=False)
         keep, took = numbers.keep, float(self.population_size) * numbers.coin
         moved, even = (1 - keep) / keep, fractions * (1 - fractions)
-        spread = moved / keep * (took + (1 + keep) * numbers.decoys)
-        spread += numbers.published * (1 / keep**2 - 1)
-        constant = fractions * numbers.noise + moved * took * fractions**2 + spread * even
+        constant = fractions * numbers.noise + moved * took * fractions**2
+        constant += numbers.spread(took) * even
         slope = (1 - numbers.coin + moved * (1 - 2 * fractions)) / numbers.coin
         return constant / numbers.coin**2, slope
 
@@ -334,6 +331,12 @@ class _Numbers:
     def noise(self) -> Any:  # noqa: ANN401 - float or Fraction
         """The variance of all noise but the channel's."""
         return self.decoy_variance + self.published
+
+    def spread(self, took: Any) -> Any:  # noqa: ANN401 - float or Fraction
+        """Return the variance that the channel spreads evenly, if so many people took part."""
+        moved = (1 - self.keep) / self.keep / self.keep
+        rows = took + (1 + self.keep) * self.decoys
+        return self.published * (1 / self.keep**2 - 1) + moved * rows
 
     @property
     def rounded(self) -> "_Numbers":

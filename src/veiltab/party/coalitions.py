@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from veiltab.party.proposal import plan_of
+from veiltab.protocol.verify import publication_epsilon
 from veiltab.wire.contract import Contract
 
 Who = Literal[
@@ -120,10 +121,9 @@ def _server_and_curator(contract: Contract) -> Coalition:
 
 def _readers(contract: Contract) -> Coalition:
     """Everybody who only reads what a researcher publishes, also curators who know all decoys."""
-    terms = contract.decoys
     return Coalition(
         "readers of published copies",
-        contract.epsilon if terms is None else terms.epsilon_public,
+        publication_epsilon(contract),
         0.0,
         "whoever only reads what a researcher publishes, also the server and the curators: every"
         " published copy has noise of its own",

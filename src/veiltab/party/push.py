@@ -104,7 +104,7 @@ def check(
     secret = new_contribution(context.entropy)
     with _only_push(folder), _read_table(context, contract, secret, source, progress) as intake:
         respondents = intake.population
-    plan = _planned(contract, respondents)
+    plan = plan_for(contract, respondents)
     rows = _expected_rows(contract, plan, me, respondents)
     sizes = [attribute.size for attribute in contract.schema_of(me).attributes]
     slices = list(chunk_slices(rows))
@@ -112,12 +112,6 @@ def check(
     tokens = TOKEN_BYTES * rows if contract.matched else 0
     chunks = len(slices) * (len(sizes) + contract.matched)
     return Preview(contract.title, plan, respondents, rows, chunks, columns + tokens)
-
-
-def _planned(contract: Contract, respondents: int) -> Plan:
-    """Return the plan; with decoys, nobody knows how many respondents will match."""
-    unknown = contract.matched and contract.decoys is not None
-    return plan_for(contract, None if unknown else respondents)
 
 
 def _check_population(contract: Contract, respondents: int) -> None:

@@ -216,11 +216,10 @@ class ServerStudy:
     def check_researcher(self, researcher: bytes, now: int) -> None:
         """Refuse a researcher who holds no unexpired grant: the release message is not for them."""
         release = self._released().body
-        for grant in self._grants_to(researcher):
-            if grant.body.expires > now:
-                verify_grant(self.contract.body, release, grant, now)
-                self._check_all_granted(researcher, now)
-                return
+        for grant in self._good_grants(researcher, now):
+            verify_grant(self.contract.body, release, grant, now)
+            self._check_all_granted(researcher, now)
+            return
         raise NotGrantedError(
             "no grant of yours is good now", hint="ask the curators for a grant, or for a new one"
         )
@@ -250,7 +249,7 @@ class ServerStudy:
         otherwise read both by a grant to itself under another name.
         """
         contract = self.contract.body
-        given = {g.body.curator for g in self._grants_to(researcher) if g.body.expires > now}
+        given = {grant.body.curator for grant in self._good_grants(researcher, now)}
         missing = [
             terms.identity.name
             for terms in contract.curators
@@ -266,8 +265,8 @@ class ServerStudy:
     def _check_published(self, body: Publication, now: int) -> None:
         """Refuse attributes that no unexpired grant lets the researcher read."""
         self.check_researcher(body.researcher, now)
-        grants = [g.body for g in self._grants_to(body.researcher) if g.body.expires > now]
-        granted = {name for grant in grants for name in grant.attributes}
+        grants = self._good_grants(body.researcher, now)
+        granted = {name for grant in grants for name in grant.body.attributes}
         missing = [name for name in body.attributes if name not in granted]
         if missing:
             raise NotGrantedError(
@@ -328,6 +327,10 @@ class ServerStudy:
         """Return a researcher's grants, the one that lasts longest first."""
         grants = [grant for grant in self._grants.values() if grant.body.researcher == researcher]
         return sorted(grants, key=lambda grant: grant.body.expires, reverse=True)
+
+    def _good_grants(self, researcher: bytes, now: int) -> list[SignedGrant]:
+        """Return those of a researcher's grants that have not expired."""
+        return [grant for grant in self._grants_to(researcher) if grant.body.expires > now]
 
 
 def _is_repeated(earlier: Mapping[bytes, Signed[Body]], signed: Signed[Body]) -> bool:
