@@ -60,7 +60,7 @@ def status(context: ServiceContext, sender: Sender, study: bytes) -> Status:
         aligned = {message.sender for message in records.messages(study, Alignment.kind)}
         uploaded = {message.sender for message in records.messages(study, Upload.kind)}
         grants = _grants(records, study)
-    keys = {signature.key for signature in signed.signatures}
+    keys = {signature.root for signature in signed.signatures}
     contract, researchers = signed.body, signed.body.researchers
     granted = {
         name
