@@ -131,14 +131,14 @@ def grant(
             "this study has one-time pads, which never pass through the server",
             hint="name a file with --out, and hand it to the researcher directly",
         )
-    to = _find_researcher(contract, researcher)
+    to = find_researcher(contract, researcher)
     made = give_grant(context, signed, to, attributes, context.now + days * SECONDS_A_DAY)
     if file is not None:
         write_private(file, made.dumps())
     return GivenGrant(contract.title, to, made, file)
 
 
-def _find_researcher(contract: Contract, researcher: str | PublicIdentity) -> PublicIdentity:
+def find_researcher(contract: Contract, researcher: str | PublicIdentity) -> PublicIdentity:
     """Find who is meant: a file that is there, or somebody whom the contract names."""
     if isinstance(researcher, PublicIdentity):
         return researcher
