@@ -246,7 +246,14 @@ RELEASED: frozenset[Route] = frozenset(
 """What a researcher needs a grant for."""
 
 OUTSIDE: frozenset[Route] = frozenset(
-    {("POST", "/v1/parties"), ("GET", "/v1/studies"), ("POST", "/v1/studies")}
+    {
+        ("POST", "/v1/parties"),
+        ("GET", "/v1/studies"),
+        ("POST", "/v1/studies"),
+        ("GET", "/v1/blocks"),
+        ("PUT", "/v1/blocks/{party}"),
+        ("DELETE", "/v1/blocks/{party}"),
+    }
 )
 """Signed routes of no study in particular."""
 
@@ -280,8 +287,8 @@ class Calls:
     def request(self, route: Route) -> Request:
         """Return a request to a route; one that is not known here has no body."""
         method, template = route
-        path = template.format(study=self.scope.hex())
-        if method == "PUT":
+        path = template.format(study=self.scope.hex(), party=self.sender.party_id.hex())
+        if template.endswith("/chunks") and method == "PUT":
             return Request(method, path, bundle(list(self.example.chunks(0).items())))
         body = self._bodies().get(template) if method == "POST" else None
         return Request(method, path, body() if body else b"")

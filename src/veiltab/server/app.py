@@ -23,7 +23,7 @@ from veiltab.server.auth import Gate
 from veiltab.server.context import ServiceContext
 from veiltab.server.limits import SOFTWARE_VERSION
 from veiltab.server.problems import install_problems, unexpected
-from veiltab.server.routes import operator_routes, party_routes, study_routes
+from veiltab.server.routes import block_routes, operator_routes, party_routes, study_routes
 from veiltab.server.worker import Worker
 
 _log = logging.getLogger("veiltab.access")
@@ -119,6 +119,7 @@ def create_app(context: ServiceContext) -> FastAPI:
     install_problems(app)
     app.include_router(operator_routes(context, worker, gate))
     app.include_router(party_routes(context, gate))
+    app.include_router(block_routes(context, gate))
     app.include_router(study_routes(context, gate, worker))
     app.add_middleware(Observer, context=context)
     return app
