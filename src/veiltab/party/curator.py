@@ -10,6 +10,7 @@ from veiltab.files.disk import check_new
 from veiltab.files.private import write_private
 from veiltab.party.context import PartyContext
 from veiltab.party.home import Home, read_identity
+from veiltab.party.known import check_parties
 from veiltab.party.ledgers import Note
 from veiltab.party.proposal import StudyDraft
 from veiltab.party.remote import Status
@@ -60,6 +61,7 @@ def propose(context: PartyContext, draft: StudyDraft, ledger: Ledger) -> Contrac
     A proposal that was broken off is taken up: the same terms again, while the other curators
     have not all signed, are the same study, and cost nothing more.
     """
+    context.home.known.remember(draft.identities())
     unsigned_contract = _unfinished(context, draft)
     if unsigned_contract is None:
         contribution, commitment, nonce = new_secret(context.entropy)
@@ -79,6 +81,7 @@ def sign(context: PartyContext, signed: Signed[Contract], ledger: Ledger) -> Sta
 
     The contribution to the secret goes first: once everybody has signed, no part of it is missing.
     """
+    check_parties(context.home, signed.body)
     cosigned = _sign(context, signed, ledger)
     share_contribution(context, signed.body)
     return context.server.sign(signed.body.study_id, cosigned)
@@ -128,14 +131,14 @@ def grant(
             "this study has one-time pads, which never pass through the server",
             hint="name a file with --out, and hand it to the researcher directly",
         )
-    to = _find_researcher(contract, researcher)
+    to = find_researcher(contract, researcher)
     made = give_grant(context, signed, to, attributes, context.now + days * SECONDS_A_DAY)
     if file is not None:
         write_private(file, made.dumps())
     return GivenGrant(contract.title, to, made, file)
 
 
-def _find_researcher(contract: Contract, researcher: str | PublicIdentity) -> PublicIdentity:
+def find_researcher(contract: Contract, researcher: str | PublicIdentity) -> PublicIdentity:
     """Find who is meant: a file that is there, or somebody whom the contract names."""
     if isinstance(researcher, PublicIdentity):
         return researcher
@@ -164,6 +167,7 @@ def give_grant(
 ) -> SignedGrant:
     """Check the release where its curators may see it, make the grant, keep it and send it."""
     contract = verify_agreement(signed)
+    check_parties(context.home, contract, researcher)
     study = contract.study_id
     release = _fetch_release(context, contract)
     folder, me = context.home.study(study), context.identity.party_id

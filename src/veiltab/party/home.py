@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -21,7 +21,9 @@ from veiltab.files.private import (
     parse_file,
     write_private,
 )
+from veiltab.party.fingerprints import check_digits
 from veiltab.party.keyfile import load_identity, save_identity
+from veiltab.party.known import KnownParties
 from veiltab.party.ledgers import Ledgers, StoredLedger
 from veiltab.party.study_folder import StudyFolder
 from veiltab.protocol.curator.agreement import public_identity
@@ -232,7 +234,7 @@ class Home:
         from veiltab.party import session  # noqa: PLC0415 - sessions are made of homes
 
         self.check_identity()  # before a server is asked
-        session.check_digits(fingerprint)
+        check_digits(fingerprint)
         authority = None if ca_file is None else Path(ca_file)
         server = session.discover(url, ca_file=authority)
         session.check_fingerprint(server, fingerprint)
@@ -260,6 +262,12 @@ class Home:
     def ledgers(self) -> Ledgers:
         """The privacy budgets of the data sets."""
         return Ledgers(self.path / "ledgers")
+
+    @property
+    def known(self) -> KnownParties:
+        """The parties that this home knows, and which of them were verified."""
+        self.check_identity()
+        return KnownParties(self)
 
     def budgets(self) -> list[StoredLedger]:
         """Return the privacy budget of each data set, and what it was spent on."""
@@ -300,19 +308,22 @@ class Home:
         names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
         return [bytes.fromhex(name) for name in names if _STUDY_ID.fullmatch(name)]
 
-    def find_study(self, text: str, listed: Iterable[tuple[bytes, str]] = ()) -> bytes:
+    def find_study(
+        self,
+        text: str,
+        listed: Iterable[tuple[bytes, str]] = (),
+        unseen: Callable[[], Iterable[tuple[bytes, str]]] = tuple,
+    ) -> bytes:
         """Find the one study with this exact title, or whose id starts with these digits.
 
-        ``listed`` are ids and titles from elsewhere, such as the server's list.
+        ``listed`` are ids and titles from elsewhere, such as the server's list, and ``unseen``
+        returns others, which count if nothing else matches.
         """
         titles = {study: self.study(study).title() for study in self.studies()} | dict(listed)
-        wanted = text.strip()
-        prefix = wanted.lower() if len(wanted) >= SHORTEST_PREFIX else None
-        matches = [
-            study
-            for study, title in titles.items()
-            if wanted == title or (prefix and study.hex().startswith(prefix))
-        ]
+        matches = _matching(titles, text)
+        if not matches:
+            titles |= dict(unseen())
+            matches = _matching(titles, text)
         if len(matches) == 1:
             return matches[0]
         shown = {study: titles[study] for study in matches or titles}
@@ -380,6 +391,16 @@ def _impostor(url: str, identity: PublicIdentity, trusted: PinnedServer) -> Home
         hint="send nothing: somebody may stand between you and the server; ask its operator by"
         " telephone, and forget the old server only if they confirm the new fingerprint",
     )
+
+
+def _matching(titles: Mapping[bytes, str | None], text: str) -> list[bytes]:
+    wanted = text.strip()
+    prefix = wanted.lower() if len(wanted) >= SHORTEST_PREFIX else None
+    return [
+        study
+        for study, title in titles.items()
+        if wanted == title or (prefix and study.hex().startswith(prefix))
+    ]
 
 
 def _candidates(titles: Mapping[bytes, str | None]) -> str:

@@ -29,6 +29,10 @@ class StudyDraft:
     researchers: tuple[PublicIdentity, ...] | None
     expected_population: int | None = None
 
+    def identities(self) -> list[PublicIdentity]:
+        """Return everybody who is to take part, except for the server."""
+        return [*(terms.identity for terms in self.curators), *(self.researchers or ())]
+
     def contract(
         self, *, server: PublicIdentity, secret_commitment: bytes, nonce: bytes
     ) -> Contract:
