@@ -211,6 +211,9 @@ class Simulator(Rehearsal):
         self, context: ServiceContext, terms: Terms = TERMS, stage: Stage = Stage.UPLOADED
     ) -> "ServerSideStudy":
         """Take a study to a stage through the server's own steps, without a network."""
+        with context.database.transaction() as records:  # proposals may name nobody unknown
+            for party in (*self.curators, self.researcher):
+                records.add_party(public_identity(party), context.now)
         return ServerSideStudy(self, context, self.study(terms)).go_to(stage)
 
     def stored_contract(self, terms: Terms, deposit: Deposit) -> Contract:
