@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.requests import Request as HttpRequest
 
 from tests.support.http_wire import Wire, wire
 from tests.support.requests import Request, Signer
@@ -17,6 +18,7 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import RateLimitError, UnavailableError
 from veiltab.protocol.curator.agreement import public_identity
+from veiltab.server.auth import _body
 from veiltab.server.limits import InFlight, Place, Places, Settings
 
 SMALL, LARGE = 1_000, 3_000
@@ -133,6 +135,23 @@ def test_places_need_no_more_than_the_announced_bytes(tmp_path: Path) -> None:
 
 
 # The rules by themselves
+
+
+def test_a_body_in_crumbs_takes_no_more_memory() -> None:
+    """A piece of two bytes is an object of forty."""
+    crumbs = 100_000
+    messages = [{"type": "http.request", "body": b"ab", "more_body": True}] * crumbs
+    messages.append({"type": "http.request", "body": bytes(70_000), "more_body": True})
+    messages.append({"type": "http.request", "body": b"c", "more_body": False})
+    remaining = iter(messages)
+
+    async def receive() -> dict[str, object]:
+        return next(remaining)
+
+    request = HttpRequest({"type": "http", "headers": []}, receive)
+    pieces = asyncio.run(_body(request, 10**6))
+    assert b"".join(pieces) == b"ab" * crumbs + bytes(70_000) + b"c"
+    assert len(pieces) <= 7
 
 
 def test_requests_in_flight_are_forgotten() -> None:
