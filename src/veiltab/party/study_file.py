@@ -143,12 +143,11 @@ def _vault(table: TomlTable, find_vault: FindVault | None) -> Vault:
     name = table.table("vault", VAULT_KEYS).get("name", TEXT.read)
     for key in ("curators", "linkage"):
         if key in table:
-            raise table.error(
-                key, "the vault states this, for all of its studies", "leave it out"
-            )
+            raise table.error(key, "the vault states this, for all of its studies", "leave it out")
+    if find_vault is None:
+        hint = "propose it from the home of a curator of the vault"
+        raise table.error("vault", "no vault is known here", hint)
     try:
-        if find_vault is None:
-            raise HomeError("no vault is known here", hint="propose it from the home of a curator")
         return find_vault(name)
     except HomeError as error:
         raise table.error("vault", error.message, error.hint) from error

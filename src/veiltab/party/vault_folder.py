@@ -26,7 +26,7 @@ from veiltab.wire.codec import (
     wired,
 )
 from veiltab.wire.contract import Vault
-from veiltab.wire.messages import CHUNKS, Repad
+from veiltab.wire.messages import CHUNKS, Repad, RepadRequest
 from veiltab.wire.signed import Message, Signed
 
 
@@ -106,6 +106,19 @@ class AnswerFolder:
         file = _AnswerFile(digests=digests, keys=keys, repad=answer.message)
         make_private_folder(self.path)
         write_private(self.path / "answer.json", file.canonical())
+
+    def request(self) -> Signed[RepadRequest] | None:
+        """Return the request that was answered, or is being answered."""
+        path = self.path / "request.json"
+        request = parse_file(path, RepadRequest.loads)
+        if request is not None and request.body.study != self.study_id:
+            raise damaged(path)
+        return request
+
+    def save_request(self, request: Signed[RepadRequest]) -> None:
+        """Keep the request before it is answered."""
+        make_private_folder(self.path)
+        write_private(self.path / "request.json", request.dumps())
 
     def clear(self) -> None:
         """Forget the chunks of an answer that was broken off before it was kept."""
