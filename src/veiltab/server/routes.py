@@ -39,10 +39,10 @@ from veiltab.wire.signed import VERSION
 PUBLIC = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/server"})
 """Routes that answer anybody; none of them says anything about a party or a study."""
 
-_HEX = r"^[0-9a-f]{64}$"
-StudyId = Annotated[str, Path(pattern=_HEX, description="The study's id, in hexadecimal.")]
+HEX = r"^[0-9a-f]{64}$"
+StudyId = Annotated[str, Path(pattern=HEX, description="The study's id, in hexadecimal.")]
 
-_ASKED = items(DIGEST, least=1, most=MAX_ASKED)
+ASKED = items(DIGEST, least=1, most=MAX_ASKED)
 
 
 def operator_routes(context: ServiceContext, worker: Worker, gate: Gate) -> APIRouter:
@@ -95,7 +95,7 @@ def party_routes(context: ServiceContext, gate: Gate) -> APIRouter:
     def register(
         response: Response, newcomer: Annotated[Newcomer, Depends(gate.newcomer)]
     ) -> Registered:
-        _created(response, new=auth.register(context, newcomer))
+        created(response, new=auth.register(context, newcomer))
         return Registered(party=newcomer.identity.party_id.hex())
 
     return router
@@ -121,7 +121,8 @@ def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRout
     )
     def propose(response: Response, sender: large) -> Status:
         study, new = steps.propose(context, sender)
-        _created(response, new=new)
+        worker.wake()
+        created(response, new=new)
         return views.status(context, sender, study)
 
     @router.get("/v1/studies/{study}", summary="Where a study stands")
@@ -144,6 +145,7 @@ def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRout
     )
     def sign(study: StudyId, sender: large) -> Status:
         steps.sign(context, sender, bytes.fromhex(study))
+        worker.wake()
         return views.status(context, sender, bytes.fromhex(study))
 
     @router.post(
@@ -182,7 +184,7 @@ def _add_curator_routes(
         openapi_extra=body("a sealed secret (spec 4.2)"),
     )
     def send_secret(response: Response, study: StudyId, sender: small) -> Nothing:
-        _created(response, new=steps.send_secret(context, sender, bytes.fromhex(study)))
+        created(response, new=steps.send_secret(context, sender, bytes.fromhex(study)))
         return Nothing()
 
     @router.get(
@@ -201,7 +203,7 @@ def _add_curator_routes(
         openapi_extra=body("an alignment (spec 5.1)"),
     )
     def send_alignment(response: Response, study: StudyId, sender: small) -> Nothing:
-        _created(response, new=steps.send_alignment(context, sender, bytes.fromhex(study)))
+        created(response, new=steps.send_alignment(context, sender, bytes.fromhex(study)))
         return Nothing()
 
     @router.get("/v1/studies/{study}/alignments", summary="The curators' alignments")
@@ -221,7 +223,7 @@ def _add_curator_routes(
         openapi_extra=body("a bundle of chunks (spec 7)", BYTES),
     )
     def put_chunks(response: Response, study: StudyId, sender: bundle) -> Nothing:
-        _created(response, new=steps.put_chunks(context, sender, bytes.fromhex(study)))
+        created(response, new=steps.put_chunks(context, sender, bytes.fromhex(study)))
         return Nothing()
 
     @router.post(
@@ -242,7 +244,7 @@ def _add_curator_routes(
         openapi_extra=body("a grant; of one-time pads only its header (spec 11)"),
     )
     def send_grant(response: Response, study: StudyId, sender: large) -> Nothing:
-        _created(response, new=steps.grant(context, sender, bytes.fromhex(study)))
+        created(response, new=steps.grant(context, sender, bytes.fromhex(study)))
         return Nothing()
 
 
@@ -267,7 +269,7 @@ def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gat
     )
     def release_chunks(study: StudyId, sender: small) -> Response:
         fields = exact_fields(load(sender.body), ("chunks",), "")
-        digests = _ASKED.read(fields["chunks"], "chunks")
+        digests = ASKED.read(fields["chunks"], "chunks")
         bundle = views.release_chunks(context, sender, bytes.fromhex(study), digests)
         headers = {"Content-Length": str(bundle.length)}
         return StreamingResponse(bundle.pieces, media_type=BYTES, headers=headers)
@@ -285,7 +287,7 @@ def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gat
         openapi_extra=body("a publication (spec 11.1)"),
     )
     def publish(response: Response, study: StudyId, sender: small) -> Nothing:
-        _created(response, new=steps.publish(context, sender, bytes.fromhex(study)))
+        created(response, new=steps.publish(context, sender, bytes.fromhex(study)))
         return Nothing()
 
     @router.get("/v1/studies/{study}/publications", summary="What researchers have published")
@@ -294,6 +296,6 @@ def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gat
         return Publications(publications=messages)
 
 
-def _created(response: Response, *, new: bool) -> None:
+def created(response: Response, *, new: bool) -> None:
     """Answer 201 the first time and 200 when a request is repeated."""
     response.status_code = 201 if new else 200

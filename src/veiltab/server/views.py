@@ -26,7 +26,7 @@ from veiltab.server.stored_study import StoredStudy
 from veiltab.wire.audit import AuditHead
 from veiltab.wire.bundles import bundled_bytes, in_pieces, write_index
 from veiltab.wire.codec import load
-from veiltab.wire.messages import Alignment, Grant, Publication, Secret, SignedGrant, Upload
+from veiltab.wire.messages import Alignment, Grant, Publication, Repad, Secret, SignedGrant, Upload
 from veiltab.wire.states import State
 
 _READING = Lock()
@@ -58,7 +58,8 @@ def status(context: ServiceContext, sender: Sender, study: bytes) -> Status:
         role = records.role(study, sender.party) or ""
         signed, record = stored.contract, stored.record
         aligned = {message.sender for message in records.messages(study, Alignment.kind)}
-        uploaded = {message.sender for message in records.messages(study, Upload.kind)}
+        sent = Upload.kind if record.vault is None else Repad.kind
+        uploaded = {message.sender for message in records.messages(study, sent)}
         grants = _grants(records, study)
     keys = {signature.key for signature in signed.signatures}
     contract, researchers = signed.body, signed.body.researchers
@@ -170,7 +171,11 @@ def release_chunks(
         StoredStudy.of(context, records, study, sender.party).resume().check_granted(
             sender.party, digests, context.now
         )
-    store = context.folders.released(study)
+    return serve_chunks(context, context.folders.released(study), digests)
+
+
+def serve_chunks(context: ServiceContext, store: BundledChunks, digests: Sequence[bytes]) -> Served:
+    """Return chunks of a store, each read and checked before the answer begins."""
     with _damage_reported(), _READING:
         copies = _find(store, digests, context.settings.bundle_bytes)
         chunks = store.read(copies)

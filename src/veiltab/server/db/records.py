@@ -25,9 +25,14 @@ from sqlalchemy.dialects import postgresql, sqlite
 from veiltab.errors import InvitationError, StateError
 from veiltab.server.db.tables import AUDIT, INVITATIONS, MEMBERS, MESSAGES, NONCES, PARTIES, STUDIES
 from veiltab.wire.contract import PublicIdentity
+from veiltab.wire.states import State
 
 CURATOR: Final = "curator"
 RESEARCHER: Final = "researcher"
+
+STUDY: Final = "study"
+VAULT: Final = "vault"
+"""The kinds of what is kept among the studies."""
 
 # Most requests run these statements; building one takes longer than running it.
 _STUDY = select(STUDIES).where(STUDIES.c.study == bindparam("wanted"))
@@ -56,9 +61,10 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True)
 class StudyRecord:
-    """A study as the server knows it.
+    """A study or a vault as the server knows it.
 
-    ``contract`` is the canonical bytes of the contract with its signatures so far.
+    ``contract`` is the canonical bytes of the contract, or of the vault's terms, with the
+    signatures so far.  ``vault`` is the vault that a study reads, if it reads one.
     """
 
     study: bytes
@@ -69,6 +75,8 @@ class StudyRecord:
     reason: str | None
     created: int
     updated: int
+    kind: str = STUDY
+    vault: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +206,12 @@ class StudyRecords(TransactionView):
                 f"there is no study {record.study.hex()} to change", hint="add the study first"
             )
 
-    def studies_of(self, party: bytes) -> list[tuple[StudyRecord, str]]:
-        """Return the studies that name a party, each with its role, the oldest first."""
+    def studies_of(self, party: bytes, kind: str = STUDY) -> list[tuple[StudyRecord, str]]:
+        """Return the studies or vaults that name a party, each with its role, the oldest first."""
         statement = (
             select(STUDIES, MEMBERS.c.role)
             .join(MEMBERS, MEMBERS.c.study == STUDIES.c.study)
-            .where(MEMBERS.c.party == party)
+            .where(MEMBERS.c.party == party, STUDIES.c.kind == kind)
             .order_by(STUDIES.c.created, STUDIES.c.study)
         )
         return [_with_role(row) for row in self._connection.execute(statement).mappings()]
@@ -214,6 +222,24 @@ class StudyRecords(TransactionView):
             select(STUDIES.c.study)
             .where(STUDIES.c.state.in_(states))
             .order_by(STUDIES.c.created, STUDIES.c.study)
+        )
+        return list(self._connection.execute(statement).scalars())
+
+    def studies_to_draw(self) -> list[bytes]:
+        """Return the studies on stored tables whose rows are not drawn yet, the oldest first."""
+        statement = (
+            select(STUDIES.c.study)
+            .where(STUDIES.c.state == State.OPEN, STUDIES.c.vault.is_not(None))
+            .order_by(STUDIES.c.created, STUDIES.c.study)
+        )
+        return list(self._connection.execute(statement).scalars())
+
+    def studies_on(self, vault: bytes, states: Collection[str]) -> list[bytes]:
+        """Return the studies on a vault that are in one of these states, in the order of ids."""
+        statement = (
+            select(STUDIES.c.study)
+            .where(STUDIES.c.vault == vault, STUDIES.c.state.in_(states))
+            .order_by(STUDIES.c.study)
         )
         return list(self._connection.execute(statement).scalars())
 
