@@ -1,6 +1,6 @@
 """What a curator does over the network, besides pushing: propose, sign, grant."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -199,14 +199,20 @@ def give_grant(
     researcher: PublicIdentity,
     attributes: Sequence[str] | None,
     expires: int,
+    *,
+    before_sending: Callable[[SignedGrant], None] = lambda _: None,
 ) -> SignedGrant:
-    """Check the release where its curators may see it, make the grant, keep it and send it."""
+    """Check the release where its curators may see it, make the grant, keep it and send it.
+
+    ``before_sending`` may still refuse.
+    """
     contract = verify_agreement(signed)
     release = _fetch_release(context, contract)
     curator, prepared = _prepared(context, contract, release)
     wanted = _with_earlier(context, contract, researcher, attributes)
     made = make_grant(curator, contract, prepared, researcher, wanted, expires=expires)
     context.home.study(contract.study_id).save_grant(made)
+    before_sending(made)
     context.server.send_grant(contract.study_id, made)
     curator.outgoing.clear()  # released: the server needs nothing of it any more
     return made
