@@ -83,7 +83,7 @@ class Metrics:
         )
         self.releases = Counter(
             "veiltab_releases",
-            "Attempts at a release, by outcome: released, aborted, damaged, failed, done.",
+            "Attempts at a release or a draw: released, sampled, aborted, damaged, failed, done.",
             ["outcome"],
             registry=self._registry,
         )
@@ -101,7 +101,7 @@ class Metrics:
         )
         self.waiting = Gauge(
             "veiltab_studies_waiting",
-            "Studies whose uploads are complete and that are not released yet.",
+            "Studies that wait to be drawn or released.",
             registry=self._registry,
         )
 
