@@ -79,6 +79,7 @@ COMMANDS = {
     "invite": "veiltab.cli.serve:invite_command",
     "id": "veiltab.cli.identity:id_group",
     "register": "veiltab.cli.identity:register_command",
+    "party": "veiltab.cli.party:party_group",
     "ledger": "veiltab.cli.ledger:ledger_group",
     "study": "veiltab.cli.study:study_group",
     "push": "veiltab.cli.push:push_command",
@@ -110,7 +111,7 @@ def veiltab(context: click.Context) -> None:
 
     \b
     Run a server:    serve, then invite everybody who is to take part
-    Take part:       id new, then register with the invitation
+    Take part:       id new, then register with the invitation; party verify those you work with
     As a curator:    ledger set, study propose or study sign, push, grant
     As researcher:   estimate, once the curators have granted it; publish what others may read
     Anybody:         study status, audit

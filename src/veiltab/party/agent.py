@@ -17,6 +17,7 @@ from veiltab.crypto.identity import fingerprint
 from veiltab.errors import (
     BudgetError,
     ConnectionFailedError,
+    MismatchError,
     NotGrantedError,
     StateError,
     VeiltabError,
@@ -26,6 +27,7 @@ from veiltab.party.agent_log import GRANT, NEW_PADS, REFUSED, STARTED, STOPPED, 
 from veiltab.party.context import PartyContext
 from veiltab.party.curator import SECONDS_A_DAY, give_grant
 from veiltab.party.home import Home
+from veiltab.party.known import Standing
 from veiltab.party.policy import Allowance, Policy, read_policy
 from veiltab.party.progress import Progress
 from veiltab.party.remote import StudySummary
@@ -202,6 +204,7 @@ class Agent:
         contract = verify_agreement(signed)
         contract.curator(self.context.identity.party_id)
         check_charged(self.context.home, contract)
+        check_known(self.context.home, contract)
         if not self._is_covered(policy, contract):
             raise NotGrantedError(
                 "the policy names neither this study nor its vault",
@@ -325,7 +328,8 @@ class Agent:
             return
         names = contract.schema_of(context.identity.party_id).names
         expires = context.now + allowance.days * SECONDS_A_DAY
-        give_grant(context, signed, researcher, allowance.granted(names), expires, before_sending)
+        granted = allowance.granted(names)
+        give_grant(context, signed, researcher, granted, expires, before_sending=before_sending)
 
     # The log
 
@@ -348,6 +352,22 @@ class Agent:
     def _check_stop(self) -> None:
         if self.stop.is_set():
             raise AgentStopped
+
+
+def check_known(home: Home, contract: Contract) -> None:
+    """Refuse a contract with a party that this home does not know, has blocked or knows otherwise.
+
+    Whoever signs gets to know all parties; the agent gets to know nobody by itself.
+    """
+    named = [identity for place, identity in contract.parties() if place != "server"]
+    home.known.check(named)
+    for identity, standing in zip(named, home.known.standings(named), strict=True):
+        if standing is Standing.NEW:
+            raise MismatchError(
+                f"this home does not know {identity.name!r} (any more), fingerprint"
+                f" {fingerprint(identity.party_id)}",
+                hint="answer it yourself if you still want to work with them",
+            )
 
 
 def _named(contract: Contract) -> dict[str, object]:

@@ -11,6 +11,7 @@ from veiltab.files.disk import check_new
 from veiltab.files.private import write_private
 from veiltab.party.context import PartyContext
 from veiltab.party.home import Home, read_identity
+from veiltab.party.known import check_parties
 from veiltab.party.ledgers import Note
 from veiltab.party.proposal import StudyDraft
 from veiltab.party.remote import Status
@@ -63,6 +64,7 @@ def propose(context: PartyContext, draft: StudyDraft, ledger: Ledger) -> Contrac
     A proposal that was broken off is taken up: the same terms again, while the other curators
     have not all signed, are the same study, and cost nothing more.
     """
+    context.home.known.remember(draft.identities())
     if draft.vault is not None:
         return _propose_stored(context, draft, draft.vault, ledger)
     unsigned_contract = _unfinished(context, draft)
@@ -114,6 +116,7 @@ def sign(context: PartyContext, signed: Signed[Contract], ledger: Ledger) -> Sta
     The contribution to the secret goes first: once everybody has signed, no part of it is missing.
     A study on stored tables has the vault's secret, and must be about this curator's own table.
     """
+    check_parties(context.home, signed.body)
     if signed.body.stored is not None:
         check_stored_study(context, signed.body)
     cosigned = _sign(context, signed, ledger)
@@ -166,14 +169,14 @@ def grant(
             "this study has one-time pads, which never pass through the server",
             hint="name a file with --out, and hand it to the researcher directly",
         )
-    to = _find_researcher(contract, researcher)
+    to = find_researcher(contract, researcher)
     made = give_grant(context, signed, to, attributes, context.now + days * SECONDS_A_DAY)
     if file is not None:
         write_private(file, made.dumps())
     return GivenGrant(contract.title, to, made, file)
 
 
-def _find_researcher(contract: Contract, researcher: str | PublicIdentity) -> PublicIdentity:
+def find_researcher(contract: Contract, researcher: str | PublicIdentity) -> PublicIdentity:
     """Find who is meant: a file that is there, or somebody whom the contract names."""
     if isinstance(researcher, PublicIdentity):
         return researcher
@@ -207,6 +210,7 @@ def give_grant(
     ``before_sending`` may still refuse.
     """
     contract = verify_agreement(signed)
+    check_parties(context.home, contract, researcher)
     release = _fetch_release(context, contract)
     curator, prepared = _prepared(context, contract, release)
     wanted = _with_earlier(context, contract, researcher, attributes)

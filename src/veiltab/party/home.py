@@ -21,7 +21,9 @@ from veiltab.files.private import (
     parse_file,
     write_private,
 )
+from veiltab.party.fingerprints import check_digits
 from veiltab.party.keyfile import load_identity, save_identity
+from veiltab.party.known import KnownParties
 from veiltab.party.ledgers import Ledgers, StoredLedger
 from veiltab.party.study_folder import StudyFolder
 from veiltab.party.vault_folder import VaultFolder
@@ -233,7 +235,7 @@ class Home:
         from veiltab.party import session  # noqa: PLC0415 - sessions are made of homes
 
         self.check_identity()  # before a server is asked
-        session.check_digits(fingerprint)
+        check_digits(fingerprint)
         authority = None if ca_file is None else Path(ca_file)
         server = session.discover(url, ca_file=authority)
         session.check_fingerprint(server, fingerprint)
@@ -261,6 +263,12 @@ class Home:
     def ledgers(self) -> Ledgers:
         """The privacy budgets of the data sets."""
         return Ledgers(self.path / "ledgers")
+
+    @property
+    def known(self) -> KnownParties:
+        """The parties that this home knows, and which of them were verified."""
+        self.check_identity()
+        return KnownParties(self)
 
     def budgets(self) -> list[StoredLedger]:
         """Return the privacy budget of each data set, and what it was spent on."""

@@ -40,6 +40,10 @@ class StudyDraft:
     expected_population: int | None = None
     vault: Vault | None = None
 
+    def identities(self) -> list[PublicIdentity]:
+        """Return everybody who is to take part, except for the server."""
+        return [*(terms.identity for terms in self.curators), *(self.researchers or ())]
+
     def contract(
         self,
         *,

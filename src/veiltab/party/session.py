@@ -5,10 +5,11 @@ from os import PathLike
 from pathlib import Path
 
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
-from veiltab.errors import InputError, InvitationError, MismatchError, ParameterError
+from veiltab.errors import InputError, InvitationError, MismatchError
 from veiltab.party.connection import ClosedAtEnd, Reach, Retry
 from veiltab.party.context import PartyContext, check_registered
 from veiltab.party.curator import choose_ledger, propose
+from veiltab.party.fingerprints import same_digits
 from veiltab.party.home import Home, PinnedServer
 from veiltab.party.proposal import StudyDraft, VaultDraft
 from veiltab.party.remote import RemoteServer, StudySummary
@@ -20,7 +21,6 @@ from veiltab.party.vault_file import read_vault_file
 from veiltab.party.vault_steps import known_vault, propose_vault
 from veiltab.wire.contract import PublicIdentity
 
-_FINGERPRINT = re.compile("[0-9]{30}")
 _INVITATION = re.compile("[0-9a-f]{40}")
 
 
@@ -114,21 +114,10 @@ def discover(
     return RemoteServer.discover(url, reach=Reach(ca_file=ca_file), retry=retry)
 
 
-def check_digits(expected: str) -> None:
-    """Refuse what cannot be a fingerprint, before anybody is asked."""
-    if not _FINGERPRINT.fullmatch("".join(expected.split())):
-        raise ParameterError(
-            f"{expected!r} is not a fingerprint",
-            hint="it has thirty digits, such as 12345 67890 12345 67890 12345 67890; ask the"
-            " operator",
-        )
-
-
 def check_fingerprint(server: PublicIdentity, expected: str) -> None:
     """Refuse a server whose fingerprint is not the one that its operator gave."""
-    check_digits(expected)
-    shown = fingerprint(server.party_id)
-    if "".join(expected.split()) != "".join(shown.split()):
+    if not same_digits(server.party_id, expected):
+        shown = fingerprint(server.party_id)
         raise MismatchError(
             f"the server that answers has the fingerprint {shown}, not {expected}",
             hint="check the URL and the fingerprint with the operator; nothing was sent",

@@ -12,6 +12,7 @@ from veiltab.estimates import Estimate
 from veiltab.party.coalitions import Coalition, coalitions
 from veiltab.party.context import PartyContext
 from veiltab.party.curator import GivenGrant, choose_ledger, grant, sign
+from veiltab.party.known import Acquaintance, acquaintances
 from veiltab.party.progress import OnProgress, Patience, Progress, ignore_progress
 from veiltab.party.push import Preview, Source, check, push
 from veiltab.party.remote import Status
@@ -69,6 +70,10 @@ class Study:
     def coalitions(self) -> list[Coalition]:
         """Return what each party, and each group that works together, could learn."""
         return coalitions(self.terms)
+
+    def parties(self) -> list[Acquaintance]:
+        """Return everybody whom the contract names, and whether their fingerprint was compared."""
+        return acquaintances(self._context.home, self.terms)
 
     def status(self) -> Status:
         """Ask where the study stands, and who has done what."""
