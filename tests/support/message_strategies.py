@@ -159,6 +159,7 @@ def releases(draw: st.DrawFn) -> Release:
         accounting="decoys-1" if decoys else "pure-1",
         epsilon=draw(EPSILONS),
         keep_threshold=draw(st.sampled_from([threshold, None])) if decoys else threshold,
+        nonce=draw(SHORT_IDS),
         population=draw(st.sampled_from([population, None])) if decoys else population,
         rows=rows,
         study=draw(IDS),

@@ -204,6 +204,7 @@ def release(**changes: Any) -> Release:
         "accounting": "pure-1",
         "epsilon": 0.5,
         "keep_threshold": 2**64 - 12 * 10**18,
+        "nonce": filler("release nonce", 16),
         "population": POPULATION,
         "rows": ROWS,
         "study": filler("study"),

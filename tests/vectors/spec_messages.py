@@ -193,6 +193,7 @@ RELEASE = record(
     delta=DELTA,
     epsilon=EPSILON,
     keep_threshold=nullable(threshold),
+    nonce=hexadecimal(32),
     population=nullable(whole(1)),
     rows=whole(0, MAX_ROWS),
     study=HASH,

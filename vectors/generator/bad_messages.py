@@ -227,6 +227,8 @@ def _releases(study: Written, fresh: Written) -> Iterator[Case]:
         "curator_twice": repeat("uploads"),
         "accounting": put("accounting", to="shuffle"),
         "release_digest": put("uploads", 0, "digest", to=None),
+        "release_nonce": put("nonce", to="00" * 15),
+        "release_without_nonce": drop("nonce"),
     }
     for name, change in changes.items():
         yield _case(name, "release", study.again(study.release, change))
