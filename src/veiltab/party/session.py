@@ -40,6 +40,11 @@ class Session(ClosedAtEnd):
         self._context.server.close()
 
     @property
+    def context(self) -> PartyContext:
+        """What every step of this party needs."""
+        return self._context
+
+    @property
     def home(self) -> Home:
         """The home of this party."""
         return self._context.home
