@@ -109,8 +109,8 @@ def test_no_count_and_no_value_of_an_id_is_in_a_draft() -> None:
     once = pl.DataFrame({"a": ["x"] * 37 + ["y"] * 63, "b": ["p", "q"] * 50})
     often = pl.concat([once] * 7 + [once.filter(pl.col("a") == "x")])
     assert draft_study(once, ME) == draft_study(often.sample(fraction=1, shuffle=True, seed=1), ME)
-    assert "Person" not in draft_study(TABLE, ME).study
-    assert "few people have can reveal" in draft_study(once, ME).study
+    assert "Person" not in draft_study(TABLE, ME).text
+    assert "few people have can reveal" in draft_study(once, ME).text
 
 
 def test_proposed_bins_can_be_pasted(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_proposed_bins_can_be_pasted(tmp_path: Path) -> None:
     start = next(number for number, line in enumerate(lines) if "{name" in line)
     attribute = lines[start].removeprefix("#")
     study = draft.text.replace("attributes = [", f"attributes = [\n{attribute}", 1)
-    pasted = Draft(study, "\n".join(line.removeprefix("# ") for line in lines[start + 1 :]))
+    pasted = Draft("study", study, "\n".join(line.removeprefix("# ") for line in lines[start + 1 :]))
     schema = completed(pasted, tmp_path).curators[0].schema
     assert schema.attributes[0].categories == ("<20", "20 to <40", "40 to <60", "60 to <80", ">=80")
     recode = recode_of(pasted, schema)
@@ -131,7 +131,7 @@ def test_proposed_bins_can_be_pasted(tmp_path: Path) -> None:
 def test_a_draft_is_not_complete_before_the_partner_is_filled_in(tmp_path: Path) -> None:
     """It is valid TOML, and nobody can propose it by mistake."""
     path = tmp_path / "study.toml"
-    path.write_text(draft_study(TABLE, ME).study)
+    path.write_text(draft_study(TABLE, ME).text)
     assert tomllib.loads(path.read_text())["curators"][1]["identity"] == PARTNER_FILE
     with pytest.raises(StudyFileError, match=r"curators no\. 2"):
         read_study_file(path, ME)

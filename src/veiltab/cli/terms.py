@@ -31,7 +31,7 @@ PADS = {
 }
 
 
-def signers(signed: "Signed[Contract] | Signed[Vault]") -> set[bytes]:
+def signers(signed: "Signed[Any]") -> set[bytes]:
     """Return who has signed, by signing key, after a look at every signature."""
     from veiltab.protocol.verify import verify_some
 
