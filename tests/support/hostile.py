@@ -8,6 +8,7 @@ Each attack does one thing, a step at a time, and never minds being refused: wha
 counted in ``outcomes``.  :mod:`tests.support.siege` runs them in processes of their own.
 """
 
+import itertools
 import os
 import random
 import selectors
@@ -29,7 +30,11 @@ from veiltab.wire.codec import dump
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 20.0
 _LOOK_BYTES = 65_536
-_LINE = b"X-Filler: " + b"x" * 1_000 + b"\r\n"
+_LINES = b"a: 1\r\n" * 10_000
+"""Short lines: each costs the reader of a header far more memory than it has bytes."""
+
+_sources = itertools.cycle(f"127.0.{high}.{low}" for low in range(1, 255) for high in (8, 9))
+"""Strangers come from many addresses; all of these are this computer."""
 
 
 class Attack(ABC):
@@ -72,8 +77,9 @@ class Attack(ABC):
         """Let go of whatever the attack holds."""
 
     def connect(self) -> socket.socket:
-        """Open a connection to the server."""
-        opened = socket.create_connection(self._address, CONNECT_SECONDS)
+        """Open a connection to the server, each from another address."""
+        source = (next(_sources), 0)
+        opened = socket.create_connection(self._address, CONNECT_SECONDS, source)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return opened
 
@@ -207,14 +213,14 @@ class LongHeaders(Attack):
 
     def attempt(self) -> str:
         """Send headers until the server has had enough."""
-        lines, sent = _LINE * 64, 0
+        sent = 0
         with self.connect() as opened:
             opened.sendall(b"GET /v1/server HTTP/1.1\r\nHost: localhost\r\n")
             try:
                 while sent < self._most_bytes and not _is_closed(opened):
                     opened.settimeout(CONNECT_SECONDS)
-                    opened.sendall(lines)
-                    sent += len(lines)
+                    opened.sendall(_LINES)
+                    sent += len(_LINES)
             except OSError:
                 return "cut off"
             finally:
@@ -365,6 +371,7 @@ class UnreadAnswers(HeldConnections):
     def begin(self) -> socket.socket:
         """Ask on a connection that can take next to nothing."""
         opened = socket.socket()
+        opened.bind((next(_sources), 0))
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         opened.settimeout(CONNECT_SECONDS)
         opened.connect(self._address)
