@@ -93,7 +93,10 @@ class World:
         """Let the honest parties propose a study without noise, in which everybody takes part."""
         self.studies += 1
         terms = HttpTerms(
-            title=f"honest {self.studies}", epsilon=float(MAX_EPSILON), population=120, sample_size=120
+            title=f"honest {self.studies}",
+            epsilon=float(MAX_EPSILON),
+            population=120,
+            sample_size=120,
         )
         folder = Path()  # nobody new is registered
         return http_study(self.server, folder, Stage.PROPOSED, terms=terms, parties=self.parties)

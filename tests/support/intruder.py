@@ -29,7 +29,7 @@ from veiltab.wire.messages import ColumnChunks, Grant, SignedGrant, Upload
 from veiltab.wire.packing import CHUNK_ROWS
 
 LATER = 2**40
-SHARES = ({"smoker": 2},)
+SHARES = ({"postcode": 256},)
 """What the intruder's own studies are about."""
 
 
@@ -64,7 +64,7 @@ class Intruder:
         me = server.join(NAME, folder / NAME, _entropy())
         # Everybody is in the sample: an upload may have any number of rows.
         alone = HttpTerms(
-            title="open", shares=SHARES, named=False, delta=1e-6, sample_size=None
+            title="open", shares=SHARES, named=False, epsilon=0.01, delta=1e-6, sample_size=None
         )
         parties = [me, victim]
         opened = http_study(server, folder, Stage.OPEN, terms=alone, parties=parties)
@@ -246,7 +246,7 @@ class RepeatedChunk(InvitedAttack):
 
     def turns(self) -> Iterator[Request]:
         """Yield the chunk, then uploads."""
-        chunk = os.urandom(CHUNK_ROWS // 8)
+        chunk = os.urandom(CHUNK_ROWS)
         digest = hashlib.sha256(chunk).digest()
         yield self.intruder.chunks([(digest, chunk)])
         while True:
