@@ -267,6 +267,27 @@ class NotFoundError(VeiltabError):
     http_status = 404
 
 
+class UnknownPartyError(VeiltabError):
+    """A proposal names somebody who is not registered, or takes no proposals of its sender."""
+
+    code = "unknown_party"
+    http_status = 409
+
+
+class QuotaError(VeiltabError):
+    """A party has used up what the server gives to one party."""
+
+    code = "over_quota"
+    http_status = 403
+
+
+class OutOfSpaceError(VeiltabError):
+    """The server's disk is nearly full: it answers questions and takes aborts, and nothing else."""
+
+    code = "out_of_space"
+    http_status = 507
+
+
 class TooLargeError(VeiltabError):
     """A request's body is larger than the server accepts."""
 
