@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.support.chunks import read_column, read_positions, read_tokens
+from tests.support.chunks import read_column, read_positions, read_released, read_tokens
 from tests.support.decoy_study import DecoyStudy
 from tests.support.decoys import reference_decoys
 from tests.support.http_simulator import HttpTerms, held_releases, join_parties
@@ -290,7 +290,7 @@ def test_the_release_shows_them_nothing_new(conspiracy: Conspiracy) -> None:
     stated = list(zip(*(column.tolist() for column in positions), strict=True))
     assert Counter(stated) == Counter(whole.keys())
     for place, (held, column) in enumerate(zip(ATTRIBUTES, release.columns, strict=True)):
-        encrypted = read_column(column.chunks, held, release.rows, chunks)
+        encrypted = read_released(column.chunks, held, release.rows, chunks)
         pads = conspiracy.access.pads[held.name].at(positions[place])
         decrypted = group.subtract(encrypted, pads, held.size).tolist()
         assert decrypted == [whole[places][place] for places in stated]

@@ -30,14 +30,22 @@ from veiltab.server.context import ServiceContext
 from veiltab.server.limits import KIB, SOFTWARE_VERSION
 from veiltab.server.monitoring import CONTENT_TYPE, Metrics
 from veiltab.server.problems import install_problems, unexpected
-from veiltab.server.routes import operator_routes, party_routes, study_routes
+from veiltab.server.routes import block_routes, operator_routes, party_routes, study_routes
+from veiltab.server.vault_routes import repad_routes, vault_routes
 from veiltab.server.worker import Worker
 
 _log = logging.getLogger("veiltab.access")
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _REFUSED, _NO_METHOD, _FAILED = 400, 405, 500
 
-CHUNK_ROUTES = frozenset({"/v1/studies/{study}/chunks", "/v1/studies/{study}/release/chunks"})
+CHUNK_ROUTES = frozenset(
+    {
+        "/v1/studies/{study}/chunks",
+        "/v1/studies/{study}/release/chunks",
+        "/v1/studies/{study}/repad-request/chunks",
+        "/v1/vaults/{vault}/chunks",
+    }
+)
 """Routes that are counted only if they fail: how often they are asked tells how long tables are."""
 
 
@@ -134,7 +142,10 @@ def create_app(context: ServiceContext) -> FastAPI:
     install_problems(app)
     app.include_router(operator_routes(context, worker, gate))
     app.include_router(party_routes(context, gate))
+    app.include_router(block_routes(context, gate))
     app.include_router(study_routes(context, gate, worker))
+    app.include_router(vault_routes(context, gate))
+    app.include_router(repad_routes(context, gate, worker))
     app.add_api_route(
         "/openapi.json",
         _description(app),

@@ -16,6 +16,7 @@ from veiltab.wire.bundles import BUNDLE_BYTES, CHUNK_BYTES
 SOFTWARE_VERSION = version("veiltab")
 KIB = 1024
 MIB = 1024 * KIB
+GIB = 1024 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,12 @@ class Settings:
 
     ``rate`` is in requests a second for each party, and ``burst`` is how many may come at once.
     Strangers, who have not proved who they are, are counted by network address.
+
+    The last ones are quotas of one party: proposals that not everybody has signed, and proposals
+    in a day; grants of one curator in a study, and to one researcher of it; bytes of messages, and
+    of messages and chunks together.  Below ``free_bytes_reserve`` on the disk, or a twentieth of
+    a small disk, nothing new is taken.  After ``proposal_days`` unsigned proposals expire, and
+    ``archive_days`` after the last change of a finished study its contents are deleted.
     """
 
     message_bytes: int = 16 * MIB
@@ -37,6 +44,17 @@ class Settings:
     shutdown_seconds: int = 20
     poll_seconds: float = 2.0
     """How often the worker looks for work that nobody woke it for, such as after a crash."""
+    contract_bytes: int = 2 * MIB
+    grant_bytes: int = 256 * KIB
+    open_proposals: int = 64
+    daily_proposals: int = 200
+    study_grants: int = 1000
+    researcher_grants: int = 64
+    party_message_bytes: int = 256 * MIB
+    party_disk_bytes: int = 64 * GIB
+    free_bytes_reserve: int = GIB
+    proposal_days: int = 30
+    archive_days: int = 365
 
     # Connections, before anybody has proved who it is.  Rates are in bytes a second.
     connections: int = 500

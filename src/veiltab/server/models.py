@@ -38,9 +38,23 @@ class StudyLine(BaseModel):
 
 
 class StudyList(BaseModel):
-    """The studies that name the sender."""
+    """A page of studies that name the sender; ``next`` asks for the following page."""
 
     studies: list[StudyLine]
+    next: str | None
+
+
+class Block(BaseModel):
+    """A party whose proposals the sender does not want, and since when."""
+
+    party: str
+    at: int
+
+
+class Blocks(BaseModel):
+    """Whom the sender has blocked."""
+
+    blocks: list[Block]
 
 
 class NamedParty(BaseModel):
@@ -70,6 +84,43 @@ class Status(BaseModel):
     curators: list[CuratorStatus]
     researchers: list[NamedParty] | None
     granted: list[str]
+
+
+class VaultLine(BaseModel):
+    """A vault in a list."""
+
+    vault: str
+    title: str
+    state: str
+    role: str
+    updated: int
+
+
+class VaultList(BaseModel):
+    """A page of vaults that name the sender; ``next`` asks for the following page."""
+
+    vaults: list[VaultLine]
+    next: str | None
+
+
+class VaultCurator(NamedParty):
+    """What a curator has done for a vault; ``upload`` is the digest of its stored table."""
+
+    signed: bool
+    uploaded: bool
+    upload: str | None
+
+
+class VaultStatus(BaseModel):
+    """Where a vault stands."""
+
+    vault: str
+    title: str
+    state: str
+    reason: str | None
+    role: str
+    updated: int
+    curators: list[VaultCurator]
 
 
 class Nothing(BaseModel):

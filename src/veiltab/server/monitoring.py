@@ -83,7 +83,7 @@ class Metrics:
         )
         self.releases = Counter(
             "veiltab_releases",
-            "Attempts at a release, by outcome: released, aborted, damaged, failed, done.",
+            "Attempts at a release or a draw: released, sampled, aborted, damaged, failed, done.",
             ["outcome"],
             registry=self._registry,
         )
@@ -93,9 +93,15 @@ class Metrics:
             registry=self._registry,
             buckets=(0.1, 0.5, 1, 5, 10, 60, 300, 1800, 7200),
         )
+        self.draw_seconds = Histogram(
+            "veiltab_draw_seconds",
+            "How long drawing rows of stored tables took.",
+            registry=self._registry,
+            buckets=(0.1, 0.5, 1, 5, 10, 60, 300, 1800, 7200),
+        )
         self.waiting = Gauge(
             "veiltab_studies_waiting",
-            "Studies whose uploads are complete and that are not released yet.",
+            "Studies that wait to be drawn or released.",
             registry=self._registry,
         )
 

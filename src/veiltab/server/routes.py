@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 from fastapi.responses import StreamingResponse
 
 from veiltab.server import auth, steps, views
@@ -15,6 +15,7 @@ from veiltab.server.models import (
     PROBLEMS,
     Alignments,
     AuditLog,
+    Blocks,
     Chunks,
     Grants,
     Nothing,
@@ -38,10 +39,18 @@ from veiltab.wire.signed import VERSION
 PUBLIC = frozenset({"/healthz", "/readyz", "/openapi.json", "/v1/server"})
 """Routes that answer anybody; none of them says anything about a party or a study."""
 
-_HEX = r"^[0-9a-f]{64}$"
-StudyId = Annotated[str, Path(pattern=_HEX, description="The study's id, in hexadecimal.")]
+HEX = r"^[0-9a-f]{64}$"
+StudyId = Annotated[str, Path(pattern=HEX, description="The study's id, in hexadecimal.")]
 
-_ASKED = items(DIGEST, least=1, most=MAX_ASKED)
+PartyId = Annotated[str, Path(pattern=HEX, description="A party's id, in hexadecimal.")]
+PAGE = 100
+After = Annotated[
+    str | None,
+    Query(pattern=r"^[0-9]{1,12}-[0-9a-f]{64}$", description="`next` of the page before."),
+]
+Limit = Annotated[int, Query(ge=1, le=PAGE, description="How many studies at most.")]
+
+ASKED = items(DIGEST, least=1, most=MAX_ASKED)
 
 
 def operator_routes(context: ServiceContext, worker: Worker, gate: Gate) -> APIRouter:
@@ -90,9 +99,36 @@ def party_routes(context: ServiceContext, gate: Gate) -> APIRouter:
     def register(
         response: Response, newcomer: Annotated[Newcomer, Depends(gate.newcomer)]
     ) -> Registered:
-        _created(response, new=auth.register(context, newcomer))
+        created(response, new=auth.register(context, newcomer))
         gate.forget(newcomer.identity.party_id)
         return Registered(party=newcomer.identity.party_id.hex())
+
+    return router
+
+
+def block_routes(context: ServiceContext, gate: Gate) -> APIRouter:
+    """Return the routes by which a party says whose proposals it does not want."""
+    router = APIRouter(tags=["parties"], responses=PROBLEMS, route_class=ThreadRoute)
+    small = Annotated[Sender, Depends(gate.sender(context.settings.small_bytes))]
+
+    @router.get("/v1/blocks", summary="Whose proposals you do not want")
+    def blocks(sender: small) -> Blocks:
+        return views.blocks(context, sender)
+
+    @router.put(
+        "/v1/blocks/{party}",
+        summary="Refuse a party's proposals from now on",
+        status_code=201,
+        responses=repeated(Nothing),
+    )
+    def block(response: Response, party: PartyId, sender: small) -> Nothing:
+        created(response, new=steps.block(context, sender, bytes.fromhex(party)))
+        return Nothing()
+
+    @router.delete("/v1/blocks/{party}", summary="Allow a party's proposals again")
+    def unblock(party: PartyId, sender: small) -> Nothing:
+        steps.unblock(context, sender, bytes.fromhex(party))
+        return Nothing()
 
     return router
 
@@ -104,9 +140,12 @@ def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRout
     small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
     large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]
 
-    @router.get("/v1/studies", summary="The studies that name you")
-    def list_studies(sender: small) -> StudyList:
-        return views.studies(context, sender)
+    @router.get("/v1/studies", summary="The studies that name you, in pages")
+    def list_studies(
+        sender: small, after: After = None, limit: Limit = PAGE, *, inbox: bool = False
+    ) -> StudyList:
+        cursor = None if after is None else views.read_cursor(after)
+        return views.studies(context, sender, cursor, limit, inbox=inbox)
 
     @router.post(
         "/v1/studies",
@@ -117,7 +156,8 @@ def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRout
     )
     def propose(response: Response, sender: large) -> Status:
         study, new = steps.propose(context, sender)
-        _created(response, new=new)
+        worker.wake()
+        created(response, new=new)
         return views.status(context, sender, study)
 
     @router.get("/v1/studies/{study}", summary="Where a study stands")
@@ -140,6 +180,7 @@ def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRout
     )
     def sign(study: StudyId, sender: large) -> Status:
         steps.sign(context, sender, bytes.fromhex(study))
+        worker.wake()
         return views.status(context, sender, bytes.fromhex(study))
 
     @router.post(
@@ -178,7 +219,7 @@ def _add_curator_routes(
         openapi_extra=body("a sealed secret (spec 4.2)"),
     )
     def send_secret(response: Response, study: StudyId, sender: small) -> Nothing:
-        _created(response, new=steps.send_secret(context, sender, bytes.fromhex(study)))
+        created(response, new=steps.send_secret(context, sender, bytes.fromhex(study)))
         return Nothing()
 
     @router.get(
@@ -197,7 +238,7 @@ def _add_curator_routes(
         openapi_extra=body("an alignment (spec 5.1)"),
     )
     def send_alignment(response: Response, study: StudyId, sender: small) -> Nothing:
-        _created(response, new=steps.send_alignment(context, sender, bytes.fromhex(study)))
+        created(response, new=steps.send_alignment(context, sender, bytes.fromhex(study)))
         return Nothing()
 
     @router.get("/v1/studies/{study}/alignments", summary="The curators' alignments")
@@ -217,7 +258,7 @@ def _add_curator_routes(
         openapi_extra=body("a bundle of chunks (spec 7)", BYTES),
     )
     def put_chunks(response: Response, study: StudyId, sender: bundle) -> Nothing:
-        _created(response, new=steps.put_chunks(context, sender, bytes.fromhex(study)))
+        created(response, new=steps.put_chunks(context, sender, bytes.fromhex(study)))
         return Nothing()
 
     @router.post(
@@ -238,7 +279,7 @@ def _add_curator_routes(
         openapi_extra=body("a grant; of one-time pads only its header (spec 11)"),
     )
     def send_grant(response: Response, study: StudyId, sender: large) -> Nothing:
-        _created(response, new=steps.grant(context, sender, bytes.fromhex(study)))
+        created(response, new=steps.grant(context, sender, bytes.fromhex(study)))
         return Nothing()
 
 
@@ -263,7 +304,7 @@ def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gat
     )
     def release_chunks(study: StudyId, sender: small) -> Response:
         fields = exact_fields(load(sender.body), ("chunks",), "")
-        digests = _ASKED.read(fields["chunks"], "chunks")
+        digests = ASKED.read(fields["chunks"], "chunks")
         bundle = views.release_chunks(context, sender, bytes.fromhex(study), digests)
         headers = {"Content-Length": str(bundle.length)}
         return StreamingResponse(bundle.pieces, media_type=BYTES, headers=headers)
@@ -281,7 +322,7 @@ def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gat
         openapi_extra=body("a publication (spec 11.1)"),
     )
     def publish(response: Response, study: StudyId, sender: small) -> Nothing:
-        _created(response, new=steps.publish(context, sender, bytes.fromhex(study)))
+        created(response, new=steps.publish(context, sender, bytes.fromhex(study)))
         return Nothing()
 
     @router.get("/v1/studies/{study}/publications", summary="What researchers have published")
@@ -290,6 +331,6 @@ def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gat
         return Publications(publications=messages)
 
 
-def _created(response: Response, *, new: bool) -> None:
+def created(response: Response, *, new: bool) -> None:
     """Answer 201 the first time and 200 when a request is repeated."""
     response.status_code = 201 if new else 200
