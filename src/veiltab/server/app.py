@@ -8,6 +8,7 @@ import logging
 import resource
 import socket
 import ssl
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
@@ -23,11 +24,11 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import Config
 
-from veiltab.errors import ParameterError
-from veiltab.server.auth import Gate
+from veiltab.errors import ParameterError, RateLimitError
+from veiltab.server.auth import TURN, Gate
 from veiltab.server.connections import Crowd
 from veiltab.server.context import ServiceContext
-from veiltab.server.limits import KIB, SOFTWARE_VERSION
+from veiltab.server.limits import KIB, SOFTWARE_VERSION, Buckets
 from veiltab.server.monitoring import CONTENT_TYPE, Metrics
 from veiltab.server.problems import install_problems, unexpected
 from veiltab.server.routes import block_routes, operator_routes, party_routes, study_routes
@@ -37,6 +38,7 @@ from veiltab.server.worker import Worker
 _log = logging.getLogger("veiltab.access")
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _REFUSED, _NO_METHOD, _FAILED = 400, 405, 500
+_UNTOLD = frozenset({401, 404, 405, 429})
 
 CHUNK_ROUTES = frozenset(
     {
@@ -49,8 +51,14 @@ CHUNK_ROUTES = frozenset(
 """Routes that are counted only if they fail: how often they are asked tells how long tables are."""
 
 
+REFUSALS_RATE, REFUSALS_BURST = 1.0, 100
+"""Refusals that are logged in a second, and at once; the metrics count all of them."""
+
 BACKLOG = 128
 """Connections that wait for the service to look; so many more files may be open for a moment."""
+
+SWITCH_SECONDS = 2e-4
+"""How long a busy thread keeps the others waiting: a request is handed over several times."""
 
 OTHER_FILES = 512
 """Files that the service opens beside its connections, at most."""
@@ -65,6 +73,7 @@ class Observer:
     def __init__(self, app: ASGIApp, context: ServiceContext, gate: Gate) -> None:
         """Wrap an application."""
         self._app, self._context, self._gate = app, context, gate
+        self._refusals = Buckets(REFUSALS_RATE, REFUSALS_BURST, time.monotonic)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and record its outcome."""
@@ -79,6 +88,7 @@ class Observer:
                 status = message["status"]
                 if "route" not in scope or status == _NO_METHOD:
                     await self._gate.lost(scope)
+                scope.get(TURN, _nothing)()
                 headers = MutableHeaders(scope=message)
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Cache-Control"] = "no-store"
@@ -100,6 +110,8 @@ class Observer:
         if route not in CHUNK_ROUTES or status >= _REFUSED:
             self._context.metrics.requests.labels(method, route, status).inc()
             self._context.metrics.seconds.labels(method, route).observe(seconds)
+        if status in _UNTOLD and not self._is_told():
+            return
         _log.info(
             "request",
             extra={
@@ -109,6 +121,18 @@ class Observer:
                 "milliseconds": round(1000 * seconds, 1),
             },
         )
+
+    def _is_told(self) -> bool:
+        """Tell whether one more refusal is logged: a stranger could fill the disk with them."""
+        try:
+            self._refusals.take("")
+        except RateLimitError:
+            return False
+        return True
+
+
+def _nothing() -> None:
+    """End no turn."""
 
 
 DESCRIPTION = """\
@@ -244,6 +268,7 @@ def serve(context: ServiceContext, address: Address, ready: Callable[[str], None
     SIGTERM and SIGINT let running requests finish.  The data directory is locked meanwhile.
     """
     _allow_files(context.settings.connections + BACKLOG + OTHER_FILES)
+    sys.setswitchinterval(SWITCH_SECONDS)
     with ExitStack() as stack:
         sockets = [stack.enter_context(_listen(address))]
         if address.metrics_port:

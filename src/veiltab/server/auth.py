@@ -8,7 +8,7 @@ import hashlib
 import math
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from starlette.concurrency import run_in_threadpool
@@ -34,6 +34,7 @@ from veiltab.server.limits import (
     InFlight,
     Place,
     Places,
+    Turns,
     network,
     too_large,
 )
@@ -58,6 +59,15 @@ SECONDS_A_DAY = 86_400
 
 PROVED = "veiltab.proved"
 """The ASGI extension by which a connection is told that the sender of a request is known."""
+
+TURN = "veiltab.turn"
+"""Where a request has what ends its turn, when its answer begins."""
+
+REGISTRATION_BYTES = 16 * KIB
+"""It is read before its sender is known."""
+
+ALL_STRANGERS = 10
+"""How many times one stranger's rate all of them have together."""
 
 LOOK_UPS_AT_ONCE = 4
 """Senders that are looked up in the database at once: most of them are strangers."""
@@ -115,6 +125,12 @@ class Gate:
         self._strangers = Buckets(settings.stranger_rate, settings.stranger_burst, context.clock)
         self._known: OrderedDict[bytes, tuple[PublicIdentity | None, float]] = OrderedDict()
         self._look_ups = asyncio.Semaphore(LOOK_UPS_AT_ONCE)
+        self._all_strangers = Buckets(
+            ALL_STRANGERS * settings.stranger_rate,
+            ALL_STRANGERS * settings.stranger_burst,
+            context.clock,
+        )
+        self._turns = Turns(settings.party_turns)
         self._in_flight = InFlight(settings.requests, settings.party_requests)
         self._places = Places(
             settings.body_memory_bytes, settings.grace_seconds / 4, settings.crowded_rate
@@ -126,18 +142,24 @@ class Gate:
         One too many is refused after a while: a connection carries one request at a time, so
         waiting costs its sender more than the service.
         """
-        try:
+        async with self._late():
             self._strangers.take(_network(request.scope))
-        except RateLimitError:
-            await asyncio.sleep(self._context.settings.stranger_wait_seconds)
-            raise
+            self._all_strangers.take("")
 
     async def lost(self, scope: Scope) -> None:
         """Count a request to no route, which is answered late if they are too many."""
+        with suppress(RateLimitError):
+            async with self._late():
+                self._strangers.take(_network(scope))
+
+    @asynccontextmanager
+    async def _late(self) -> AsyncIterator[None]:
+        """Refuse what is too much after a while, in which its connection can ask nothing else."""
         try:
-            self._strangers.take(_network(scope))
+            yield
         except RateLimitError:
-            await asyncio.sleep(self._context.settings.stranger_wait_seconds)
+            await asyncio.sleep(self._context.settings.refusal_wait_seconds)
+            raise
 
     def sender(self, most_bytes: int) -> Callable[[Request], AsyncIterator[Sender]]:
         """Return the dependency of a route that takes signed requests of registered parties."""
@@ -149,12 +171,14 @@ class Gate:
             except UnauthenticatedError:
                 await self.stranger(request)
                 raise
-            _note_proved(request.scope)
-            self._parties.take(signature.party)
             async with AsyncExitStack() as stack:
-                stack.enter_context(self._in_flight.take(signature.party))
+                async with self._late():
+                    self._parties.take(signature.party)
+                    stack.enter_context(self._in_flight.take(signature.party))
+                _note_proved(request.scope)
                 pieces = await self._receive(request, signature.party, most_bytes, stack)
                 digest = parse_content_digest(parts.content_digest)
+                request.scope[TURN] = stack.callback(await self._turns.begin(signature.party))
                 await run_in_threadpool(self._use, signature, pieces, digest)
                 yield Sender(identity, pieces, digest)
 
@@ -178,7 +202,7 @@ class Gate:
         """Return a party that asks to be registered, proved by its own signature."""
         await self.stranger(request)
         signature, parts = _parse(request)
-        most = self._context.settings.small_bytes
+        most = min(REGISTRATION_BYTES, self._context.settings.small_bytes)
         _length(request, most)
         pieces = await _body(request, most)
         _check_digest(pieces, parse_content_digest(parts.content_digest))

@@ -30,6 +30,7 @@ from veiltab.server.models import (
     bytes_answer,
     repeated,
 )
+from veiltab.server.readiness import Readiness
 from veiltab.server.worker import Worker
 from veiltab.wire.bundles import MAX_ASKED
 from veiltab.wire.codec import TEXT, exact_fields, items, load
@@ -62,15 +63,15 @@ def operator_routes(context: ServiceContext, worker: Worker, gate: Gate) -> APIR
         route_class=ThreadRoute,
     )
 
+    ready = Readiness(context, worker)
+
     @router.get("/healthz", summary="The process runs")
     def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
     @router.get("/readyz", summary="The database, the disk and the worker answer")
     def readyz() -> dict[str, str]:
-        context.database.ping()
-        context.folders.check_writable()
-        worker.check_alive()
+        ready.check()
         return {"status": "ready"}
 
     @router.get("/v1/server", summary="Who this server is")
