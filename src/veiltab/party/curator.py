@@ -178,7 +178,15 @@ def give_grant(
         check_own_upload(release, prepared.message)
     wanted = _with_earlier(context, contract, researcher, attributes)
     curator = CuratorContext(context.identity, context.entropy, outgoing, private)
-    made = make_grant(curator, contract, prepared, researcher, wanted, expires=expires)
+    made = make_grant(
+        curator,
+        contract,
+        prepared,
+        researcher,
+        wanted,
+        expires=expires,
+        sealing_key=context.sealing_key(researcher),
+    )
     folder.save_grant(made)
     context.server.send_grant(study, made)
     outgoing.clear()  # released: the server needs nothing of it any more
@@ -217,7 +225,7 @@ def _with_earlier(
         return None
     earlier = set()
     for given in context.server.grants(contract.study_id):
-        verify(given.signed, [context.identity.signing.public])
+        verify(given.signed, [context.home.public.signing_key])
         if given.body.researcher == researcher.party_id and given.body.expires > context.now:
             earlier |= set(given.body.attributes)
     mine = contract.schema_of(context.identity.party_id).names
