@@ -238,6 +238,20 @@ class HomeError(VeiltabError):
     code = "bad_home"
 
 
+class KeyChangedError(VeiltabError):
+    """A name that is known, or one that looks like it, comes with another key."""
+
+    code = "key_changed"
+    http_status = 409
+
+
+class BlockedError(VeiltabError):
+    """A party takes part that this home has blocked."""
+
+    code = "party_blocked"
+    http_status = 403
+
+
 class AuditError(VeiltabError):
     """An audit log is broken: entries are missing, changed, or not the ones seen before."""
 

@@ -39,7 +39,7 @@ from veiltab.wire.rotation import ROTATIONS, Rotation
 from veiltab.wire.signed import Signed
 
 T = TypeVar("T")
-_TIME = integer(0, MAX_INTEGER)
+TIME = integer(0, MAX_INTEGER)
 _CURSOR = re.compile(r"[0-9A-Za-z_-]{1,100}")
 
 
@@ -49,7 +49,7 @@ def _check_flag(value: object, path: str) -> bool:
     return value
 
 
-_FLAG = Codec(_check_flag, _check_flag)
+FLAG = Codec(_check_flag, _check_flag)
 
 
 class Answer(Part):
@@ -76,9 +76,9 @@ class CuratorStatus(Answer):
 
     name: str = wired(TEXT)
     party: bytes = wired(PARTY_ID)
-    signed: bool = wired(_FLAG)
-    aligned: bool = wired(_FLAG)
-    uploaded: bool = wired(_FLAG)
+    signed: bool = wired(FLAG)
+    aligned: bool = wired(FLAG)
+    uploaded: bool = wired(FLAG)
 
 
 @message
@@ -97,7 +97,7 @@ class StudySummary(Answer):
     title: str = wired(TEXT)
     state: str = wired(TEXT)
     role: str = wired(TEXT)
-    updated: int = wired(_TIME)
+    updated: int = wired(TIME)
 
 
 @message
@@ -119,7 +119,7 @@ class Block(Answer):
     """Somebody whose proposals a party does not want; ``at`` is since when, in Unix seconds."""
 
     party: bytes = wired(PARTY_ID)
-    at: int = wired(_TIME)
+    at: int = wired(TIME)
 
 
 @message
