@@ -55,9 +55,14 @@ class CipherEntropy:
     @classmethod
     def from_seed(cls, seed: int, label: str) -> "CipherEntropy":
         """Derive a repeatable source for simulations and tests; never for a real release."""
-        derive = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=label.encode())
         width = max(1, (seed.bit_length() + 7) // 8)
-        return cls(derive.derive(seed.to_bytes(width, "big")))
+        return cls.from_key(seed.to_bytes(width, "big"), label)
+
+    @classmethod
+    def from_key(cls, key: bytes, label: str) -> "CipherEntropy":
+        """Derive a source for one purpose from a secret key that serves several."""
+        derive = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=label.encode())
+        return cls(derive.derive(key))
 
     def fill(self, out: NDArray[np.uint8]) -> None:
         """Overwrite ``out`` with the next bytes of the keystream."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
+from veiltab.core.hashing import SEALING_PUBLIC_BYTES, SIGNING_PUBLIC_BYTES
 from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import MAX_CATEGORIES, Attribute
 from veiltab.errors import InputError, MalformedError, StudyFileError
@@ -69,7 +70,7 @@ RESEARCHER_KEYS = {"identity": CURATOR_KEYS["identity"]}
 IDENTITY_KEYS = {
     "name": "write the party's name",
     "signing_key": "write the 64 digits of the party's public signing key",
-    "sealing_key": "write the 64 digits of the party's public sealing key",
+    "sealing_key": "write the 2,432 digits of the party's public sealing key",
 }
 
 _BY: Codec[LinkageBy] = choice("ids", "rows")
@@ -274,7 +275,7 @@ class _Parties:
 
 def _check_terms(path: Path, draft: StudyDraft, me: PublicIdentity) -> None:
     """Refuse terms that contradict each other: those of the contract, with any server."""
-    nobody = PublicIdentity("server", bytes(32), bytes(32))
+    nobody = PublicIdentity("server", bytes(SIGNING_PUBLIC_BYTES), bytes(SEALING_PUBLIC_BYTES))
     try:
         draft.contract(server=nobody, secret_commitment=bytes(32), nonce=bytes(NONCE_BYTES))
     except (MalformedError, InputError) as error:

@@ -30,6 +30,7 @@ ID_BYTES = 32
 _ID = re.compile(f"[0-9a-f]{{{2 * ID_BYTES}}}")
 _SCRATCH = "scratch"
 _RELEASED = "released"
+_DRAWN = "drawn"
 _PROBE = ".writable"
 _LOCK = ".lock"
 _UNSAFE_MODE = stat.S_IRWXG | stat.S_IRWXO
@@ -77,8 +78,13 @@ class DataDirectory:
     def received_all(self, study: bytes, curators: Iterable[bytes]) -> JoinedChunks:
         """Return the chunks of all curators in one view; what is new goes to the joined ones."""
         return JoinedChunks(
-            self.joined(study), [self.received(study, curator) for curator in curators]
+            self.joined(study),
+            [self.drawn(study), *(self.received(study, curator) for curator in curators)],
         )
+
+    def drawn(self, study: bytes) -> BundledChunks:
+        """Return the rows that were drawn of stored tables, and their positions."""
+        return BundledChunks(self._study(study) / _DRAWN)
 
     def scratch(self, study: bytes, name: str) -> FolderSpool:
         """Return scratch space of a release, for tokens and ciphertext that is not perturbed."""
@@ -106,6 +112,7 @@ class DataDirectory:
                 return
             set_aside(folder / "received", folder)
             set_aside(folder / "joined", folder)
+            set_aside(folder / _DRAWN, folder)
             set_aside(folder / _SCRATCH, folder)
             sync_folder(folder)
             sweep(folder)
@@ -130,6 +137,7 @@ class DataDirectory:
             with disk_errors("finishing a deletion"):
                 set_aside(self._study(study) / _SCRATCH, self._study(study))
                 drop_unfinished(self._study(study) / _RELEASED)
+                drop_unfinished(self._study(study) / _DRAWN)
                 sweep(self._study(study))
         with disk_errors("finishing a deletion"):
             sweep(self._studies)

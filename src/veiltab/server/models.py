@@ -86,6 +86,43 @@ class Status(BaseModel):
     granted: list[str]
 
 
+class VaultLine(BaseModel):
+    """A vault in a list."""
+
+    vault: str
+    title: str
+    state: str
+    role: str
+    updated: int
+
+
+class VaultList(BaseModel):
+    """A page of vaults that name the sender; ``next`` asks for the following page."""
+
+    vaults: list[VaultLine]
+    next: str | None
+
+
+class VaultCurator(NamedParty):
+    """What a curator has done for a vault; ``upload`` is the digest of its stored table."""
+
+    signed: bool
+    uploaded: bool
+    upload: str | None
+
+
+class VaultStatus(BaseModel):
+    """Where a vault stands."""
+
+    vault: str
+    title: str
+    state: str
+    reason: str | None
+    role: str
+    updated: int
+    curators: list[VaultCurator]
+
+
 class Nothing(BaseModel):
     """The request is done, and there is nothing more to say."""
 

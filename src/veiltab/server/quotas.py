@@ -4,10 +4,9 @@ Every quota is checked inside the transaction that writes, after it has written:
 rolled back.
 """
 
-from veiltab.errors import OutOfSpaceError, QuotaError, UnknownPartyError
+from veiltab.errors import OutOfSpaceError, QuotaError
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import Records
-from veiltab.wire.contract import Agreement
 
 MAX_BLOCKS = 1_000
 SECONDS_A_DAY = 86_400
@@ -26,38 +25,6 @@ def check_space(context: ServiceContext) -> None:
 def reserve_bytes(context: ServiceContext) -> int:
     """Return how much stays free: the setting, or a twentieth of a small disk."""
     return min(context.settings.free_bytes_reserve, context.folders.total_bytes() // 20)
-
-
-def check_reach(records: Records, agreement: Agreement, sender: bytes) -> None:
-    """Refuse a proposal to parties that are unknown, or that have blocked the sender.
-
-    The answer is the same, so that nobody is told who has blocked them.
-    """
-    named = {party.party_id: party.name for path, party in agreement.parties() if path != "server"}
-    named.pop(sender, None)
-    missing = records.out_of_reach(list(named), sender)
-    if missing:
-        names = ", ".join(repr(named[party]) for party in named if party in missing)
-        raise UnknownPartyError(
-            f"{names} cannot be reached here",
-            hint="ask them to register with this server, and whether they want to take part",
-        )
-
-
-def check_proposals(context: ServiceContext, records: Records, party: bytes) -> None:
-    """Refuse the proposal that was just added if its proposer has too many."""
-    limits = context.settings
-    records.lock_party(party)
-    if records.open_proposals(party) > limits.open_proposals:
-        raise QuotaError(
-            f"{limits.open_proposals} of your proposals wait for signatures already",
-            hint="abort those that nobody will sign, or wait until they are signed",
-        )
-    if records.proposals_since(party, context.now - SECONDS_A_DAY) > limits.daily_proposals:
-        raise QuotaError(
-            f"you have proposed {limits.daily_proposals} times within a day",
-            hint="go on tomorrow; ask the operator if you really need more",
-        )
 
 
 def check_usage(context: ServiceContext, records: Records, party: bytes) -> None:

@@ -30,20 +30,19 @@ from veiltab.server.models import (
     bytes_answer,
     repeated,
 )
-from veiltab.server.monitoring import CONTENT_TYPE
 from veiltab.server.worker import Worker
 from veiltab.wire.bundles import MAX_ASKED
 from veiltab.wire.codec import TEXT, exact_fields, items, load
 from veiltab.wire.contract import DIGEST
 from veiltab.wire.signed import VERSION
 
-PUBLIC = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/server"})
+PUBLIC = frozenset({"/healthz", "/readyz", "/openapi.json", "/v1/server"})
 """Routes that answer anybody; none of them says anything about a party or a study."""
 
-_HEX = r"^[0-9a-f]{64}$"
-StudyId = Annotated[str, Path(pattern=_HEX, description="The study's id, in hexadecimal.")]
+HEX = r"^[0-9a-f]{64}$"
+StudyId = Annotated[str, Path(pattern=HEX, description="The study's id, in hexadecimal.")]
 
-PartyId = Annotated[str, Path(pattern=_HEX, description="A party's id, in hexadecimal.")]
+PartyId = Annotated[str, Path(pattern=HEX, description="A party's id, in hexadecimal.")]
 PAGE = 100
 After = Annotated[
     str | None,
@@ -51,7 +50,7 @@ After = Annotated[
 ]
 Limit = Annotated[int, Query(ge=1, le=PAGE, description="How many studies at most.")]
 
-_ASKED = items(DIGEST, least=1, most=MAX_ASKED)
+ASKED = items(DIGEST, least=1, most=MAX_ASKED)
 
 
 def operator_routes(context: ServiceContext, worker: Worker, gate: Gate) -> APIRouter:
@@ -73,10 +72,6 @@ def operator_routes(context: ServiceContext, worker: Worker, gate: Gate) -> APIR
         context.folders.check_writable()
         worker.check_alive()
         return {"status": "ready"}
-
-    @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
-    def metrics() -> Response:
-        return Response(context.metrics.expose(), media_type=CONTENT_TYPE)
 
     @router.get("/v1/server", summary="Who this server is")
     def server() -> Server:
@@ -104,7 +99,8 @@ def party_routes(context: ServiceContext, gate: Gate) -> APIRouter:
     def register(
         response: Response, newcomer: Annotated[Newcomer, Depends(gate.newcomer)]
     ) -> Registered:
-        _created(response, new=auth.register(context, newcomer))
+        created(response, new=auth.register(context, newcomer))
+        gate.forget(newcomer.identity.party_id)
         return Registered(party=newcomer.identity.party_id.hex())
 
     return router
@@ -126,7 +122,7 @@ def block_routes(context: ServiceContext, gate: Gate) -> APIRouter:
         responses=repeated(Nothing),
     )
     def block(response: Response, party: PartyId, sender: small) -> Nothing:
-        _created(response, new=steps.block(context, sender, bytes.fromhex(party)))
+        created(response, new=steps.block(context, sender, bytes.fromhex(party)))
         return Nothing()
 
     @router.delete("/v1/blocks/{party}", summary="Allow a party's proposals again")
@@ -160,7 +156,8 @@ def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRout
     )
     def propose(response: Response, sender: large) -> Status:
         study, new = steps.propose(context, sender)
-        _created(response, new=new)
+        worker.wake()
+        created(response, new=new)
         return views.status(context, sender, study)
 
     @router.get("/v1/studies/{study}", summary="Where a study stands")
@@ -183,6 +180,7 @@ def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRout
     )
     def sign(study: StudyId, sender: large) -> Status:
         steps.sign(context, sender, bytes.fromhex(study))
+        worker.wake()
         return views.status(context, sender, bytes.fromhex(study))
 
     @router.post(
@@ -221,7 +219,7 @@ def _add_curator_routes(
         openapi_extra=body("a sealed secret (spec 4.2)"),
     )
     def send_secret(response: Response, study: StudyId, sender: small) -> Nothing:
-        _created(response, new=steps.send_secret(context, sender, bytes.fromhex(study)))
+        created(response, new=steps.send_secret(context, sender, bytes.fromhex(study)))
         return Nothing()
 
     @router.get(
@@ -240,7 +238,7 @@ def _add_curator_routes(
         openapi_extra=body("an alignment (spec 5.1)"),
     )
     def send_alignment(response: Response, study: StudyId, sender: small) -> Nothing:
-        _created(response, new=steps.send_alignment(context, sender, bytes.fromhex(study)))
+        created(response, new=steps.send_alignment(context, sender, bytes.fromhex(study)))
         return Nothing()
 
     @router.get("/v1/studies/{study}/alignments", summary="The curators' alignments")
@@ -260,7 +258,7 @@ def _add_curator_routes(
         openapi_extra=body("a bundle of chunks (spec 7)", BYTES),
     )
     def put_chunks(response: Response, study: StudyId, sender: bundle) -> Nothing:
-        _created(response, new=steps.put_chunks(context, sender, bytes.fromhex(study)))
+        created(response, new=steps.put_chunks(context, sender, bytes.fromhex(study)))
         return Nothing()
 
     @router.post(
@@ -281,7 +279,7 @@ def _add_curator_routes(
         openapi_extra=body("a grant; of one-time pads only its header (spec 11)"),
     )
     def send_grant(response: Response, study: StudyId, sender: large) -> Nothing:
-        _created(response, new=steps.grant(context, sender, bytes.fromhex(study)))
+        created(response, new=steps.grant(context, sender, bytes.fromhex(study)))
         return Nothing()
 
 
@@ -306,7 +304,7 @@ def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gat
     )
     def release_chunks(study: StudyId, sender: small) -> Response:
         fields = exact_fields(load(sender.body), ("chunks",), "")
-        digests = _ASKED.read(fields["chunks"], "chunks")
+        digests = ASKED.read(fields["chunks"], "chunks")
         bundle = views.release_chunks(context, sender, bytes.fromhex(study), digests)
         headers = {"Content-Length": str(bundle.length)}
         return StreamingResponse(bundle.pieces, media_type=BYTES, headers=headers)
@@ -324,7 +322,7 @@ def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gat
         openapi_extra=body("a publication (spec 11.1)"),
     )
     def publish(response: Response, study: StudyId, sender: small) -> Nothing:
-        _created(response, new=steps.publish(context, sender, bytes.fromhex(study)))
+        created(response, new=steps.publish(context, sender, bytes.fromhex(study)))
         return Nothing()
 
     @router.get("/v1/studies/{study}/publications", summary="What researchers have published")
@@ -333,6 +331,6 @@ def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gat
         return Publications(publications=messages)
 
 
-def _created(response: Response, *, new: bool) -> None:
+def created(response: Response, *, new: bool) -> None:
     """Answer 201 the first time and 200 when a request is repeated."""
     response.status_code = 201 if new else 200

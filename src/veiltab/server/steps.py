@@ -1,5 +1,6 @@
 """The steps that parties take in a study: each is one transaction, with its entry in the log."""
 
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from veiltab.core.entropy import random_bytes
@@ -11,25 +12,33 @@ from veiltab.protocol.server.transitions import expect
 from veiltab.protocol.verify import verify, verify_some
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
-from veiltab.server.db.lists import HIDDEN, INBOX, LISTED
-from veiltab.server.db.records import CURATOR, RESEARCHER, Records, StudyRecord
+from veiltab.server.db.lists import HIDDEN, INBOX
+from veiltab.server.db.records import RESEARCHER
 from veiltab.server.db.usage import GrantLine
 from veiltab.server.limits import too_large
+from veiltab.server.proposals import add_agreement, note_signatures
 from veiltab.server.quotas import (
     MAX_BLOCKS,
-    check_proposals,
-    check_reach,
     check_space,
-    check_usage,
 )
 from veiltab.server.stored_study import StoredStudy
+from veiltab.server.stored_vault import check_study_on_vault
 from veiltab.wire.bundles import check_bundle
-from veiltab.wire.contract import Contract
-from veiltab.wire.messages import Alignment, Grant, Publication, Secret, SignedGrant, Upload
+from veiltab.wire.contract import Agreement, Contract
+from veiltab.wire.messages import (
+    Alignment,
+    ColumnChunks,
+    Grant,
+    Publication,
+    Repad,
+    Secret,
+    SignedGrant,
+    Upload,
+)
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import AuditEvent, State
 
-Sent = TypeVar("Sent", Alignment, Secret, Upload, Grant, Publication)
+Sent = TypeVar("Sent", Alignment, Secret, Upload, Repad, Grant, Publication)
 
 
 def propose(context: ServiceContext, sender: Sender) -> tuple[bytes, bool]:
@@ -42,10 +51,9 @@ def propose(context: ServiceContext, sender: Sender) -> tuple[bytes, bool]:
         if records.study(contract.study_id) is not None:
             _add_signatures(StoredStudy.find(context, records, contract.study_id), sender, signed)
             return contract.study_id, False
-        check_reach(records, contract, sender.party)
-        _add_study(context, records, contract, sender.party)
-        check_proposals(context, records, sender.party)
-        check_usage(context, records, sender.party)
+        check_study_on_vault(context, records, sender.party, contract)
+        vault = None if contract.stored is None else contract.stored.vault
+        add_agreement(context, records, contract, sender.party, vault=vault)
         stored = StoredStudy.find(context, records, contract.study_id)
         stored.log(AuditEvent.PROPOSED, sender.party, signed.digest)
         _add_signatures(stored, sender, signed)
@@ -104,21 +112,26 @@ def send_secret(context: ServiceContext, sender: Sender, study: bytes) -> bool:
     """
     signed = Secret.loads(sender.body)
     body = signed.body
-    _check_sender(signed, sender, body.sender, body.scope, study)
+    check_sender(signed, sender, body.sender, body.scope, study)
     with context.database.transaction() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
-        stored.contract.body.curator(body.receiver)
-        if body.receiver == sender.party:
-            raise MismatchError(
-                "the secret is sealed to its own sender", hint="seal it to the other curators"
-            )
+        check_receiver(stored.contract.body, sender, body)
         return _keep(stored, signed, sender, AuditEvent.SECRET, body.receiver)
+
+
+def check_receiver(agreement: Agreement, sender: Sender, secret: Secret) -> None:
+    """Refuse a secret that is not sealed to another curator."""
+    agreement.curator(secret.receiver)
+    if secret.receiver == sender.party:
+        raise MismatchError(
+            "the secret is sealed to its own sender", hint="seal it to the other curators"
+        )
 
 
 def send_alignment(context: ServiceContext, sender: Sender, study: bytes) -> bool:
     """Take a curator's count of respondents and keyed digest, for the other curators."""
     signed = Alignment.loads(sender.body)
-    _check_sender(signed, sender, signed.body.curator, signed.body.study, study)
+    check_sender(signed, sender, signed.body.curator, signed.body.study, study)
     with context.database.transaction() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
         return _keep(stored, signed, sender, AuditEvent.ALIGNED)
@@ -130,29 +143,41 @@ def put_chunks(context: ServiceContext, sender: Sender, study: bytes) -> bool:
     The bytes are kept as they were signed.  Whether each chunk has its digest is checked when it is
     read.
     """
-    places = check_bundle(sender.pieces)
-    digests, sizes = [place.digest for place in places], [place.length for place in places]
-    if max(sizes) > context.settings.chunk_bytes:
-        raise too_large("a chunk", context.settings.chunk_bytes)
+    digests = bundle_digests(context, sender)
     with context.database.reading() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
         complete = _check_chunks(stored, sender, digests)
-    store = context.folders.received(study, sender.party)
-    if complete and all(map(store.has_whole, digests)):
-        return False  # there is nothing to mend, and a second copy would only take space
-    new = store.put_bundle(sender.digest, sender.pieces)
+    new = keep_bundle(context, sender, study, digests if complete else None)
     with context.database.reading() as records:
         after = StoredStudy.of_curator(context, records, study, sender.party).state
     if after in (State.RELEASED, State.ABORTED):  # the study has ended meanwhile
         context.folders.forget_received(study)
-        expect(after, State.OPEN, State.UPLOADED)
+        expect(after, State.OPEN, State.UPLOADED, State.SAMPLED)
     return new
+
+
+def bundle_digests(context: ServiceContext, sender: Sender) -> list[bytes]:
+    """Return the digests of the chunks that were sent; refuse chunks that are too long."""
+    places = check_bundle(sender.pieces)
+    if max(place.length for place in places) > context.settings.chunk_bytes:
+        raise too_large("a chunk", context.settings.chunk_bytes)
+    return [place.digest for place in places]
+
+
+def keep_bundle(
+    context: ServiceContext, sender: Sender, scope: bytes, complete: list[bytes] | None
+) -> bool:
+    """Keep a bundle of a study or vault; ``complete`` has its digests if all are there already."""
+    store = context.folders.received(scope, sender.party)
+    if complete is not None and all(map(store.has_whole, complete)):
+        return False  # there is nothing to mend, and a second copy would only take space
+    return store.put_bundle(sender.digest, sender.pieces)
 
 
 def upload(context: ServiceContext, sender: Sender, study: bytes) -> None:
     """Check a curator's upload, and take it; the last one starts the release."""
     signed = Upload.loads(sender.body)
-    _check_sender(signed, sender, signed.body.curator, signed.body.scope, study)
+    check_sender(signed, sender, signed.body.curator, signed.body.scope, study)
     with context.database.reading() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
         earlier = records.message(study, Upload.kind, sender.party)
@@ -160,7 +185,7 @@ def upload(context: ServiceContext, sender: Sender, study: bytes) -> None:
             return
         contract = stored.contract.body
         stored.resume().has_upload(signed)  # refuses one that cannot be taken now
-    _check_received(contract, signed, context.folders.received(study, sender.party))
+    check_received(contract, signed, context.folders.received(study, sender.party))
     with context.database.transaction() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
         server_study = stored.resume()
@@ -170,26 +195,26 @@ def upload(context: ServiceContext, sender: Sender, study: bytes) -> None:
         # The key decides the sample and its noise: a release that is repeated after a crash comes
         # out the same.
         complete = server_study.state is State.UPLOADED
-        key = _draw_key(context, study) if complete else None
+        key = draw_key(context, study) if complete else None
         stored.save(server_study, noise_key=key)
         stored.log(AuditEvent.UPLOADED, sender.party, signed.digest)
         if complete:
             stored.log(AuditEvent.COMPLETE, context.identity.party_id)
 
 
-def _check_received(contract: Contract, signed: Signed[Upload], store: BundledChunks) -> None:
+def check_received(agreement: Agreement, signed: Signed[Upload], store: BundledChunks) -> None:
     """Read every chunk, outside of any transaction because it can take long.
 
     Damaged chunks are deleted, so that their curator sees that they are missing.
     """
     try:
-        check_upload(contract, signed, store)
+        check_upload(agreement, signed, store)
     except DigestError:
         store.drop_damaged()
         raise
 
 
-def _draw_key(context: ServiceContext, study: bytes) -> bytes:
+def draw_key(context: ServiceContext, study: bytes) -> bytes:
     """Draw the key of the sample and the noise; refuse if chunks were released with another one."""
     if len(context.folders.released(study)):
         raise StateError(
@@ -203,7 +228,7 @@ def grant(context: ServiceContext, sender: Sender, study: bytes) -> bool:
     """Take a curator's grant: from now on its researcher is served what the grant covers."""
     sent = SignedGrant.loads(sender.body)
     body, digest = sent.body, sent.signed.digest
-    _check_sender(sent.signed, sender, body.curator, body.study, study)
+    check_sender(sent.signed, sender, body.curator, body.study, study)
     with context.database.transaction() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
         stored.resume().accept_grant(sent, context.now)
@@ -240,7 +265,7 @@ def publish(context: ServiceContext, sender: Sender, study: bytes) -> bool:
     """Take a researcher's word which copy of its counts is the published one: once, for good."""
     signed = Publication.loads(sender.body)
     body, digest = signed.body, signed.digest
-    _check_sender(signed, sender, body.researcher, body.study, study)
+    check_sender(signed, sender, body.researcher, body.study, study)
     with context.database.transaction() as records:
         stored = StoredStudy.of(context, records, study, sender.party)
         stored.resume().accept_publication(signed, context.now)
@@ -257,49 +282,12 @@ def _check_proposal(context: ServiceContext, sender: Sender, signed: Signed[Cont
             "the contract names another server",
             hint="propose the study with this server's identity",
         )
-    if contract.stored is not None:
-        raise MismatchError(
-            "this service takes uploads for one study each, and holds no stored tables",
-            hint="propose a study where the curators or the server sample fresh uploads",
-        )
     contract.curator(sender.party)
     verify_some(signed, [terms.identity.signing_key for terms in contract.curators])
     if sender.identity.signing_key not in {signature.key for signature in signed.signatures}:
         raise SignatureError(
             "the proposer has not signed the contract", hint="sign what you propose"
         )
-
-
-def _add_study(
-    context: ServiceContext, records: Records, contract: Contract, proposer: bytes
-) -> None:
-    """Keep a new contract without its signatures, which are added as a step of their own."""
-    study, now = contract.study_id, context.now
-    records.add_study(
-        StudyRecord(
-            study=study,
-            title=contract.title,
-            contract=Signed(contract, ()).dumps(),
-            state=str(State.PROPOSED),
-            noise_key=None,
-            reason=None,
-            created=now,
-            updated=now,
-            proposer=proposer,
-            any_researcher=contract.researchers is None,
-        )
-    )
-    for position, (path, party) in enumerate(contract.parties()):
-        if path != "server":
-            records.add_member(
-                study,
-                party.party_id,
-                CURATOR if path.startswith("curators") else RESEARCHER,
-                place=LISTED if party.party_id == proposer else INBOX,
-                name=party.name,
-                position=position,
-                now=now,
-            )
 
 
 def _add_signatures(stored: StoredStudy, sender: Sender, signed: Signed[Contract]) -> None:
@@ -309,19 +297,19 @@ def _add_signatures(stored: StoredStudy, sender: Sender, signed: Signed[Contract
     if server_study.contract == before:
         return
     expect(stored.state, State.PROPOSED)
-    stored.save(server_study)
-    keys = {signature.key for signature in server_study.contract.signatures}
-    stored.records.save_signed(
-        stored.study,
-        [terms.party_id for terms in signed.body.curators if terms.identity.signing_key in keys],
-    )
+    opened = server_study.state is State.OPEN
+    # Rows of stored tables are drawn as soon as the study is open: the key decides which.
+    drawing = opened and signed.body.stored is not None
+    key = draw_key(stored.context, stored.study) if drawing else None
+    stored.save(server_study, noise_key=key)
+    note_signatures(stored.records, server_study.contract)
     stored.records.look(stored.study, sender.party)
     stored.log(AuditEvent.SIGNED, sender.party, signed.digest)
-    if server_study.state is State.OPEN:
+    if opened:
         stored.log(AuditEvent.OPENED, stored.context.identity.party_id, signed.digest)
 
 
-def _check_sender(
+def check_sender(
     signed: Signed[Sent],
     sender: Sender,
     stated: bytes,
@@ -356,17 +344,31 @@ def _keep(
 def _check_chunks(stored: StoredStudy, sender: Sender, digests: list[bytes]) -> bool:
     """Refuse chunks that no upload can refer to; return whether the sender's upload is complete.
 
-    Once it is, a curator can only send its chunks again, to mend damaged ones.
+    Once it is, a curator can only send its chunks again, to mend damaged ones.  In a study on
+    stored tables, new pads take the place of the upload.
     """
+    if stored.record.vault is not None:
+        expect(stored.state, State.SAMPLED, State.JOINED)
+        message = stored.records.message(stored.study, Repad.kind, sender.party)
+        if message is not None:
+            check_listed(digests, Repad.loads(message.content).body.columns)
+        return message is not None
     expect(stored.state, State.OPEN, State.UPLOADED)
     message = stored.records.message(stored.study, Upload.kind, sender.party)
     if message is None:
         return False
     body = Upload.loads(message.content).body
-    columns = [column.chunks for column in body.columns] + [body.tokens or ()]
-    if not {digest for chunks in columns for digest in chunks}.issuperset(digests):
+    check_listed(digests, body.columns, body.tokens or ())
+    return True
+
+
+def check_listed(
+    digests: Iterable[bytes], columns: Sequence[ColumnChunks], tokens: Sequence[bytes] = ()
+) -> None:
+    """Refuse chunks that are not among those of a message that was taken."""
+    listed = [column.chunks for column in columns] + [tokens]
+    if not {digest for chunks in listed for digest in chunks}.issuperset(digests):
         raise MismatchError(
             "your upload is complete, and has no such chunk",
-            hint="an upload cannot be changed; abort the study and propose a new one",
+            hint="an upload cannot be changed; end the study or vault and propose a new one",
         )
-    return True

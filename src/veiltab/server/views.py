@@ -29,7 +29,7 @@ from veiltab.server.stored_study import StoredStudy
 from veiltab.wire.audit import AuditHead
 from veiltab.wire.bundles import bundled_bytes, in_pieces, write_index
 from veiltab.wire.codec import load
-from veiltab.wire.messages import Alignment, Publication, Secret, SignedGrant, Upload
+from veiltab.wire.messages import Alignment, Publication, Repad, Secret, SignedGrant, Upload
 from veiltab.wire.states import State
 
 _READING = Lock()
@@ -82,15 +82,13 @@ def status(context: ServiceContext, sender: Sender, study: bytes) -> Status:
     with context.database.reading() as records:
         stored = StoredStudy.of(context, records, study, sender.party)
         role = records.role(study, sender.party) or ""
-        place, named, record = (
-            records.place(study, sender.party),
-            records.named(study),
-            stored.record,
-        )
-        aligned = records.senders(study, Alignment.kind)
-        uploaded = records.senders(study, Upload.kind)
+        record, named = stored.record, records.named(study)
+        place = records.place(study, sender.party)
+        aligned = records.digests(study, Alignment.kind)
+        sent = Upload.kind if stored.record.vault is None else Repad.kind
+        uploaded = records.digests(study, sent)
         granted = records.granted_to(study, sender.party, context.now)
-    _look(context, sender, study, place)
+    look(context, sender, study, place)
     researchers = [member for member in named if member.role == RESEARCHER]
     return Status(
         study=study.hex(),
@@ -117,7 +115,7 @@ def status(context: ServiceContext, sender: Sender, study: bytes) -> Status:
     )
 
 
-def _look(context: ServiceContext, sender: Sender, study: bytes, place: str | None) -> None:
+def look(context: ServiceContext, sender: Sender, study: bytes, place: str | None) -> None:
     """Move a study from the sender's inbox to its list; on a full disk, some other time."""
     if place != LISTED:
         with suppress(UnavailableError), context.database.transaction() as records:
@@ -129,7 +127,7 @@ def contract(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
     with context.database.reading() as records:
         content = StoredStudy.of(context, records, study, sender.party).record.contract
         place = records.place(study, sender.party)
-    _look(context, sender, study, place)
+    look(context, sender, study, place)
     return content
 
 
@@ -205,7 +203,11 @@ def release_chunks(
         StoredStudy.of(context, records, study, sender.party).resume().check_granted(
             sender.party, digests, context.now
         )
-    store = context.folders.released(study)
+    return serve_chunks(context, context.folders.released(study), digests)
+
+
+def serve_chunks(context: ServiceContext, store: BundledChunks, digests: Sequence[bytes]) -> Served:
+    """Return chunks of a store, each read and checked before the answer begins."""
     with _damage_reported(), _READING:
         copies = _find(store, digests, context.settings.bundle_bytes)
         chunks = store.read(copies)

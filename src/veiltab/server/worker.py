@@ -9,23 +9,22 @@ visible; what is not perturbed is deleted only after it.
 import logging
 from threading import Event, Thread
 
-from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import (
     AlignmentError,
     DigestError,
     InputError,
     MismatchError,
-    StateError,
     UnavailableError,
     VeiltabError,
 )
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.server.context import ServiceContext
+from veiltab.server.drawing import draw_study, resume_release
 from veiltab.server.stored_study import StoredStudy
 from veiltab.wire.messages import Release
 from veiltab.wire.requests import MAX_SKEW_SECONDS
 from veiltab.wire.signed import Signed
-from veiltab.wire.states import AuditEvent, State
+from veiltab.wire.states import AuditEvent, State, VaultState
 
 _log = logging.getLogger("veiltab.service")
 _NONCE_SECONDS = 4 * MAX_SKEW_SECONDS
@@ -33,10 +32,15 @@ _NONCE_SECONDS = 4 * MAX_SKEW_SECONDS
 
 LONGEST_PAUSE = 60.0
 
+COMPLETE = (State.UPLOADED, State.JOINED)
+"""The states of studies that can be released: all uploads, or all new pads, are there."""
+
 
 def release_study(context: ServiceContext, study: bytes) -> str:
-    """Release a study whose uploads are complete; return the outcome."""
-    outcome = _release(context, study)
+    """Release a study whose uploads are complete, or draw its rows first; return the outcome."""
+    outcome = draw_study(context, study)
+    if outcome == "done":
+        outcome = _release(context, study)
     if outcome in ("done", "damaged"):
         _forget_aborted(context, study)
     return outcome
@@ -46,9 +50,9 @@ def _release(context: ServiceContext, study: bytes) -> str:
     released = context.folders.released(study)
     with context.database.reading() as records:
         stored = StoredStudy.find(context, records, study)
-        if stored.state is not State.UPLOADED:
+        if stored.state not in COMPLETE:
             return "done"
-        server_study = stored.resume(entropy=_fixed_entropy(stored), released=released)
+        server_study = resume_release(stored, released)
     try:
         with context.metrics.release_seconds.time():
             release = server_study.release()
@@ -69,7 +73,7 @@ def tidy(context: ServiceContext) -> None:
     context.folders.sweep()
     with context.database.reading() as records:
         released = set(records.studies_in([State.RELEASED]))
-        aborted = set(records.studies_in([State.ABORTED]))
+        aborted = set(records.studies_in([State.ABORTED, VaultState.CLOSED]))
     for study in context.folders.studies():
         if study in released:
             context.folders.forget_received(study)
@@ -86,24 +90,13 @@ def _forget_aborted(context: ServiceContext, study: bytes) -> None:
         context.folders.forget_study(study)
 
 
-def _fixed_entropy(stored: StoredStudy) -> CipherEntropy:
-    """Return the randomness that was fixed when the study's uploads were complete."""
-    key = stored.record.noise_key
-    if key is None:
-        raise StateError(
-            "the study is complete and has no noise key",
-            hint="restore the database from a copy; the study cannot be released without it",
-        )
-    return CipherEntropy(key)
-
-
 def _commit(
     context: ServiceContext, study: bytes, server_study: ServerStudy, release: Signed[Release]
 ) -> str:
     """Make the release visible, erase its key, and only then delete what is not perturbed."""
     with context.database.transaction() as records:
         stored = StoredStudy.find(context, records, study)
-        if stored.state is not State.UPLOADED:
+        if stored.state not in COMPLETE:
             return "done"
         stored.keep(Release.kind, context.identity.party_id, release.digest, release.dumps())
         stored.save_end(server_study)
@@ -119,7 +112,7 @@ def _abort(
     """Write the end of a study that could not be joined, with the reason for its parties."""
     with context.database.transaction() as records:
         stored = StoredStudy.find(context, records, study)
-        if stored.state is not State.UPLOADED:
+        if stored.state not in COMPLETE:
             return "done"
         stored.save_end(server_study, reason=_reason(stored, error))
         stored.log(AuditEvent.ABORTED, context.identity.party_id)
@@ -141,7 +134,7 @@ def _damaged(context: ServiceContext, study: bytes, error: DigestError) -> str:
     _log.error("a received chunk is damaged", extra={"study": study.hex(), "why": error.message})
     with context.database.transaction() as records:
         stored = StoredStudy.find(context, records, study)
-        if stored.state is State.UPLOADED and stored.record.reason is None:
+        if stored.state in COMPLETE and stored.record.reason is None:
             stored.save_reason("the server's disk has damaged a chunk; push again")
     _drop_damaged(context, study)
     return "damaged"
@@ -207,7 +200,7 @@ class Worker:
 
     def _release_all(self) -> None:
         with self._context.database.reading() as records:
-            waiting = records.studies_in([State.UPLOADED])
+            waiting = [*records.studies_to_draw(), *records.studies_in(COMPLETE)]
         self._context.metrics.waiting.set(len(waiting))
         self._pauses = {study: self._pauses[study] for study in waiting if study in self._pauses}
         for study in waiting:

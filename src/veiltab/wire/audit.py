@@ -1,4 +1,4 @@
-"""The audit log of a study: what happened to it, in a chain of hashes that the server signs.
+"""The audit log of a study or vault: what happened, in a chain of hashes that the server signs.
 
 An entry is not a message and states neither kind nor version: its hash has a label of its own, and
 entries are sent with a head, which is a signed message and states both.
@@ -20,23 +20,23 @@ from veiltab.wire.codec import (
 )
 from veiltab.wire.contract import DIGEST, PARTY_ID
 from veiltab.wire.signed import SignedMessage
-from veiltab.wire.states import AuditEvent, State
+from veiltab.wire.states import AuditEvent, State, VaultState
 
 MAX_ENTRIES = 2**32
 """More than any study has; a limit keeps numbers in messages small."""
 
 _EVENT: Codec[str] = choice(*map(str, AuditEvent))
-_STATE: Codec[str] = choice(*map(str, State))
+_STATE: Codec[str] = choice(*dict.fromkeys(map(str, (*State, *VaultState))))
 _TIME = integer(0, MAX_INTEGER)
 
 
 @message
 class AuditEntry(Part):
-    """One event of a study, and the state of the study after it.
+    """One event of a study or vault, and its state after it.
 
     ``at`` is in Unix seconds by the server's clock; ``message`` is the digest of the message that
-    the event is about, if there is one.  ``previous`` is the hash of the entry before, or the study
-    id in the first entry.
+    the event is about, if there is one.  ``previous`` is the hash of the entry before, or the id in
+    the first entry.  ``study`` is the id of the study or of the vault.
     """
 
     actor: bytes = wired(PARTY_ID)

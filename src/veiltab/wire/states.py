@@ -1,4 +1,4 @@
-"""The states of a study, and the events that its audit log records (service spec 6 and 7)."""
+"""The states of studies and vaults, and the events of their audit logs (service spec 6 and 7)."""
 
 from enum import StrEnum
 
@@ -19,6 +19,15 @@ IN_ORDER = tuple(str(state) for state in State if state is not State.ABORTED)
 """The states that a study goes through if nobody ends it."""
 
 
+class VaultState(StrEnum):
+    """Where a vault stands, in the order in which a vault can get there."""
+
+    PROPOSED = "proposed"
+    OPEN = "open"
+    STORED = "stored"
+    CLOSED = "closed"
+
+
 class AuditEvent(StrEnum):
     """What an entry of the audit log can be about."""
 
@@ -29,7 +38,10 @@ class AuditEvent(StrEnum):
     ALIGNED = "aligned"
     UPLOADED = "uploaded"
     COMPLETE = "complete"
+    SAMPLED = "sampled"
+    REPADDED = "repadded"
     RELEASED = "released"
     GRANTED = "granted"
     PUBLISHED = "published"
     ABORTED = "aborted"
+    CLOSED = "closed"

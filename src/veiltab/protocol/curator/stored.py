@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from veiltab.core import group
 from veiltab.errors import MismatchError, StateError
 from veiltab.protocol.curator.upload import CuratorContext, Prepared, StreamPads, fresh_pads
+from veiltab.protocol.positions import DrawnPositions
 from veiltab.protocol.stores import ChunkStore, read_position_chunk
 from veiltab.protocol.verify import check_vault, planned_sample_size, sign, verify, verify_agreement
 from veiltab.wire.contract import Contract, Vault
@@ -92,18 +93,11 @@ class StoredTable:
             )
 
     def _check_positions(self, chunks: Iterator[NDArray[np.int64]]) -> None:
-        """Refuse rows that do not exist or come twice; one bit of memory for each row is enough."""
-        rows = self.upload.body.rows
-        seen = np.zeros(-(-rows // 8), dtype=np.uint8)
-        count = 0
+        """Refuse rows that do not exist or come twice."""
+        drawn = DrawnPositions(self.upload.body.rows)
         for positions in chunks:
-            count += positions.size
-            if positions.max() >= rows:
-                raise _wrong_rows()
-            bits = np.left_shift(1, positions & 7).astype(np.uint8)
-            np.bitwise_or.at(seen, positions >> 3, bits)
-        if int(np.bitwise_count(seen).sum(dtype=np.int64)) < count:
-            raise _wrong_rows()
+            drawn.add(positions)
+        drawn.check()
 
     def _answer(
         self,
@@ -140,10 +134,3 @@ def _positions(request: RepadRequest, incoming: ChunkStore) -> Iterator[NDArray[
     """Read the drawn rows in the order of the release, chunk by chunk."""
     for number, where in enumerate(chunk_slices(request.sample_size)):
         yield read_position_chunk(request.positions, number, where, incoming)
-
-
-def _wrong_rows() -> MismatchError:
-    return MismatchError(
-        "the drawn rows are not different rows of the stored table",
-        hint="the server must draw each respondent at most once",
-    )

@@ -80,8 +80,13 @@ class ServerStudy:
         release: Signed[Release] | None = None,
         grants: Iterable[SignedGrant] = (),
         publications: Iterable[Signed[Publication]] = (),
+        requests: Iterable[Signed[RepadRequest]] = (),
+        repads: Iterable[Signed[Repad]] = (),
+        drawn: Drawn | None = None,
     ) -> Self:
         """Continue a study from its kept state; every message given here was checked before.
+
+        Of a study on stored tables, ``drawn`` is needed for its release alone.
 
         Joining and perturbing are repeatable.  With the same bytes from ``context.entropy`` as
         before, a release that was interrupted comes out the same.
@@ -92,12 +97,20 @@ class ServerStudy:
         study._release = release
         study._grants = {grant.body.grant_id: grant for grant in grants}
         study._publications = {signed.body.researcher: signed for signed in publications}
+        study.requests = {request.body.curator: request for request in requests}
+        study._repads = {repad.body.curator: repad for repad in repads}
+        study._drawn = drawn
         return study
 
     @property
     def contract(self) -> Signed[Contract]:
         """The contract with the signatures so far."""
         return self._contract
+
+    @property
+    def drawn(self) -> Drawn | None:
+        """The rows that were drawn of stored tables, as far as they are known here."""
+        return self._drawn
 
     @property
     def state(self) -> State:
@@ -160,16 +173,26 @@ class ServerStudy:
         return self.requests
 
     def repad(self, signed: Signed[Repad]) -> None:
-        """Take a curator's new pads; join the rows when every curator has sent them."""
+        """Check a curator's new pads, whose chunks have been received, and take them."""
+        if not self.has_repad(signed):
+            contract, curator = self.contract.body, signed.body.curator
+            contract.curator(curator)
+            check_repad(contract, self.requests[curator], signed, self._context.received)
+            self.take_repad(signed)
+
+    def has_repad(self, signed: Signed[Repad]) -> bool:
+        """Tell whether these very pads were taken before; refuse pads that cannot be taken now."""
         if _is_repeated(self._repads, signed):
-            return
+            return True
         expect(self.state, State.SAMPLED)
-        contract, curator = self.contract.body, signed.body.curator
-        contract.curator(curator)
-        check_repad(contract, self.requests[curator], signed, self._context.received)
-        self._repads[curator] = signed
-        if len(self._repads) == len(contract.curators) and self._drawn is not None:
-            self._joined = join_stored(contract, self._drawn, self._repads)
+        return False
+
+    def take_repad(self, signed: Signed[Repad]) -> None:
+        """Take new pads that :func:`check_repad` has accepted; the last ones join the rows."""
+        if self.has_repad(signed):
+            return
+        self._repads[signed.body.curator] = signed
+        if len(self._repads) == len(self.contract.body.curators):
             self._advance(Event.ALL_REPADDED)
 
     def release(self) -> Signed[Release]:
@@ -295,6 +318,8 @@ class ServerStudy:
         if self.state is State.UPLOADED:
             self._joined = self._join()
             self._advance(Event.ROWS_JOINED)
+        elif self.state is State.JOINED and self._drawn is not None:
+            self._joined = join_stored(self.contract.body, self._drawn, self._repads)
         joined, context = self._joined, self._context
         if joined is None:
             raise StateError(

@@ -122,9 +122,9 @@ class ListRecords(TransactionView):
         )
 
     def page_of_studies(
-        self, party: bytes, place: str, after: Cursor | None, most: int
+        self, party: bytes, place: str, after: Cursor | None, most: int, kind: str = "study"
     ) -> list[ListedStudy]:
-        """Return a page of a party's list or inbox, the oldest first.
+        """Return a page of a party's list or inbox of studies or vaults, the oldest first.
 
         Only what is shown is read: no contract, however long.
         """
@@ -139,7 +139,7 @@ class ListRecords(TransactionView):
                 MEMBERS.c.created,
             )
             .join(MEMBERS, MEMBERS.c.study == STUDIES.c.study)
-            .where(MEMBERS.c.party == party, MEMBERS.c.place == place)
+            .where(MEMBERS.c.party == party, MEMBERS.c.place == place, STUDIES.c.kind == kind)
             .order_by(*order)
             .limit(most)
         )

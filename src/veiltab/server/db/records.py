@@ -16,9 +16,14 @@ from veiltab.server.db.tables import AUDIT, INVITATIONS, MEMBERS, MESSAGES, NONC
 from veiltab.server.db.usage import UsageRecords
 from veiltab.server.db.view import TransactionView
 from veiltab.wire.contract import PublicIdentity
+from veiltab.wire.states import State
 
 CURATOR: Final = "curator"
 RESEARCHER: Final = "researcher"
+
+STUDY: Final = "study"
+VAULT: Final = "vault"
+"""The kinds of what is kept among the studies."""
 
 # Most requests run these statements; building one takes longer than running it.
 _STUDY = select(*(column for column in STUDIES.c if column.name != "size")).where(
@@ -48,11 +53,12 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True)
 class StudyRecord:
-    """A study as the server knows it.
+    """A study or a vault as the server knows it.
 
-    ``contract`` is the canonical bytes of the contract with its signatures so far, and
-    ``any_researcher`` whether it leaves open who may be granted something.  ``archived`` is when
-    the contents of all other messages were erased, if they were.
+    ``contract`` is the canonical bytes of the contract, or of the vault's terms, with the
+    signatures so far, and ``any_researcher`` whether it leaves open who may be granted something.
+    ``vault`` is the vault that a study reads, if it reads one.  ``archived`` is when the contents
+    of all other messages were erased, if they were.
     """
 
     study: bytes
@@ -66,6 +72,8 @@ class StudyRecord:
     proposer: bytes = b""
     any_researcher: bool = True
     archived: int | None = None
+    kind: str = STUDY
+    vault: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +192,24 @@ class StudyRecords(TransactionView):
         )
         return list(self._connection.execute(statement).scalars())
 
+    def studies_to_draw(self) -> list[bytes]:
+        """Return the studies on stored tables whose rows are not drawn yet, the oldest first."""
+        statement = (
+            select(STUDIES.c.study)
+            .where(STUDIES.c.state == State.OPEN, STUDIES.c.vault.is_not(None))
+            .order_by(STUDIES.c.created, STUDIES.c.study)
+        )
+        return list(self._connection.execute(statement).scalars())
+
+    def studies_on(self, vault: bytes, states: Collection[str]) -> list[bytes]:
+        """Return the studies on a vault that are in one of these states, in the order of ids."""
+        statement = (
+            select(STUDIES.c.study)
+            .where(STUDIES.c.vault == vault, STUDIES.c.state.in_(states))
+            .order_by(STUDIES.c.study)
+        )
+        return list(self._connection.execute(statement).scalars())
+
     def role(self, study: bytes, party: bytes) -> str | None:
         """Return a party's role in a study: ``curator``, ``researcher`` or none."""
         wanted = {"wanted": study, "member": party}
@@ -224,12 +250,12 @@ class MessageRecords(TransactionView):
         rows = self._connection.execute(_MESSAGES, {"wanted": study, "of_kind": kind})
         return [MessageRecord(**row) for row in rows.mappings()]
 
-    def senders(self, study: bytes, kind: str) -> set[bytes]:
-        """Return who has sent a message of one kind, without reading the messages."""
-        statement = select(MESSAGES.c.sender).where(
+    def digests(self, study: bytes, kind: str) -> dict[bytes, bytes]:
+        """Return the digests of the messages of one kind by their senders, without the messages."""
+        statement = select(MESSAGES.c.sender, MESSAGES.c.digest).where(
             MESSAGES.c.study == study, MESSAGES.c.kind == kind
         )
-        return set(self._connection.execute(statement).scalars())
+        return {row.sender: row.digest for row in self._connection.execute(statement)}
 
     def forget_contents(self, study: bytes, kind: str) -> None:
         """Erase the contents of the messages of one kind; their senders and digests stay."""

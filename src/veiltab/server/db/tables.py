@@ -63,11 +63,15 @@ NONCES = Table(
     Index(None, "created"),
 )
 
+# Studies and vaults: a vault has the same members, messages and log, and no noise key.  In a study
+# on stored tables, "vault" is the one that it reads.
 # No check here on purpose: PostgreSQL logs the whole row that fails one, and so the noise key.
 STUDIES = Table(
     "studies",
     METADATA,
     Column("study", LargeBinary, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("vault", LargeBinary),
     Column("title", Text, nullable=False),
     Column("contract", LargeBinary, nullable=False),
     Column("state", Text, nullable=False),
@@ -81,6 +85,7 @@ STUDIES = Table(
     Column("size", BigInteger, nullable=False),  # of the contract, for the proposer's quota
     Index(None, "state"),
     Index("ix_studies_proposer", "proposer", "state", "created", "size"),
+    Index(None, "vault"),
 )
 
 MEMBERS = Table(

@@ -65,6 +65,8 @@ def _create_studies() -> None:
     op.create_table(
         "studies",
         sa.Column("study", sa.LargeBinary, nullable=False),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("vault", sa.LargeBinary),
         sa.Column("title", sa.Text, nullable=False),
         sa.Column("contract", sa.LargeBinary, nullable=False),
         sa.Column("state", sa.Text, nullable=False),
@@ -80,6 +82,7 @@ def _create_studies() -> None:
     )
     op.create_index("ix_studies_state", "studies", ["state"])
     op.create_index("ix_studies_proposer", "studies", ["proposer", "state", "created", "size"])
+    op.create_index("ix_studies_vault", "studies", ["vault"])
     op.create_table(
         "members",
         sa.Column("study", sa.LargeBinary, nullable=False),

@@ -1,0 +1,206 @@
+"""The steps that curators take with a vault: each is one transaction, with its entry in the log."""
+
+from veiltab.errors import DigestError, MismatchError, SignatureError
+from veiltab.files.bundles import BundledChunks
+from veiltab.protocol.server.accept import check_repad
+from veiltab.protocol.server.study import ServerStudy
+from veiltab.protocol.server.vault import expect_vault
+from veiltab.protocol.verify import verify_some
+from veiltab.server import steps
+from veiltab.server.auth import Sender
+from veiltab.server.context import ServiceContext
+from veiltab.server.db.records import VAULT
+from veiltab.server.proposals import add_agreement, note_signatures
+from veiltab.server.quotas import check_space
+from veiltab.server.stored_study import StoredStudy
+from veiltab.server.stored_vault import StoredVault
+from veiltab.wire.contract import Vault
+from veiltab.wire.messages import Repad, Secret, Upload
+from veiltab.wire.signed import Signed
+from veiltab.wire.states import AuditEvent, State, VaultState
+
+
+def propose(context: ServiceContext, sender: Sender) -> tuple[bytes, bool]:
+    """Take the terms of a vault from one of its curators; return its id, and whether it is new."""
+    check_space(context)
+    signed = Vault.loads(sender.body)
+    terms = signed.body
+    _check_proposal(context, sender, signed)
+    with context.database.transaction() as records:
+        new = records.study(terms.vault_id) is None
+        if new:
+            add_agreement(context, records, terms, sender.party, kind=VAULT)
+        stored = StoredVault.find(context, records, terms.vault_id)
+        if new:
+            stored.log(AuditEvent.PROPOSED, sender.party, signed.digest)
+        _add_signatures(stored, sender, signed)
+    return terms.vault_id, new
+
+
+def sign(context: ServiceContext, sender: Sender, vault: bytes) -> None:
+    """Take a curator's signature; the vault opens when every curator has signed."""
+    signed = Vault.loads(sender.body)
+    with context.database.transaction() as records:
+        stored = StoredVault.of_curator(context, records, vault, sender.party)
+        _add_signatures(stored, sender, signed)
+
+
+def send_secret(context: ServiceContext, sender: Sender, vault: bytes) -> bool:
+    """Take the vault's secret, sealed by one curator to another; the server cannot open it."""
+    signed = Secret.loads(sender.body)
+    body = signed.body
+    steps.check_sender(signed, sender, body.sender, body.scope, vault)
+    with context.database.transaction() as records:
+        stored = StoredVault.of_curator(context, records, vault, sender.party)
+        steps.check_receiver(stored.terms.body, sender, body)
+        new = stored.keep(
+            body.kind, sender.party, signed.digest, sender.body, reference=body.receiver
+        )
+        if new:
+            expect_vault(stored.state, VaultState.PROPOSED, VaultState.OPEN)
+            stored.log(AuditEvent.SECRET, sender.party, signed.digest)
+        return new
+
+
+def put_chunks(context: ServiceContext, sender: Sender, vault: bytes) -> bool:
+    """Take a bundle of chunks of a table; the same again mends what the disk has damaged."""
+    digests = steps.bundle_digests(context, sender)
+    with context.database.reading() as records:
+        stored = StoredVault.of_curator(context, records, vault, sender.party)
+        complete = _check_chunks(stored, sender, digests)
+    new = steps.keep_bundle(context, sender, vault, digests if complete else None)
+    with context.database.reading() as records:
+        after = StoredVault.of_curator(context, records, vault, sender.party).state
+    if after is VaultState.CLOSED:  # it was closed meanwhile
+        context.folders.forget_study(vault)
+    expect_vault(after, VaultState.OPEN, VaultState.STORED)
+    return new
+
+
+def _check_chunks(stored: StoredVault, sender: Sender, digests: list[bytes]) -> bool:
+    """Refuse chunks that no table can refer to; return whether the sender's table is complete."""
+    expect_vault(stored.state, VaultState.OPEN, VaultState.STORED)
+    message = stored.records.message(stored.study, Upload.kind, sender.party)
+    if message is None:
+        return False
+    body = Upload.loads(message.content).body
+    steps.check_listed(digests, [*body.columns], body.tokens or ())
+    return True
+
+
+def upload(context: ServiceContext, sender: Sender, vault: bytes) -> None:
+    """Check a curator's table, and take it; with the last one, studies can read the vault."""
+    signed = Upload.loads(sender.body)
+    steps.check_sender(signed, sender, signed.body.curator, signed.body.scope, vault)
+    with context.database.reading() as records:
+        stored = StoredVault.of_curator(context, records, vault, sender.party)
+        earlier = records.message(vault, Upload.kind, sender.party)
+        if earlier is not None and earlier.digest == signed.digest:
+            return
+        terms = stored.terms.body
+        stored.resume().has_upload(signed)  # refuses one that cannot be taken now
+    steps.check_received(terms, signed, context.folders.received(vault, sender.party))
+    with context.database.transaction() as records:
+        stored = StoredVault.of_curator(context, records, vault, sender.party)
+        server_vault = stored.resume()
+        server_vault.take_upload(signed)
+        if not stored.keep(Upload.kind, sender.party, signed.digest, sender.body):
+            return
+        stored.save(server_vault)
+        stored.log(AuditEvent.UPLOADED, sender.party, signed.digest)
+        if server_vault.state is VaultState.STORED:
+            stored.log(AuditEvent.COMPLETE, context.identity.party_id)
+
+
+def close(context: ServiceContext, sender: Sender, vault: bytes, reason: str) -> None:
+    """Let a curator close a vault; its tables are deleted for good."""
+    with context.database.reading() as records:
+        StoredVault.of_curator(context, records, vault, sender.party)
+    close_vault(context, vault, sender.party, f"{sender.identity.name}: {reason}")
+
+
+def close_vault(context: ServiceContext, vault: bytes, actor: bytes, reason: str) -> None:
+    """Close a vault, abort the studies whose rows are not drawn yet, and delete its tables.
+
+    Studies whose rows are drawn have all that they need, and go on.
+    """
+    with context.database.transaction() as records:
+        stored = StoredVault.find(context, records, vault)
+        if stored.state is not VaultState.CLOSED:
+            server_vault = stored.resume()
+            server_vault.close()
+            stored.save_end(server_vault, reason)
+            stored.log(AuditEvent.CLOSED, actor)
+        undrawn = records.studies_on(vault, [State.PROPOSED, State.OPEN])
+        for study in undrawn:
+            _abort_study(StoredStudy.find(context, records, study), actor)
+    context.folders.forget_study(vault)
+    context.database.scrub()
+
+
+def _abort_study(stored: StoredStudy, actor: bytes) -> None:
+    server_study = stored.resume()
+    server_study.abort()
+    stored.save_end(server_study, reason="the vault that it reads was closed")
+    stored.log(AuditEvent.ABORTED, actor)
+
+
+def repad(context: ServiceContext, sender: Sender, study: bytes) -> None:
+    """Check a curator's new pads of drawn rows, and take them; the last ones start the release."""
+    signed = Repad.loads(sender.body)
+    steps.check_sender(signed, sender, signed.body.curator, signed.body.study, study)
+    with context.database.reading() as records:
+        stored = StoredStudy.of_curator(context, records, study, sender.party)
+        earlier = records.message(study, Repad.kind, sender.party)
+        if earlier is not None and earlier.digest == signed.digest:
+            return
+        server_study = stored.resume()
+        server_study.has_repad(signed)  # refuses pads that cannot be taken now
+    _check_repad(server_study, signed, context.folders.received(study, sender.party))
+    with context.database.transaction() as records:
+        stored = StoredStudy.of_curator(context, records, study, sender.party)
+        server_study = stored.resume()
+        server_study.take_repad(signed)
+        if not stored.keep(Repad.kind, sender.party, signed.digest, sender.body):
+            return
+        stored.save(server_study)
+        stored.log(AuditEvent.REPADDED, sender.party, signed.digest)
+        if server_study.state is State.JOINED:
+            stored.log(AuditEvent.COMPLETE, context.identity.party_id)
+
+
+def _check_repad(server_study: ServerStudy, signed: Signed[Repad], store: BundledChunks) -> None:
+    """Read every chunk; damaged ones are deleted, so that their curator sees what is missing."""
+    request = server_study.requests[signed.body.curator]
+    try:
+        check_repad(server_study.contract.body, request, signed, store)
+    except DigestError:
+        store.drop_damaged()
+        raise
+
+
+def _check_proposal(context: ServiceContext, sender: Sender, signed: Signed[Vault]) -> None:
+    terms = signed.body
+    if terms.server != context.identity:
+        raise MismatchError(
+            "the vault names another server", hint="propose it with this server's identity"
+        )
+    terms.curator(sender.party)
+    verify_some(signed, [curator.identity.signing_key for curator in terms.curators])
+    if sender.identity.signing_key not in {signature.key for signature in signed.signatures}:
+        raise SignatureError("the proposer has not signed the vault", hint="sign what you propose")
+
+
+def _add_signatures(stored: StoredVault, sender: Sender, signed: Signed[Vault]) -> None:
+    server_vault = stored.resume()
+    before = server_vault.terms
+    server_vault.sign(signed)
+    if server_vault.terms == before:
+        return
+    expect_vault(stored.state, VaultState.PROPOSED)
+    stored.save(server_vault)
+    note_signatures(stored.records, server_vault.terms)
+    stored.records.look(stored.study, sender.party)
+    stored.log(AuditEvent.SIGNED, sender.party, signed.digest)
+    if server_vault.state is VaultState.OPEN:
+        stored.log(AuditEvent.OPENED, stored.context.identity.party_id, signed.digest)

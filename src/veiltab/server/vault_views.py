@@ -1,0 +1,129 @@
+"""What curators can see of a vault, and of the rows that are drawn from it."""
+
+from collections.abc import Sequence
+
+from veiltab.errors import NotGrantedError
+from veiltab.protocol.server.transitions import expect
+from veiltab.protocol.verify import sign
+from veiltab.server.auth import Sender
+from veiltab.server.context import ServiceContext
+from veiltab.server.db.lists import INBOX, LISTED, Cursor
+from veiltab.server.db.records import CURATOR, VAULT
+from veiltab.server.models import AuditLog, VaultCurator, VaultLine, VaultList, VaultStatus
+from veiltab.server.stored_study import StoredStudy
+from veiltab.server.stored_vault import StoredVault
+from veiltab.server.views import Served, look, serve_chunks, write_cursor
+from veiltab.wire.audit import AuditHead
+from veiltab.wire.codec import load
+from veiltab.wire.messages import RepadRequest, Secret, Upload
+from veiltab.wire.states import State
+
+
+def vaults(
+    context: ServiceContext, sender: Sender, after: Cursor | None, limit: int, *, inbox: bool
+) -> VaultList:
+    """Return a page of the vaults that the sender has looked at, or of those it has not."""
+    with context.database.reading() as records:
+        place = INBOX if inbox else LISTED
+        page = records.page_of_studies(sender.party, place, after, limit + 1, VAULT)
+    return VaultList(
+        vaults=[
+            VaultLine(
+                vault=line.study.hex(),
+                title=line.title,
+                state=line.state,
+                role=line.role,
+                updated=line.updated,
+            )
+            for line in page[:limit]
+        ],
+        next=write_cursor(page[limit - 1].cursor) if len(page) > limit else None,
+    )
+
+
+def status(context: ServiceContext, sender: Sender, vault: bytes) -> VaultStatus:
+    """Say where a vault stands, who has done what, and which tables it holds."""
+    with context.database.reading() as records:
+        record = StoredVault.of_curator(context, records, vault, sender.party).record
+        place, named = records.place(vault, sender.party), records.named(vault)
+        uploads = records.digests(vault, Upload.kind)
+    look(context, sender, vault, place)
+    return VaultStatus(
+        vault=vault.hex(),
+        title=record.title,
+        state=record.state,
+        reason=record.reason,
+        role=CURATOR,
+        updated=record.updated,
+        curators=[
+            VaultCurator(
+                name=member.name,
+                party=member.party.hex(),
+                signed=member.signed,
+                uploaded=member.party in uploads,
+                upload=uploads[member.party].hex() if member.party in uploads else None,
+            )
+            for member in named
+        ],
+    )
+
+
+def terms(context: ServiceContext, sender: Sender, vault: bytes) -> bytes:
+    """Return the terms with the signatures so far."""
+    with context.database.reading() as records:
+        content = StoredVault.of_curator(context, records, vault, sender.party).record.contract
+        place = records.place(vault, sender.party)
+    look(context, sender, vault, place)
+    return content
+
+
+def secrets(context: ServiceContext, sender: Sender, vault: bytes) -> list[object]:
+    """Return the sealed secrets that the sender has sealed, or that are for it."""
+    with context.database.reading() as records:
+        StoredVault.of_curator(context, records, vault, sender.party)
+        messages = records.messages(vault, Secret.kind)
+    return [
+        Secret.loads(message.content).to_json()
+        for message in messages
+        if sender.party in (message.sender, message.reference)
+    ]
+
+
+def chunks(context: ServiceContext, sender: Sender, vault: bytes) -> list[str]:
+    """Return the digests of the chunks that the sender has sent, so that it can continue."""
+    with context.database.reading() as records:
+        StoredVault.of_curator(context, records, vault, sender.party)
+    return [digest.hex() for digest in context.folders.received(vault, sender.party).digests()]
+
+
+def audit(context: ServiceContext, sender: Sender, vault: bytes) -> AuditLog:
+    """Return the vault's audit log with the server's signature on its end."""
+    with context.database.reading() as records:
+        StoredVault.of_curator(context, records, vault, sender.party)
+        entries, head = records.audit(vault), records.audit_head(vault)
+    length, last = head or (0, vault)
+    signed = sign(AuditHead(at=context.now, hash=last, length=length, study=vault), context.key)
+    return AuditLog(entries=[load(entry) for entry in entries], head=signed.to_json())
+
+
+def repad_request(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
+    """Return what the server asks of the sender: new pads for its own drawn rows."""
+    with context.database.reading() as records:
+        stored = StoredStudy.of_curator(context, records, study, sender.party)
+        expect(stored.state, State.SAMPLED, State.JOINED)
+        server = context.identity.party_id
+        message = records.message(study, RepadRequest.kind, server, sender.party)
+    return b"" if message is None else message.content
+
+
+def position_chunks(
+    context: ServiceContext, sender: Sender, study: bytes, digests: Sequence[bytes]
+) -> Served:
+    """Return chunks of the sender's own drawn positions, and of nobody else's."""
+    request = RepadRequest.loads(repad_request(context, sender, study)).body
+    if not set(request.positions).issuperset(digests):
+        raise NotGrantedError(
+            "these are not positions of your own rows",
+            hint="ask for the chunks that your request names",
+        )
+    return serve_chunks(context, context.folders.drawn(study), digests)
