@@ -139,6 +139,12 @@ class SignatureError(MessageError):
     http_status = 403
 
 
+class RevokedError(MessageError):
+    """A party has revoked its keys: nothing that is signed by them is trusted any more."""
+
+    code = "revoked_party"
+
+
 class SealError(MessageError):
     """A sealed part cannot be opened: wrong key, wrong purpose, or changed bytes."""
 
