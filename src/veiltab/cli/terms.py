@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from veiltab.party.home import Home
     from veiltab.party.known import Acquaintance
     from veiltab.party.remote import CuratorStatus, Status
-    from veiltab.wire.contract import Contract, PublicIdentity
+    from veiltab.wire.contract import Agreement, Contract, Linkage, PublicIdentity, Vault
     from veiltab.wire.signed import Signed
 
 
@@ -31,7 +31,7 @@ PADS = {
 }
 
 
-def signers(signed: "Signed[Contract]") -> set[bytes]:
+def signers(signed: "Signed[Any]") -> set[bytes]:
     """Return who has signed, by first signing key, after a look at every signature."""
     from veiltab.protocol.verify import verify_some
 
@@ -59,6 +59,7 @@ def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
         "mechanism": contract.to_json()["mechanism"],
         "pads": contract.pads,
         "linkage": contract.linkage.to_json(),
+        "stored": contract.to_json()["stored"],
         "server": _party(contract.server),
         "curators": [
             {
@@ -112,8 +113,6 @@ def budgets(contract: "Contract", home: "Home") -> list[dict[str, Any]]:
 
 def print_terms(screen: "Console", signed: "Signed[Contract]", home: "Home") -> None:
     """Print what a curator should read before signing."""
-    from veiltab.party.names import readable
-
     contract = signed.body
     print_facts(screen, _facts(contract, home))
     screen.print()
@@ -121,9 +120,16 @@ def print_terms(screen: "Console", signed: "Signed[Contract]", home: "Home") -> 
     screen.print()
     print_parties(screen, signed, home)
     screen.print()
+    print_attributes(screen, contract)
+
+
+def print_attributes(screen: "Console", agreement: "Agreement") -> None:
+    """Print what is held by whom."""
+    from veiltab.party.names import readable
+
     rows = [
         (attribute.name, readable(terms.identity.name), _categories(attribute.categories))
-        for terms in contract.curators
+        for terms in agreement.curators
         for attribute in terms.attributes
     ]
     print_rows(screen, ("attribute", "held by", "categories"), rows)
@@ -148,9 +154,13 @@ def _facts(contract: "Contract", home: "Home") -> dict[str, str]:
         "promise": _promise(contract),
         "table": f"{contract.schema.domain_size:,} cells",
         "respondents": f"{people}; {LINKAGES[contract.linkage.mode]}",
-        "rows match by": _linkage(contract),
+        "rows match by": linkage_words(contract.linkage),
         "encrypted": PADS[contract.pads],
     }
+    if contract.stored is not None:
+        vault = contract.stored.vault
+        title = home.vault(vault).title() or "a vault that this home does not know"
+        facts["reads"] = f"stored tables: {title} ({vault.hex()[:16]})"
     facts |= plan_facts(contract, plan_of(contract))
     lines = [_budget_line(budget, contract) for budget in budgets(contract, home)]
     return facts | ({"your budget": "\n".join(lines)} if lines else {})
@@ -229,8 +239,8 @@ def _paper_facts(contract: "Contract", plan: "Plan | None") -> dict[str, str]:
     return facts
 
 
-def _linkage(contract: "Contract") -> str:
-    linkage = contract.linkage
+def linkage_words(linkage: "Linkage") -> str:
+    """Say how rows belong together."""
     if linkage.by == "rows":
         return "their order: first row with first row"
     rules = f", made alike by {', '.join(linkage.normalisation)}" if linkage.normalisation else ""
@@ -249,17 +259,19 @@ def _budget_line(budget: dict[str, Any], contract: "Contract") -> str:
     return f"{left}; signing takes {contract.epsilon:g}{delta}"
 
 
-def print_parties(screen: "Console", signed: "Signed[Contract]", home: "Home") -> None:
+def print_parties(
+    screen: "Console", signed: "Signed[Contract] | Signed[Vault]", home: "Home"
+) -> None:
     """Print who takes part, with the fingerprints, and whose were compared."""
     from veiltab.party.known import Standing, acquaintances
 
-    keys, contract = signers(signed), signed.body
-    parties = acquaintances(home, contract)
+    keys = signers(signed)
+    parties = acquaintances(home, signed.body)
     rows = []
     for one in sorted(parties, key=lambda one: one.role != "server"):
         signature = _mark(one.identity.signing_key in keys) if one.role == "curator" else ""
         rows.append((one.role, called(one), one.fingerprint, _standing(one), signature))
-    if contract.researchers is None:
+    if getattr(signed.body, "researchers", ()) is None:
         rows.append(("researcher", "whomever a curator grants access", "", "", ""))
     names = ("part", "name", "fingerprint", "verified", "signed")
     print_rows(screen, names, rows, whole="fingerprint")  # people read it aloud

@@ -26,6 +26,7 @@ from veiltab.party.keyfile import load_identity, save_identity
 from veiltab.party.known import KnownParties
 from veiltab.party.ledgers import Ledgers, StoredLedger
 from veiltab.party.study_folder import StudyFolder
+from veiltab.party.vault_folder import VaultFolder
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.wire.codec import TEXT, dump, load, message, nested, wired
 from veiltab.wire.contract import PublicIdentity
@@ -45,7 +46,7 @@ LOCK_WAIT = 5.0
 
 SHORTEST_PREFIX = 4
 _LISTED = 10
-_STUDY_ID = re.compile("[0-9a-f]{64}")
+_ID = re.compile("[0-9a-f]{64}")
 
 
 @message
@@ -303,10 +304,7 @@ class Home:
 
     def studies(self) -> list[bytes]:
         """Return the ids of all studies that this home knows."""
-        check_private_folder(self.path)
-        folder = self.path / "studies"
-        names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-        return [bytes.fromhex(name) for name in names if _STUDY_ID.fullmatch(name)]
+        return self._ids("studies")
 
     def find_study(
         self,
@@ -320,18 +318,28 @@ class Home:
         returns others, which count if nothing else matches.
         """
         titles = {study: self.study(study).title() for study in self.studies()} | dict(listed)
-        matches = _matching(titles, text)
-        if not matches:
+        if not _matching(titles, text):
             titles |= dict(unseen())
-            matches = _matching(titles, text)
-        if len(matches) == 1:
-            return matches[0]
-        shown = {study: titles[study] for study in matches or titles}
-        raise HomeError(
-            f"{f'{len(matches):,} studies match' if matches else 'no study matches'}"
-            f" {text!r}{_candidates(shown)}",
-            hint=f"give a study's exact title, or at least {SHORTEST_PREFIX} digits of its id",
-        )
+        return _find(text, titles, "study", "studies")
+
+    def vault(self, vault_id: bytes) -> VaultFolder:
+        """Return the folder of one vault, which need not exist yet."""
+        return VaultFolder(self.path / "vaults" / vault_id.hex(), vault_id)
+
+    def vaults(self) -> list[bytes]:
+        """Return the ids of all vaults that this home knows."""
+        return self._ids("vaults")
+
+    def find_vault(self, text: str, listed: Iterable[tuple[bytes, str]] = ()) -> bytes:
+        """Find the one vault with this exact title, or whose id starts with these digits."""
+        titles = {vault: self.vault(vault).title() for vault in self.vaults()} | dict(listed)
+        return _find(text, titles, "vault", "vaults")
+
+    def _ids(self, name: str) -> list[bytes]:
+        check_private_folder(self.path)
+        folder = self.path / name
+        names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+        return [bytes.fromhex(name) for name in names if _ID.fullmatch(name)]
 
     @property
     def _key(self) -> Path:
@@ -397,10 +405,23 @@ def _matching(titles: Mapping[bytes, str | None], text: str) -> list[bytes]:
     wanted = text.strip()
     prefix = wanted.lower() if len(wanted) >= SHORTEST_PREFIX else None
     return [
-        study
-        for study, title in titles.items()
-        if wanted == title or (prefix and study.hex().startswith(prefix))
+        scope
+        for scope, title in titles.items()
+        if wanted == title or (prefix and scope.hex().startswith(prefix))
     ]
+
+
+def _find(text: str, titles: Mapping[bytes, str | None], what: str, many: str) -> bytes:
+    """Find the one id with this exact title, or that starts with these digits."""
+    matches = _matching(titles, text)
+    if len(matches) == 1:
+        return matches[0]
+    shown = {scope: titles[scope] for scope in matches or titles}
+    raise HomeError(
+        f"{f'{len(matches):,} {many} match' if matches else f'no {what} matches'}"
+        f" {text!r}{_candidates(shown)}",
+        hint=f"give a {what}'s exact title, or at least {SHORTEST_PREFIX} digits of its id",
+    )
 
 
 def _candidates(titles: Mapping[bytes, str | None]) -> str:

@@ -12,10 +12,14 @@ from veiltab.party.curator import choose_ledger, propose
 from veiltab.party.fingerprints import same_digits
 from veiltab.party.home import Home, PinnedServer
 from veiltab.party.known import BlockedParty
-from veiltab.party.proposal import StudyDraft
+from veiltab.party.proposal import StudyDraft, VaultDraft
 from veiltab.party.remote import RemoteServer, StudySummary
+from veiltab.party.remote_vault import VaultSummary
 from veiltab.party.study import Study
 from veiltab.party.study_file import read_study_file
+from veiltab.party.vault import Vault
+from veiltab.party.vault_file import read_vault_file
+from veiltab.party.vault_steps import known_vault, propose_vault
 from veiltab.wire.contract import PublicIdentity
 
 _INVITATION = re.compile("[0-9a-f]{40}")
@@ -35,6 +39,11 @@ class Session(ClosedAtEnd):
     def close(self) -> None:
         """Close every connection."""
         self._context.server.close()
+
+    @property
+    def context(self) -> PartyContext:
+        """What every step of this party needs."""
+        return self._context
 
     @property
     def home(self) -> Home:
@@ -87,10 +96,35 @@ class Session(ClosedAtEnd):
         The same file again takes up a proposal that was interrupted, and costs nothing more.
         """
         if not isinstance(draft, StudyDraft):
-            draft = read_study_file(Path(draft), self.identity)
+            draft = read_study_file(Path(draft), self.identity, known_vault(self.home))
         with self.home.lock():
             contract = propose(self._context, draft, choose_ledger(self.home, dataset))
         return Study(self._context, contract.study_id)
+
+    def vaults(self) -> list[VaultSummary]:
+        """List the vaults that name this party."""
+        return self._context.server.vaults.all_vaults()
+
+    def vault(self, name: str) -> Vault:
+        """Find a vault by its exact title, or by the first digits of its id.
+
+        The server's titles count only for vaults whose terms are not known here.
+        """
+        home = self.home
+        listed = [(line.vault, line.title) for line in self.vaults()]
+        unknown = [(v, title) for v, title in listed if home.vault(v).title() is None]
+        return Vault(self._context, home.find_vault(name, unknown))
+
+    def propose_vault(self, draft: VaultDraft | str | PathLike[str]) -> Vault:
+        """Propose the vault that a vault file describes, and sign it; it costs no privacy.
+
+        The same file again takes up a proposal that was interrupted.
+        """
+        if not isinstance(draft, VaultDraft):
+            draft = read_vault_file(Path(draft), self.identity)
+        with self.home.lock():
+            terms = propose_vault(self._context, draft)
+        return Vault(self._context, terms.vault_id)
 
 
 def connect(home: Home, identity: PrivateIdentity, retry: Retry | None = None) -> Session:
