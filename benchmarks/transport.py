@@ -106,6 +106,7 @@ class _Stage:
             delta=0.0,
             epsilon=1.0,
             keep_threshold=2**63,
+            nonce=bytes(16),
             population=LARGEST_SAMPLE,
             rows=CHUNK_ROWS * len(digests),
             study=study,

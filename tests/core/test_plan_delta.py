@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from veiltab.core import privacy, utility
@@ -160,6 +160,42 @@ def test_no_sample_is_released_in_the_clear(sample_size: int) -> None:
     )
     assert (enough.accounting, enough.sample_size) == ("shuffle", 1000)
     assert enough.ranked.keep_probability < 0.99
+
+
+@given(
+    population=st.integers(10**5, 10**7),
+    delta=st.sampled_from([1e-6, 3e-5, 1e-4, 0.000123, 0.00999]),
+    off=st.sampled_from([-1, 0, 1]),
+)
+@example(population=100_000, delta=1e-4, off=0)  # exactly 100 δn
+@example(population=100_000, delta=1e-4, off=-1)
+@example(population=100_000, delta=1e-4, off=-991)  # less than δn: even in the clear
+@settings(max_examples=8, deadline=None)
+def test_planner_and_verifier_agree_which_samples_are_worth_delta(
+    population: int, delta: float, off: int
+) -> None:
+    """At the border m = 100 δn, what is planned can be verified, and what is not planned cannot."""
+    border = math.ceil(100 * Fraction(repr(delta)) * population)
+    size = min(population, max(1, border + off))
+    asked_for: dict[str, Any] = {
+        "population_size": population,
+        "domain_size": 4,
+        "epsilon": 0.5,
+        "delta": delta,
+    }
+    found = plan(**asked_for, sample_size=size)
+    numbers: dict[str, Any] = {"sample_size": size, "accounting": "shuffle"}
+    threshold = found.ranked.keep_threshold
+    if size < border:
+        assert found.accounting == "pure"
+        gamma = largest_gamma(population, size, 4, 0.5, delta * 0.9)
+        assert gamma is not None  # it keeps (ε, δ), and is refused all the same
+        with pytest.raises(InfeasiblePlanError, match="spends more"):
+            Plan.by_rank(**asked_for, **numbers, keep_threshold=threshold_of(4, gamma))
+    elif found.accounting == "shuffle":
+        assert Plan.by_rank(**asked_for, **numbers, keep_threshold=threshold) == found
+    else:  # where δ gains nothing over Theorem 1
+        assert largest_gamma(population, size, 4, 0.5, delta) in (None, pytest.approx(found.gamma))
 
 
 @pytest.mark.slow

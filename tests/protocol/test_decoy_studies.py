@@ -28,6 +28,7 @@ from veiltab.protocol.in_process import Outcome, Rehearsal, Terms
 from veiltab.protocol.researcher import Access
 from veiltab.wire.contract import PadMode
 from veiltab.wire.mechanism import DecoyTerms
+from veiltab.wire.packing import BLINDING_BYTES
 
 Row = tuple[int, ...]
 
@@ -129,6 +130,7 @@ def test_matched(curators: int, mode: PadMode, keep: float | None) -> None:
     plain = joined(uploads_of(rehearsal, outcome))
     server = CipherEntropy.from_seed(60, "server")
     order = sorted((random_bytes(16, server), token) for token in sorted(plain))
+    random_bytes(BLINDING_BYTES * curators, server)  # of the positions, a chunk for each curator
     noise = noise_of(access, len(plain), server)
     assert rows == added(access, [plain[token] for _, token in order], noise)
     assert (access.release.population, access.plan.population_size) == (None, None)

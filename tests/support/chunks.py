@@ -14,8 +14,9 @@ from veiltab.protocol.stores import (
     read_chunk,
     read_position_chunk,
     read_token_chunk,
+    unpack_released,
 )
-from veiltab.wire.packing import chunk_slices, pack_positions
+from veiltab.wire.packing import BLINDING_BYTES, blind, chunk_slices, pack_positions
 
 
 class TeeChunks(MemoryChunks):
@@ -49,6 +50,13 @@ def read_column(
     return np.concatenate(found)
 
 
+def read_released(
+    digests: Sequence[bytes], attribute: Attribute, rows: int, store: ChunkStore
+) -> Codes:
+    """Read a whole column of a release, still encrypted."""
+    return unpack_released([store.get(digest) for digest in digests], attribute, rows)
+
+
 def read_positions(digests: Sequence[bytes], rows: int, store: ChunkStore) -> NDArray[np.int64]:
     """Read a whole column of row numbers."""
     places = enumerate(chunk_slices(rows))
@@ -64,5 +72,6 @@ def read_tokens(digests: Sequence[bytes], rows: int, store: ChunkStore) -> NDArr
 def write_positions(positions: NDArray[np.int64], store: ChunkStore) -> Digests:
     """Store a column of row numbers."""
     return tuple(
-        store.put(pack_positions(positions[where])) for where in chunk_slices(positions.size)
+        store.put(blind(pack_positions(positions[where]), bytes(BLINDING_BYTES)))
+        for where in chunk_slices(positions.size)
     )

@@ -44,7 +44,7 @@ def filler(label: str, size: int = 32) -> bytes:
 
 def party(name: str) -> PublicIdentity:
     """Build the public identity of somebody with no private keys."""
-    return PublicIdentity(name, filler(f"{name} signs"), filler(f"{name} opens"))
+    return PublicIdentity(name, filler(f"{name} signs"), filler(f"{name} opens", 1216))
 
 
 HOSPITAL = CuratorTerms(
@@ -204,6 +204,7 @@ def release(**changes: Any) -> Release:
         "accounting": "pure-1",
         "epsilon": 0.5,
         "keep_threshold": 2**64 - 12 * 10**18,
+        "nonce": filler("release nonce", 16),
         "population": POPULATION,
         "rows": ROWS,
         "study": filler("study"),

@@ -24,7 +24,14 @@ from veiltab.protocol.server.release import perturb_and_sign
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import ChunkStore, Digests, MemoryChunks
 from veiltab.wire.messages import Release, ReleasedUpload
-from veiltab.wire.packing import SPAN_ROWS, chunk_slices, pack_positions, span_slices
+from veiltab.wire.packing import (
+    BLINDING_BYTES,
+    SPAN_ROWS,
+    blind,
+    chunk_slices,
+    pack_positions,
+    span_slices,
+)
 from veiltab.wire.signed import Signed
 
 REHEARSAL = Simulator()
@@ -101,7 +108,10 @@ def released(rows: int, *, positions: bool = False) -> tuple[Access, ChunkStore]
     """Return what a researcher has of a release, and the chunks."""
     store = MemoryChunks()
     places = np.arange(rows, dtype=np.int64) * 7919 % rows
-    chunks = tuple(store.put(pack_positions(places[each])) for each in chunk_slices(rows))
+    chunks = tuple(
+        store.put(blind(pack_positions(places[each]), bytes(BLINDING_BYTES)))
+        for each in chunk_slices(rows)
+    )
     signed, chosen = release(rows, store, chunks if positions else None)
     pads = {each.name: StreamReader(each.size, KEY) for each in SCHEMA.attributes}
     return Access(CONTRACT, signed, chosen, pads), store

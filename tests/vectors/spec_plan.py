@@ -32,6 +32,7 @@ def check_shuffled_promise(
 ) -> None:
     """Check the accounting shuffle-1, by its sum written out; for the small studies here."""
     epsilon, delta = promise
+    require(m >= 100 * Fraction(repr(delta)) * n, "the sample is too small for delta")
     gamma = 1 + t / ((2**64 - t) // cells)
     normalizer = gamma + cells - 1
     ratio = 1 + n / m * math.expm1(epsilon)

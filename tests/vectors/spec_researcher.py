@@ -36,6 +36,8 @@ from tests.vectors.spec_plan import (
     moments,
 )
 
+BLINDING = 16
+MAX_MATCHED_ROWS = 2**33
 Pads = Callable[[Sequence[int]], list[int]]
 """Returns the pads of rows of an upload."""
 
@@ -67,6 +69,12 @@ class Study:
         require(digest in self.chunks, "a chunk is missing")
         return self.chunks[digest]
 
+    def released(self, digest: str) -> bytes:
+        """Return a chunk of the release without its blinding (section 7.1)."""
+        chunk = self.chunk(digest)
+        require(len(chunk) >= BLINDING, "a released chunk has no blinding")
+        return chunk[BLINDING:]
+
     def positions(self, curator: str) -> list[int]:
         """Return which row of a curator's upload each released row is."""
         upload = next(each for each in self.release["uploads"] if each["curator"] == curator)
@@ -74,13 +82,16 @@ class Study:
         if upload["positions"] is None:
             return list(range(rows))
         pairs = zip(upload["positions"], chunk_sizes(rows), strict=True)
-        return [row for d, count in pairs for row in unpack_positions(self.chunk(d), count)]
+        rows = [row for d, count in pairs for row in unpack_positions(self.released(d), count)]
+        require(len(set(rows)) == len(rows), "a row was drawn twice")
+        require(max(rows, default=0) < MAX_MATCHED_ROWS, "a row is beyond any table")
+        return rows
 
     def column(self, name: str) -> list[int]:
         """Return a column of the release, still encrypted."""
         column = next(each for each in self.release["columns"] if each["attribute"] == name)
         pairs = zip(column["chunks"], chunk_sizes(self.release["rows"]), strict=True)
-        return [code for d, n in pairs for code in unpack(self.chunk(d), self.sizes[name], n)]
+        return [code for d, n in pairs for code in unpack(self.released(d), self.sizes[name], n)]
 
 
 def check_study(contract: str, release: str, chunks: Sequence[str]) -> Study:
@@ -212,7 +223,7 @@ def research(
     require(named is None or researcher in map(party_id, named), "no researcher of the study")
     pads: dict[str, Pads] = {}
     for grant in grants:
-        key = bytes.fromhex(party["sealing_scalar"])
+        key = bytes.fromhex(party["sealing_secret"])
         opened = open_grant(study, grant, researcher, key, now)
         different([*pads, *opened])
         pads |= opened

@@ -189,6 +189,7 @@ WRITTEN_OUT: list[tuple[Message, dict[str, Any]]] = [
             "epsilon": 0.5,
             "keep_threshold": "6446744073709551616",
             "kind": "release",
+            "nonce": filler("release nonce", 16).hex(),
             "population": 100_000,
             "rows": 70_000,
             "study": STUDY,

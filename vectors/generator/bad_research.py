@@ -18,6 +18,7 @@ from vectors.generator.tampering import (
     together,
     turn,
 )
+from veiltab.wire.packing import BLINDING_BYTES
 
 MISMATCH, SIGNATURE, PROMISE = "mismatch", "bad_signature", "promise_broken"
 MALFORMED, DIGEST, SEAL = "malformed_message", "wrong_digest", "cannot_unseal"
@@ -63,6 +64,7 @@ def _signatures(study: Written) -> Iterator[Case]:
 def _chunks(study: Written, fresh: Written) -> Iterator[Case]:
     chunks = study.chunks
     damaged = [flipped(chunks[0]), *chunks[1:]]
+    blinding = 2 * BLINDING_BYTES  # in hexadecimal digits
     yield _case("digest", DIGEST, study, chunks=damaged)
     yield _case("chunk_missing", DIGEST, study, chunks=chunks[1:])
     age = chunks[1]
@@ -70,23 +72,28 @@ def _chunks(study: Written, fresh: Written) -> Iterator[Case]:
         "chunk_truncated": age[:-2],
         "chunk_trailing": age + "00",
         "chunk_empty": "",
+        "chunk_shorter_than_its_blinding": age[: blinding - 2],
         "word_too_large": "ff" * (len(age) // 2),
     }.items():
         yield _with_chunk(name, study, 1, chunk)
     # Of 257 categories the low plane has base 2 and comes first; row 0 becomes 2·128 + 1.
-    district = bytearray.fromhex(fresh.chunks[1])
+    district = bytearray.fromhex(fresh.chunks[1][blinding:])
     district[0] |= 1
     low = (json.loads(fresh.release)["body"]["rows"] + 7) // 8
     word = int.from_bytes(district[low : low + 8], "little")
     district[low : low + 8] = (word - word % 129 + 128).to_bytes(8, "little")
-    yield _with_chunk("value_too_large", fresh, 1, district.hex(), case=1)
+    packed = fresh.chunks[1][:blinding] + district.hex()
+    yield _with_chunk("value_too_large", fresh, 1, packed, case=1)
     body = json.loads(fresh.release)["body"]
     positions = fresh.chunks[_index(fresh, body["uploads"][0]["positions"][0])]
-    short = positions[:-2]
-    release = fresh.again(fresh.release, put("uploads", 0, "positions", to=[_digest(short)]))
-    yield _case(
-        "positions_truncated", MALFORMED, fresh, release=release, chunks=[*fresh.chunks, short]
-    )
+    first = positions[blinding : blinding + 12]
+    for name, code, chunk in (
+        ("positions_truncated", MALFORMED, positions[:-2]),
+        ("position_twice", MISMATCH, positions[:-12] + first),
+        ("position_copied", MISMATCH, positions[:blinding] + first * body["rows"]),
+    ):
+        release = fresh.again(fresh.release, put("uploads", 0, "positions", to=[_digest(chunk)]))
+        yield _case(name, code, fresh, release=release, chunks=[*fresh.chunks, chunk])
 
 
 def _releases(study: Written, one_time: Written, fresh: Written) -> Iterator[Case]:

@@ -10,6 +10,7 @@ from vectors.generator.bad_research import research_cases
 from vectors.generator.files import Case, Document, bad, document, filler
 from vectors.generator.hpke import ephemeral_key, seal
 from vectors.generator.tampering import Change, Written, flipped, put, together, turn
+from veiltab.wire.packing import BLINDING_BYTES
 
 MISMATCH, SIGNATURE, MALFORMED = "mismatch", "bad_signature", "malformed_message"
 DIGEST, SEAL, ALIGNMENT = "wrong_digest", "cannot_unseal", "not_aligned"
@@ -222,10 +223,11 @@ def _requests(study: Written) -> Iterator[Case]:
     )
     yield _case("request_digest", DIGEST, "request", study, message=message, chunks=[])
     beyond = (48).to_bytes(6, "little").hex()
+    start = 2 * BLINDING_BYTES  # in hexadecimal digits
     for name, code, chunk in (
         ("request_truncated", MALFORMED, positions[:-2]),
-        ("request_row_twice", MISMATCH, positions[:12] + positions[:12] + positions[24:]),
-        ("request_row_beyond_the_table", MISMATCH, beyond + positions[12:]),
+        ("request_row_twice", MISMATCH, positions[:-12] + positions[start : start + 12]),
+        ("request_row_beyond_the_table", MISMATCH, positions[:-12] + beyond),
     ):
         changed = study.again(message, put("positions", to=[_digest(chunk)]))
         yield _case(name, code, "request", study, message=changed, chunks=[chunk])

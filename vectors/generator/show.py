@@ -17,7 +17,7 @@ from veiltab.core.schema import Attribute, Codes
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.protocol.curator.upload import Prepared
 from veiltab.protocol.researcher import count_records, decrypt, open_access, publication
-from veiltab.protocol.stores import ChunkStore, read_chunk, read_position_chunk
+from veiltab.protocol.stores import ChunkStore, read_chunk, read_position_chunk, unpack_released
 from veiltab.protocol.verify import sign
 from veiltab.wire.messages import ColumnChunks, Grant, Repad, SignedGrant, Upload
 from veiltab.wire.packing import chunk_slices
@@ -202,7 +202,7 @@ def _noise(play: Play) -> list[int]:
                 changes = play.repads[number].message.body.columns[index].chunks
                 change = _column(changes, attribute, rows, play.sent)
                 joined = group.add(joined, change, attribute.size)
-            out = _column(columns[attribute.name], attribute, rows, play.released)
+            out = _released(columns[attribute.name], attribute, rows, play.released)
             parts.append(group.subtract(out, joined, attribute.size))
     cells: list[int] = contract.schema.cells(parts).tolist()
     return cells
@@ -211,6 +211,12 @@ def _noise(play: Play) -> list[int]:
 def _column(digests: Sequence[bytes], attribute: Attribute, rows: int, store: ChunkStore) -> Codes:
     places = enumerate(chunk_slices(rows))
     return np.concatenate([read_chunk(digests, attribute, *place, store) for place in places])
+
+
+def _released(
+    digests: Sequence[bytes], attribute: Attribute, rows: int, store: ChunkStore
+) -> Codes:
+    return unpack_released([store.get(digest) for digest in digests], attribute, rows)
 
 
 def _positions(digests: Sequence[bytes], rows: int, store: ChunkStore) -> NDArray[np.int64]:

@@ -257,10 +257,13 @@ class Question:
         sizes = {round(self.population_size / 2 ** (k / 2)) for k in range(64)}
         if self.sample_size is not None:
             sizes = {self.sample_size}
-        # With m ≤ δn, δ would even allow releasing the sample in the clear; we do not.
-        least = self.delta * self.population_size / parameters.LARGEST_DELTA
+        worth = [
+            m
+            for m in sizes
+            if m >= 1 and privacy.is_worth_delta(self.population_size, m, self.delta)
+        ]
         plans: list[Plan] = []
-        for size in sorted((m for m in sizes if m >= max(1, least)), reverse=True):
+        for size in sorted(worth, reverse=True):
             if plans and self._rough_rmse(epsilon, size) > CLEARLY * plans[-1].rmse:
                 break
             candidate = self._shuffled_sample(epsilon, size)

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
+from veiltab.core.parameters import LARGEST_DELTA
 from veiltab.errors import InfeasiblePlanError
 
 Number = TypeVar("Number", float, Fraction)
@@ -101,6 +102,16 @@ def expm1_below(epsilon: float) -> Fraction:
 def delta_below(delta: float) -> Fraction:
     """Return the smaller of the decimal and the binary number that this δ can mean."""
     return Fraction(_smaller_reading(delta))
+
+
+def is_worth_delta(population_size: int, sample_size: int, delta: float) -> bool:
+    """Tell whether a sample is large enough to spend δ on its order: m ≥ 100 δn, exactly.
+
+    With m ≤ δn, δ would even allow the sample in the clear.  So that it stays far from that, the
+    share of δ in the sample is at most what is the most for everybody.  δ is read as its decimal.
+    """
+    spent = Fraction(repr(float(delta))) * population_size
+    return spent <= Fraction(repr(LARGEST_DELTA)) * sample_size
 
 
 def _smaller_reading(value: float) -> Decimal:

@@ -48,6 +48,8 @@ class RankedRelease:
             )
         if delta == 0 or self.gamma == 1:  # nothing to spend, or a γ that floats round to 1
             return False
+        if not privacy.is_worth_delta(self.population_size, self.sample_size, delta):
+            return False
         return 0 < self.delta_achieved(epsilon, delta) <= delta
 
     def epsilon_achieved(self, epsilon: float) -> float:

@@ -4,6 +4,7 @@ Refusals come as problem details (RFC 9457) and become errors of veiltab.
 """
 
 import json
+import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -36,7 +37,8 @@ from veiltab.wire.contract import DIGEST, PARTY_ID, PublicIdentity
 from veiltab.wire.requests import MAX_SKEW_SECONDS
 
 T = TypeVar("T")
-_TIME = integer(0, MAX_INTEGER)
+TIME = integer(0, MAX_INTEGER)
+_CURSOR = re.compile(r"[0-9A-Za-z_-]{1,100}")
 
 
 def _check_flag(value: object, path: str) -> bool:
@@ -45,7 +47,7 @@ def _check_flag(value: object, path: str) -> bool:
     return value
 
 
-_FLAG = Codec(_check_flag, _check_flag)
+FLAG = Codec(_check_flag, _check_flag)
 
 
 class Answer(Part):
@@ -72,9 +74,9 @@ class CuratorStatus(Answer):
 
     name: str = wired(TEXT)
     party: bytes = wired(PARTY_ID)
-    signed: bool = wired(_FLAG)
-    aligned: bool = wired(_FLAG)
-    uploaded: bool = wired(_FLAG)
+    signed: bool = wired(FLAG)
+    aligned: bool = wired(FLAG)
+    uploaded: bool = wired(FLAG)
 
 
 @message
@@ -93,7 +95,7 @@ class StudySummary(Answer):
     title: str = wired(TEXT)
     state: str = wired(TEXT)
     role: str = wired(TEXT)
-    updated: int = wired(_TIME)
+    updated: int = wired(TIME)
 
 
 @message
@@ -108,6 +110,14 @@ class Status(StudySummary):
         optional(items(nested(ResearcherStatus)))
     )
     granted: tuple[str, ...] = wired(items(TEXT))
+
+
+@message
+class Block(Answer):
+    """Somebody whose proposals a party does not want; ``at`` is since when, in Unix seconds."""
+
+    party: bytes = wired(PARTY_ID)
+    at: int = wired(TIME)
 
 
 @message
@@ -142,6 +152,14 @@ def read_items(value: dict[str, Any], key: str, read: Callable[[Any, str], T]) -
     if key not in value:
         raise malformed(key, "is missing")
     return list(items(Codec(read, lambda item, _: item)).read(value[key], key))
+
+
+def read_next(value: dict[str, Any]) -> str | None:
+    """Read how to ask for the next page: a text for a URL, or nothing after the last page."""
+    following = value.get("next")
+    if following is not None and not (isinstance(following, str) and _CURSOR.fullmatch(following)):
+        raise malformed("next", f"must be null or a short text, not {describe(following)}")
+    return following
 
 
 def as_message(loads: Callable[[bytes], T]) -> Callable[[Any, str], T]:

@@ -22,7 +22,13 @@ from veiltab.wire.bundles import (
 )
 from veiltab.wire.contract import Contract
 from veiltab.wire.messages import Release
-from veiltab.wire.packing import POSITION_BYTES, chunk_count, chunk_slices, packed_length
+from veiltab.wire.packing import (
+    BLINDING_BYTES,
+    POSITION_BYTES,
+    chunk_count,
+    chunk_slices,
+    packed_length,
+)
 
 WORKERS = 4
 """Requests under way at the same time: enough to hide a long way to the server."""
@@ -105,13 +111,13 @@ def released_sizes(contract: Contract, release: Release) -> dict[bytes, int]:
         for attribute in terms.attributes
     }
     sizes = {
-        digest: packed_length(categories[column.attribute], count)
+        digest: BLINDING_BYTES + packed_length(categories[column.attribute], count)
         for column in release.columns
         for digest, count in zip(column.chunks, rows, strict=False)
     }
     for upload in release.uploads:
         pairs = zip(upload.positions or (), rows, strict=False)
-        sizes |= {digest: POSITION_BYTES * count for digest, count in pairs}
+        sizes |= {digest: BLINDING_BYTES + POSITION_BYTES * count for digest, count in pairs}
     return sizes
 
 

@@ -14,7 +14,8 @@ from veiltab.core.schema import Attribute, Codes, count_cells, mix
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.pads import StreamPad
 from veiltab.errors import MalformedError, MismatchError, NotGrantedError, SealError
-from veiltab.protocol.stores import ChunkStore, unpack_all, unpack_all_positions
+from veiltab.protocol.positions import DrawnPositions
+from veiltab.protocol.stores import ChunkStore, unpack_all_positions, unpack_released
 from veiltab.protocol.verify import (
     SEAL_PURPOSE,
     Share,
@@ -149,7 +150,7 @@ def _open_grant(
             hint="with one-time pads, the curator sends you the whole grant file directly",
         )
     context = seal_context(body.study, body.curator, body.researcher, body.grant_id)
-    material = identity.sealing.open(grant.sealed, SEAL_PURPOSE, context)
+    material = identity.open(grant.sealed, SEAL_PURPOSE, context)
     attributes = [a for a in curator.attributes if a.name in body.attributes]
     if body.pads == "stream":
         return _stream_readers(attributes, material)
@@ -240,14 +241,20 @@ def count_records(
 def decrypt(
     access: Access, chunks: ChunkStore, attributes: Sequence[str] | None = None
 ) -> Iterator[list[Codes]]:
-    """Yield the sampled and perturbed records, span by span, as a column of codes per attribute."""
+    """Yield the sampled and perturbed records, span by span, as a column of codes per attribute.
+
+    After the last one it raises if the server has drawn a row of any curator twice.
+    """
     schema = access.contract.schema.subset(granted_attributes(access, attributes))
     curator_shares = shares(access.contract, access.release, schema.names)
+    drawn = [DrawnPositions() for _ in curator_shares]
     for where in span_slices(access.release.rows):
         columns: dict[str, Codes] = {}
-        for packed in _fetch(curator_shares, where, chunks):
-            columns |= _decrypt_share(access, packed, where)
+        for packed, seen in zip(_fetch(curator_shares, where, chunks), drawn, strict=True):
+            columns |= _decrypt_share(access, packed, where, seen)
         yield [columns[name] for name in schema.names]
+    for seen in drawn:
+        seen.check()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -273,13 +280,17 @@ def _fetch(curator_shares: Sequence[Share], where: slice, chunks: ChunkStore) ->
     return packed_shares
 
 
-def _decrypt_share(access: Access, packed: _PackedShare, where: slice) -> dict[str, Codes]:
+def _decrypt_share(
+    access: Access, packed: _PackedShare, where: slice, drawn: DrawnPositions
+) -> dict[str, Codes]:
     """Subtract the pads; what remains is sampled and perturbed, but no longer encrypted."""
     rows = where.stop - where.start
     positions = unpack_all_positions(packed.positions, rows) if packed.positions else None
+    if positions is not None:
+        drawn.add(positions)
     columns = {}
     for attribute, chunks in packed.columns:
-        codes = unpack_all(chunks, attribute, rows)
+        codes = unpack_released(chunks, attribute, rows)
         pads = access.pads[attribute.name]
         pad = pads.rows(where) if positions is None else pads.at(positions)
         columns[attribute.name] = group.subtract(codes, pad, attribute.size, out=codes)

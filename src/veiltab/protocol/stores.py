@@ -7,15 +7,19 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from veiltab.core.entropy import Entropy, random_bytes
 from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.errors import DigestError, MismatchError
 from veiltab.wire.messages import ColumnChunks
 from veiltab.wire.packing import (
+    BLINDING_BYTES,
     CHUNK_ROWS,
+    blind,
     chunk_count,
     chunk_slices,
     pack,
     pack_tokens,
+    unblind,
     unpack,
     unpack_positions,
     unpack_tokens,
@@ -83,6 +87,21 @@ def write_rows(codes: Codes, attribute: Attribute, store: ChunkStore) -> list[by
     return [store.put(pack(codes[part], attribute.size)) for part in chunk_slices(codes.size)]
 
 
+def write_released(
+    codes: Codes, attribute: Attribute, store: ChunkStore, entropy: Entropy
+) -> list[bytes]:
+    """Pack, blind and store some rows of a released column, from the start of a chunk on."""
+    return [
+        put_blinded(pack(codes[part], attribute.size), store, entropy)
+        for part in chunk_slices(codes.size)
+    ]
+
+
+def put_blinded(chunk: bytes, store: ChunkStore, entropy: Entropy) -> bytes:
+    """Store a chunk with a fresh blinding: those who know its content cannot know its digest."""
+    return store.put(blind(chunk, random_bytes(BLINDING_BYTES, entropy)))
+
+
 def read_rows(
     digests: Sequence[bytes], attribute: Attribute, where: slice, store: ChunkStore
 ) -> Codes:
@@ -97,6 +116,11 @@ def read_chunk(
 ) -> Codes:
     """Read one chunk of a column, strictly."""
     return unpack(store.get(digests[number]), attribute.size, where.stop - where.start)
+
+
+def unpack_released(blinded: Sequence[bytes], attribute: Attribute, rows: int) -> Codes:
+    """Unpack released chunks that follow each other, strictly."""
+    return unpack_all([unblind(chunk) for chunk in blinded], attribute, rows)
 
 
 def unpack_all(packed: Sequence[bytes], attribute: Attribute, rows: int) -> Codes:
@@ -159,10 +183,10 @@ def read_position_chunk(
     digests: Sequence[bytes], number: int, where: slice, store: ChunkStore
 ) -> NDArray[np.int64]:
     """Read one chunk of a column of row numbers, strictly."""
-    return unpack_positions(store.get(digests[number]), where.stop - where.start)
+    return unpack_positions(unblind(store.get(digests[number])), where.stop - where.start)
 
 
-def unpack_all_positions(packed: Sequence[bytes], rows: int) -> NDArray[np.int64]:
+def unpack_all_positions(blinded: Sequence[bytes], rows: int) -> NDArray[np.int64]:
     """Unpack chunks of row numbers that follow each other, strictly."""
-    parts = zip(packed, chunk_slices(rows), strict=True)
+    parts = zip(map(unblind, blinded), chunk_slices(rows), strict=True)
     return np.concatenate([unpack_positions(c, part.stop - part.start) for c, part in parts])

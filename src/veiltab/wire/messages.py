@@ -51,6 +51,10 @@ from veiltab.wire.packing import chunk_count
 from veiltab.wire.signed import Message, Signed, SignedMessage
 
 UPLOAD_ID = hexadecimal(16)
+RELEASE_NONCE_BYTES = 16
+MAX_MATCHED_ROWS = 2**33
+"""The most rows of a table that the server matches: each is another person, or a decoy."""
+
 CHUNKS = items(DIGEST)
 """The digests of a column's chunks, in order (spec 7)."""
 
@@ -125,6 +129,8 @@ class Upload(SignedMessage):
         if (self.population is None) == (self.tokens is None):
             raise malformed("population, tokens", "exactly one of the two must be null")
         if self.tokens is not None:
+            if self.rows > MAX_MATCHED_ROWS:
+                raise malformed("rows", f"at most {MAX_MATCHED_ROWS:,} rows can be matched")
             check_chunks(self.tokens, self.rows, "tokens")
             check_different(self.tokens, "tokens")
 
@@ -182,7 +188,8 @@ class Release(SignedMessage):
     """All columns of the joint table, and what the researcher must check.
 
     With decoys there may be no noise, and more rows than respondents; and where the server has
-    matched them, their number is not known.
+    matched them, their number is not known.  Everybody in the study sees the digest of a release in
+    the log: the nonce keeps those who may not see the release from testing guesses of it.
     """
 
     kind: ClassVar[str] = "release"
@@ -193,6 +200,7 @@ class Release(SignedMessage):
     delta: float = wired(DELTA)
     epsilon: float = wired(EPSILON)
     keep_threshold: int | None = wired(optional(THRESHOLD))
+    nonce: bytes = wired(hexadecimal(RELEASE_NONCE_BYTES))
     population: int | None = wired(optional(POPULATION))
     rows: int = wired(ROWS)
     study: bytes = wired(DIGEST)

@@ -26,6 +26,8 @@ SPAN_ROWS = 4 * CHUNK_ROWS
 TOKEN_BYTES = 16
 POSITION_BYTES = 6
 MAX_POSITION = 2**48 - 1
+BLINDING_BYTES = 16
+"""Random bytes at the start of a released chunk, so that nobody can test a guess by its digest."""
 
 _WORD_BYTES = 8
 _WORD_RANGE = 2**64
@@ -121,6 +123,24 @@ def unpack_positions(data: bytes, count: int) -> NDArray[np.int64]:
     wide = np.zeros((count, _WORD_BYTES), dtype=np.uint8)
     wide[:, :POSITION_BYTES] = np.frombuffer(data, dtype=np.uint8).reshape(count, POSITION_BYTES)
     return wide.reshape(-1).view("<u8").astype(np.int64)
+
+
+def blind(chunk: bytes, blinding: bytes) -> bytes:
+    """Put random bytes before a packed chunk that is to be released (spec 7.1)."""
+    if len(blinding) != BLINDING_BYTES:
+        raise ParameterError(
+            f"a blinding has {len(blinding)} bytes", hint=f"draw {BLINDING_BYTES} for each chunk"
+        )
+    return blinding + chunk
+
+
+def unblind(data: bytes) -> bytes:
+    """Return the packed chunk behind its blinding (spec 7.1)."""
+    if len(data) < BLINDING_BYTES:
+        raise MalformedError(
+            f"a released chunk has {len(data):,} bytes, fewer than its blinding", hint=_HINT
+        )
+    return data[BLINDING_BYTES:]
 
 
 @cache

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veiltab.core import group
-from veiltab.core.entropy import Entropy
+from veiltab.core.entropy import Entropy, random_bytes
 from veiltab.core.noise import NoiseSource
 from veiltab.core.plan import Plan
 from veiltab.core.schema import Attribute, Codes, Schema, unmix
@@ -15,11 +15,19 @@ from veiltab.errors import AlignmentError, MismatchError
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.match import ROW, UploadedTable, shuffled
 from veiltab.protocol.sorting import KEY_RANGE, Records
-from veiltab.protocol.stores import ChunkStore, Digests, read_rows, write_rows
+from veiltab.protocol.stores import ChunkStore, Digests, put_blinded, read_rows, write_released
 from veiltab.protocol.verify import plan_for, sign
 from veiltab.wire.contract import Contract
 from veiltab.wire.mechanism import accounting_id
-from veiltab.wire.messages import ColumnChunks, Release, ReleasedUpload, Repad, RepadRequest, Upload
+from veiltab.wire.messages import (
+    RELEASE_NONCE_BYTES,
+    ColumnChunks,
+    Release,
+    ReleasedUpload,
+    Repad,
+    RepadRequest,
+    Upload,
+)
 from veiltab.wire.packing import pack, pack_positions, span_slices
 from veiltab.wire.signed import Signed
 
@@ -140,7 +148,7 @@ def draw_rows(
             plan, row_count = _ranked_sample(contract, common.population)
         else:
             plan, row_count = plan_for(contract, None), common.population
-        written = [_DrawnRows(table, context.received, positions) for table in tables]
+        written = [_DrawnRows(table, context, positions) for table in tables]
         for chunk in common.sample(row_count):
             for drawn, rows in zip(written, chunk, strict=True):
                 drawn.write(rows)
@@ -184,19 +192,20 @@ def repad_requests(
 class _DrawnRows:
     """The drawn rows of one curator, as chunks of their own."""
 
-    def __init__(self, table: UploadedTable, joined: ChunkStore, places: ChunkStore) -> None:
-        self._table, self._joined, self._places = table, joined, places
+    def __init__(self, table: UploadedTable, context: ServerContext, places: ChunkStore) -> None:
+        self._table, self._context, self._places = table, context, places
         self.positions: list[bytes] = []
         self.columns: list[list[bytes]] = [[] for _ in table.attributes]
 
     def write(self, rows: Records) -> None:
         """Store the next chunk of rows: their numbers, and the ciphertext of each column."""
-        self.positions.append(self._places.put(pack_positions(rows[ROW])))
+        positions = pack_positions(rows[ROW])
+        self.positions.append(put_blinded(positions, self._places, self._context.entropy))
         codes = self._table.codes(rows)
         for digests, attribute, column in zip(
             self.columns, self._table.attributes, codes, strict=True
         ):
-            digests.append(self._joined.put(pack(column, attribute.size)))
+            digests.append(self._context.received.put(pack(column, attribute.size)))
 
 
 def _read(
@@ -243,7 +252,7 @@ def perturb_and_sign(
         if noise is not None:
             _perturb(contract.schema, columns, noise)
         for attribute, encrypted, chunks in zip(attributes, columns, digests, strict=True):
-            chunks.extend(write_rows(encrypted, attribute, released))
+            chunks.extend(write_released(encrypted, attribute, released, entropy))
     release = Release(
         accounting=accounting_id(plan.accounting, plan.accounting_version),
         cells=plan.domain_size,
@@ -254,6 +263,7 @@ def perturb_and_sign(
         delta=plan.delta,
         epsilon=plan.epsilon,
         keep_threshold=plan.keep_threshold,
+        nonce=random_bytes(RELEASE_NONCE_BYTES, entropy),
         population=plan.population_size,
         rows=row_count,
         study=contract.study_id,
