@@ -48,8 +48,7 @@ def draw_study(context: ServiceContext, study: bytes) -> str:
         return _abort(context, study, "the vault that it reads was closed")
     tables = context.folders.received_all(vault.study, curators)
     try:
-        with context.metrics.draw_seconds.time():
-            undrawn.draw_from(terms, [uploads[party] for party in curators], tables)
+        undrawn.draw_from(terms, [uploads[party] for party in curators], tables)
     except DigestError as error:
         return _damaged(context, study, vault.study, error)
     except (AlignmentError, InputError, MismatchError) as error:

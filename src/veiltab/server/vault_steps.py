@@ -195,7 +195,7 @@ def _check_proposal(context: ServiceContext, sender: Sender, signed: Signed[Vaul
         )
     terms.curator(sender.party)
     verify_some(signed, [curator.identity.signing_key for curator in terms.curators])
-    if sender.identity.signing_key not in {signature.key for signature in signed.signatures}:
+    if sender.identity.signing_key not in {signature.root for signature in signed.signatures}:
         raise SignatureError("the proposer has not signed the vault", hint="sign what you propose")
 
 
