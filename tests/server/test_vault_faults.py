@@ -20,6 +20,7 @@ from veiltab.errors import DigestError, UnavailableError
 from veiltab.files.bundles import BundledChunks
 from veiltab.server import vault_steps
 from veiltab.server.context import ServiceContext
+from veiltab.server.db.database import Database
 from veiltab.server.worker import release_study, tidy
 from veiltab.wire.bundles import COUNT_BYTES, index_bytes
 from veiltab.wire.messages import RepadRequest
@@ -30,6 +31,12 @@ SERVER = Simulator().server
 def open_context(path: Path) -> ServiceContext:
     """Open a server's data, as a new process does."""
     return make_context(path, identity=SERVER)
+
+
+def reopen(path: Path) -> ServiceContext:
+    """Do the same without bringing the database up to date, which takes longest."""
+    with mock.patch.object(Database, "migrate"):
+        return open_context(path)
 
 
 @pytest.fixture
@@ -79,7 +86,7 @@ def killed_at(effect: int | None, *, before: bool = True) -> Iterator[list[str]]
 
 def outcome(path: Path, study: bytes) -> tuple[list[bytes], list[bytes], dict[bytes, bytes]]:
     """Return what parties can see of a study: requests, its release, and the chunks of either."""
-    context = open_context(path)
+    context = reopen(path)
     with context.database.reading() as records:
         requests = [m.content for m in records.messages(study, RepadRequest.kind)]
         releases = [m.content for m in records.messages(study, "release")]
@@ -91,7 +98,7 @@ def outcome(path: Path, study: bytes) -> tuple[list[bytes], list[bytes], dict[by
 
 def recover(path: Path, study: bytes) -> None:
     """Do what a server does when it starts again."""
-    context = open_context(path)
+    context = reopen(path)
     tidy(context)
     release_study(context, study)
     context.database.close()

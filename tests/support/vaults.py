@@ -2,9 +2,9 @@
 
 vault = VaultOnServer(context).store()  # two curators, whose tables are stored
 study = vault.study()                   # open; its rows are not drawn yet
-study.draw()                            # as the worker does
-study.answer(0), study.answer(1)
-study.release()
+study.work()                            # the worker draws them
+study.answer_all()
+study.work()                            # the worker releases the study
 """
 
 import hashlib
