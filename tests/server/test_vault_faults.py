@@ -189,6 +189,19 @@ def test_drawn_rows_that_are_damaged_are_drawn_again(context: ServiceContext) ->
     assert study.work() == "released"
 
 
+def test_rows_that_are_whole_after_all_are_kept(context: ServiceContext) -> None:
+    """A read that failed once is no reason to draw again, nor to look again and again."""
+    study = VaultOnServer(context).store().study()
+    study.work()
+    broken = mock.patch.object(BundledChunks, "read", side_effect=DigestError("", hint=""))
+    with broken, pytest.raises(UnavailableError):
+        study.positions(0)
+    assert study.status.reason is not None
+    assert study.work() == "done"
+    assert study.status.reason is None
+    assert study.answer_all().work() == "released"
+
+
 def test_damaged_pads_are_sent_again(context: ServiceContext) -> None:
     """By their curator, the same bytes; rows are not drawn again for that."""
     study = VaultOnServer(context).store().study()

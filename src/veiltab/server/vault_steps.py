@@ -99,7 +99,7 @@ def upload(context: ServiceContext, sender: Sender, vault: bytes) -> None:
     store = context.folders.received(vault, sender.party)
     with context.database.reading() as records:
         stored = StoredVault.of_curator(context, records, vault, sender.party)
-        terms, server_vault = stored.terms.body, stored.resume()
+        terms, server_vault = stored.terms.body, stored.resume(tables=True)
         damaged = stored.state is VaultState.STORED and stored.record.reason is not None
         earlier = records.message(vault, Upload.kind, sender.party)
     if earlier is None or earlier.digest != signed.digest:
@@ -116,7 +116,7 @@ def _take_upload(
 ) -> None:
     with context.database.transaction() as records:
         stored = StoredVault.of_curator(context, records, vault, sender.party)
-        server_vault = stored.resume()
+        server_vault = stored.resume(tables=True)
         server_vault.take_upload(signed)
         if not stored.keep(Upload.kind, sender.party, signed.digest, sender.body):
             return
