@@ -24,7 +24,7 @@ from veiltab.protocol.curator.agreement import public_identity, share_secret
 from veiltab.protocol.verify import sign
 from veiltab.server import steps, vault_steps
 from veiltab.server.context import ServiceContext
-from veiltab.server.worker import Worker
+from veiltab.server.worker import Lane
 from veiltab.wire.bundles import bundle
 from veiltab.wire.contract import Contract, Stored
 from veiltab.wire.signed import Signed
@@ -276,19 +276,25 @@ def test_nobody_in_common(tmp_path: Path) -> None:
     assert (vault.state, vault.status.reason) == ("stored", None)
 
 
+def release_all(context: ServiceContext) -> None:
+    """Let the worker do all that waits."""
+    lane = Lane(context, large=False)
+    while lane.release_next():
+        pass
+
+
 def test_many_studies_draw_in_turn(context: ServiceContext) -> None:
     """All that wait are drawn by one pass of the worker, each once, each with rows of its own."""
     vault = VaultOnServer(context).store()
     studies = [vault.study() for _ in range(5)]
-    worker = Worker(context)
-    worker._release_all()
+    release_all(context)
     requests = [study.request(0) for study in studies]
     positions = [next(iter(study.positions(0)._chunks.values())) for study in studies]
     assert len(set(positions)) == len(studies)
-    worker._release_all()
+    release_all(context)
     assert [study.request(0) for study in studies] == requests
     for study in studies:
         study.answer_all()
-    worker._release_all()
+    release_all(context)
     assert {study.state for study in studies} == {"released"}
     assert len({study.release().digest for study in studies}) == len(studies)

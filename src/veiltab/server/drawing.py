@@ -182,9 +182,7 @@ def _forget(context: ServiceContext, study: bytes) -> None:
 
 def end_study(stored: StoredStudy, reason: str, actor: bytes | None = None) -> str:
     """Abort a study on behalf of the server, or of whoever has closed its vault."""
-    server_study = stored.resume()
-    server_study.abort()
-    stored.save_end(server_study, reason=reason)
+    stored.save_aborted(reason)
     stored.log(AuditEvent.ABORTED, actor or stored.context.identity.party_id)
     return "aborted"
 
