@@ -83,7 +83,8 @@ def complaints(app: FastAPI, client: httpx.Client) -> Iterator[str]:
         method, template = route
         if route not in ROUTES:
             yield f"{method} {template} is not in the tables of tests/support/route_calls.py"
-        path = template.format(study=UNKNOWN.hex(), vault=UNKNOWN.hex())
+        unknown = UNKNOWN.hex()
+        path = template.format(study=unknown, vault=unknown, party=unknown)
         status = Request(method, path).send(client).status_code
         if status != 401:
             yield f"{method} {template} answers strangers with {status}"
@@ -230,9 +231,9 @@ def test_outsiders_cannot_probe_by_proposing(world: World) -> None:
 
 
 def test_outsiders_see_no_studies(world: World) -> None:
-    """The list has only those that name the sender."""
-    seen = [world.ask(s, ("GET", "/v1/studies")).json()["studies"] for s in _everybody(world)]
-    listed = [world.study.study.hex() in {each["study"] for each in found} for found in seen]
+    """Neither their list nor their inbox has any that does not name them."""
+    seen = [s.server.studies() + s.server.studies(inbox=True) for s in _everybody(world)]
+    listed = [world.study.study in {line.study for line in found} for found in seen]
     assert listed == [True, True, True, False]
 
 

@@ -270,6 +270,9 @@ OUTSIDE: frozenset[Route] = frozenset(
         ("POST", "/v1/parties"),
         ("GET", "/v1/studies"),
         ("POST", "/v1/studies"),
+        ("GET", "/v1/blocks"),
+        ("PUT", "/v1/blocks/{party}"),
+        ("DELETE", "/v1/blocks/{party}"),
         ("GET", "/v1/vaults"),
         ("POST", "/v1/vaults"),
     }
@@ -309,8 +312,9 @@ class Calls:
     def request(self, route: Route) -> Request:
         """Return a request to a route; one that is not known here has no body."""
         method, template = route
-        path = template.format(study=self.scope.hex(), vault=self.scope.hex())
-        if method == "PUT":
+        scope = self.scope.hex()
+        path = template.format(study=scope, vault=scope, party=self.sender.party_id.hex())
+        if template.endswith("/chunks") and method == "PUT":
             return Request(method, path, bundle(list(self.example.chunks(0).items())))
         body = self._bodies().get(template) if method == "POST" else None
         return Request(method, path, body() if body else b"")

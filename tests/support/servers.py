@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-import uvicorn
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -34,14 +33,25 @@ from veiltab.party.context import PartyContext
 from veiltab.party.home import Home
 from veiltab.party.remote import RemoteServer, Retry
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.server.app import Address, _listen, create_app
+from veiltab.server.app import Address, _listen, web_server
 from veiltab.server.auth import invite
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.database import Database
 from veiltab.server.directory import DataDirectory
 from veiltab.server.limits import Settings
 
-QUICK = Settings(rate=1e6, burst=10**6, stranger_rate=1e6, stranger_burst=10**6, poll_seconds=0.1)
+QUICK = Settings(
+    rate=1e6,
+    burst=10**6,
+    stranger_rate=1e6,
+    stranger_burst=10**6,
+    stranger_wait_seconds=0.01,
+    connections_per_address=10**6,
+    connection_rate=1e6,
+    connection_burst=10**6,
+    party_requests=10**6,
+    poll_seconds=0.1,
+)
 """Limits that no test reaches by accident."""
 
 NO_LIMITS = ("--rate", 1e6, "--burst", 10**6, "--stranger-rate", 1e6, "--stranger-burst", 10**6)
@@ -113,12 +123,14 @@ class Server:
 
 
 @contextmanager
-def running(context: ServiceContext, app: FastAPI | None = None) -> Iterator[Server]:
+def running(
+    context: ServiceContext, app: FastAPI | None = None, address: Address | None = None
+) -> Iterator[Server]:
     """Serve a context, or an app that was made of it, in a thread until the block ends."""
-    listening = _listen(Address(port=0))
+    where = address or Address(port=0)
+    listening = _listen(where)
     port = listening.getsockname()[1]
-    config = uvicorn.Config(app or create_app(context), log_config=None, access_log=False)
-    server = uvicorn.Server(config)
+    server = web_server(context, where, app)
     # Client and server wait for each other in one process: they had better take turns quickly.
     interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -127,7 +139,7 @@ def running(context: ServiceContext, app: FastAPI | None = None) -> Iterator[Ser
     while not server.started and thread.is_alive():
         time.sleep(0.01)
     retry = Retry(total=20.0, base=0.02, cap=0.3)
-    answering = Server(url=f"http://127.0.0.1:{port}", context=context, retry=retry)
+    answering = Server(url=f"{where.scheme}://127.0.0.1:{port}", context=context, retry=retry)
     try:
         yield answering
     finally:

@@ -36,7 +36,7 @@ def signers(signed: "Signed[Any]") -> set[bytes]:
     from veiltab.protocol.verify import verify_some
 
     verify_some(signed, [terms.identity.signing_key for terms in signed.body.curators])
-    return {signature.key for signature in signed.signatures}
+    return {signature.root for signature in signed.signatures}
 
 
 def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:

@@ -4,6 +4,7 @@ Refusals come as problem details (RFC 9457) and become errors of veiltab.
 """
 
 import json
+import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -37,6 +38,7 @@ from veiltab.wire.requests import MAX_SKEW_SECONDS
 
 T = TypeVar("T")
 TIME = integer(0, MAX_INTEGER)
+_CURSOR = re.compile(r"[0-9A-Za-z_-]{1,100}")
 
 
 def _check_flag(value: object, path: str) -> bool:
@@ -111,6 +113,14 @@ class Status(StudySummary):
 
 
 @message
+class Block(Answer):
+    """Somebody whose proposals a party does not want; ``at`` is since when, in Unix seconds."""
+
+    party: bytes = wired(PARTY_ID)
+    at: int = wired(TIME)
+
+
+@message
 class ServerStatus(Answer):
     """What a server says of itself to anybody; only a pinned identity is believed."""
 
@@ -142,6 +152,14 @@ def read_items(value: dict[str, Any], key: str, read: Callable[[Any, str], T]) -
     if key not in value:
         raise malformed(key, "is missing")
     return list(items(Codec(read, lambda item, _: item)).read(value[key], key))
+
+
+def read_next(value: dict[str, Any]) -> str | None:
+    """Read how to ask for the next page: a text for a URL, or nothing after the last page."""
+    following = value.get("next")
+    if following is not None and not (isinstance(following, str) and _CURSOR.fullmatch(following)):
+        raise malformed("next", f"must be null or a short text, not {describe(following)}")
+    return following
 
 
 def as_message(loads: Callable[[bytes], T]) -> Callable[[Any, str], T]:

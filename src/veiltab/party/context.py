@@ -36,7 +36,8 @@ class PartyContext:
 
         The server's titles count only for studies whose contract is not known here.
         """
-        listed = [(summary.study, summary.title) for summary in self.server.studies()]
+        summaries = self.server.studies() + self.server.studies(inbox=True)
+        listed = [(summary.study, summary.title) for summary in summaries]
         unknown = [(s, title) for s, title in listed if self.home.study(s).title() is None]
         return self.home.find_study(text, unknown)
 

@@ -215,7 +215,7 @@ def _not_open(status: Status) -> StateError:
 
 def _check_signed(context: PartyContext, signed: Signed[Contract]) -> Contract:
     """Return the contract if every curator has signed it, and this party is one of them."""
-    signers = {signature.key for signature in signed.signatures}
+    signers = {signature.root for signature in signed.signatures}
     identities = [terms.identity for terms in signed.body.curators]
     missing = [identity.name for identity in identities if identity.signing_key not in signers]
     if missing:

@@ -18,6 +18,7 @@ from veiltab.errors import (
     VersionError,
 )
 from veiltab.party.answers import (
+    Block,
     CuratorStatus,
     ResearcherStatus,
     ServerStatus,
@@ -27,6 +28,7 @@ from veiltab.party.answers import (
     expect_study,
     read_items,
     read_list,
+    read_next,
     read_object,
 )
 from veiltab.party.connection import CHUNK, Call, ClosedAtEnd, Connection, Headers, Reach, Retry
@@ -68,6 +70,7 @@ __all__ = [
 ]
 
 _MAX_DISCOVERY_BYTES = 2**16
+_MAX_PAGES = 1_000
 
 
 class RemoteServer(ClosedAtEnd):
@@ -133,9 +136,38 @@ class RemoteServer(ClosedAtEnd):
             )
         return party
 
-    def studies(self) -> list[StudySummary]:
-        """Return all studies that this party takes part in."""
-        return read_list(self._get("/v1/studies"), "studies", StudySummary.from_json)
+    def studies(self, *, inbox: bool = False) -> list[StudySummary]:
+        """Return all studies that this party has looked at, or with ``inbox`` those it has not."""
+        studies: list[StudySummary] = []
+        after: str | None = None
+        for _ in range(_MAX_PAGES):
+            query = "&".join(["inbox=true"] * inbox + [f"after={after}"] * (after is not None))
+            answer = read_object(self._get(f"/v1/studies{f'?{query}' if query else ''}"))
+            studies += read_items(answer, "studies", StudySummary.from_json)
+            after = read_next(answer)
+            if after is None:
+                return studies
+        raise MalformedError(
+            f"the server lists more than {_MAX_PAGES:,} pages of studies",
+            hint="ask the server's operator what is wrong",
+        )
+
+    # Whose proposals one does not want
+
+    def block(self, party: bytes) -> None:
+        """Refuse a party's proposals from now on."""
+        self._connection.send(Call("PUT", _block(party)), self._sign)
+
+    def unblock(self, party: bytes) -> None:
+        """Allow a party's proposals again."""
+        self._connection.send(Call("DELETE", _block(party)), self._sign)
+
+    def blocks(self) -> dict[bytes, int]:
+        """Return whom this party has blocked on the server, and since when."""
+        blocks = read_list(self._get("/v1/blocks"), "blocks", Block.from_json)
+        return {block.party: block.at for block in blocks}
+
+    # Contracts
 
     def propose(self, signed: Signed[Contract]) -> Status:
         """Propose a study; sending the same contract again changes nothing."""
@@ -279,12 +311,17 @@ class RemoteServer(ClosedAtEnd):
     def _sign(self, call: Call) -> Headers:
         """Sign a request with a nonce of its own, as of now."""
         digest = content_digest(call.body, *call.more)
-        parts = SignedParts(call.method, call.path, "", digest, self.pinned.party_id.hex())
+        path, _, query = call.path.partition("?")
+        parts = SignedParts(call.method, path, query, digest, self.pinned.party_id.hex())
         with self._lock:  # a source of randomness need not be made for threads
             nonce = random_bytes(NONCE_BYTES, self._entropy)
         created, party = int(self._clock()), self.identity.party_id
         signature = self.identity.signing.sign(signature_base(parts, created, nonce, party))
         return signature_headers(parts, RequestSignature(created, nonce, party, signature))
+
+
+def _block(party: bytes) -> str:
+    return f"/v1/blocks/{DIGEST.write(party, 'party')}"
 
 
 def _path(study: bytes, *parts: str) -> str:

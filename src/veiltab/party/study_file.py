@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
+from veiltab.core.hashing import SEALING_PUBLIC_BYTES, SIGNING_PUBLIC_BYTES
 from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import MAX_CATEGORIES, Attribute
 from veiltab.errors import HomeError, InputError, MalformedError, StudyFileError
@@ -73,7 +74,7 @@ RESEARCHER_KEYS = {"identity": CURATOR_KEYS["identity"]}
 IDENTITY_KEYS = {
     "name": "write the party's name",
     "signing_key": "write the 64 digits of the party's public signing key",
-    "sealing_key": "write the 64 digits of the party's public sealing key",
+    "sealing_key": "write the 2,432 digits of the party's public sealing key",
 }
 
 _BY: Codec[LinkageBy] = choice("ids", "rows")
@@ -318,9 +319,14 @@ class Parties:
             ) from error
 
 
+def any_server() -> PublicIdentity:
+    """Return a server that stands for whichever it will be, to check everything else."""
+    return PublicIdentity("server", bytes(SIGNING_PUBLIC_BYTES), bytes(SEALING_PUBLIC_BYTES))
+
+
 def _check_terms(path: Path, draft: StudyDraft, me: PublicIdentity) -> None:
     """Refuse terms that contradict each other: those of the contract, with any server."""
-    nobody = PublicIdentity("server", bytes(32), bytes(32))
+    nobody = any_server()
     uploads = [] if draft.vault is None else [bytes(32)] * len(draft.curators)
     try:
         draft.contract(
