@@ -19,14 +19,14 @@ from veiltab.cli.output import (
     show_help,
     tell,
 )
-from veiltab.errors import ParameterError
+from veiltab.errors import InputError, ParameterError
+from veiltab.party.names import readable
 
 if TYPE_CHECKING:
     from veiltab.party.home import Home
     from veiltab.party.known import KnownParty
-    from veiltab.wire.contract import PublicIdentity
+    from veiltab.wire.contract import Contract, PublicIdentity
 
-NAME = "The name by which you know the party, or the first digits of its party id."
 VERIFIED = (
     "The fingerprint of a party, as they have told you; may be repeated.  One that nobody in the"
     " study has is refused."
@@ -61,8 +61,6 @@ def list_command(party: PartyOptions, as_json: bool) -> None:
     Example:
       veiltab party list
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.party.names import readable
-
     home = party.home
     known, blocked = home.known.parties(), home.known.blocked()
     if as_json:
@@ -165,6 +163,63 @@ def forget_command(name: str, yes: bool, party: PartyOptions, as_json: bool) -> 
         click.echo(f"You do not know {known.name!r} any more.  Verify them with their new key.")
 
 
+@party_group.command("block")
+@click.argument("party_name", metavar="FILE_OR_NAME")
+@click.option("--study", help="Look for the name among the parties of this study.")
+@party_options
+@json_option
+def block_command(party_name: str, study: str | None, party: PartyOptions, as_json: bool) -> None:
+    """Have nothing to do with a party any more.
+
+    The server refuses its proposals that name you, and shows you none; they are not told why.  You
+    cannot propose, sign, push or grant what names it either.
+
+    \b
+    Examples:
+      veiltab party block "Pushy research"
+      veiltab party block "Pushy research" --study 3fa9
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    with party.session() as session:
+        if study is None:
+            identity = session.home.known.identify(party_name)
+        else:
+            identity = _named(session.study(study).terms, party_name)
+        blocked = session.block(identity)
+    if as_json:
+        print_json({"name": blocked.name, "party": blocked.party.hex(), "since": blocked.at})
+    else:
+        click.echo(f"{readable(blocked.name)!r} is blocked.")
+
+
+@party_group.command("unblock")
+@click.argument("name")
+@party_options
+@json_option
+def unblock_command(name: str, party: PartyOptions, as_json: bool) -> None:
+    """Work with the blocked party NAME again, if you like.
+
+    \b
+    Example:
+      veiltab party unblock "Pushy research"
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    with party.session() as session:
+        blocked = session.unblock(name)
+    if as_json:
+        print_json({"name": blocked.name, "party": blocked.party.hex()})
+    else:
+        click.echo(f"{readable(blocked.name)!r} is not blocked any more.")
+
+
+def _named(contract: "Contract", name: str) -> "PublicIdentity":
+    """Find a party of a study, by its name there or its party id."""
+    parties = [identity for place, identity in contract.parties() if place != "server"]
+    matches = [one for one in parties if name.strip() in (one.name, one.party_id.hex())]
+    if len(matches) == 1:
+        return matches[0]
+    listed = ", ".join(f"{one.name!r} ({one.party_id.hex()})" for one in parties)
+    raise InputError(f"the study has no single party {name!r}", hint=f"it has {listed}")
+
+
 def meet_parties(
     home: "Home",
     identities: Iterable["PublicIdentity"],
@@ -247,8 +302,6 @@ def party_json(home: "Home", known: "KnownParty") -> dict[str, Any]:
 
 
 def _show(home: "Home", known: "KnownParty", *, as_json: bool) -> None:
-    from veiltab.party.names import readable
-
     if as_json:
         print_json(party_json(home, known))
         return

@@ -10,6 +10,7 @@ from veiltab.cli.options import PartyOptions, open_source, party_options, table_
 from veiltab.cli.output import (
     confirm,
     console,
+    count,
     json_option,
     moment,
     print_facts,
@@ -210,24 +211,33 @@ def _print_draft(
 
 
 @study_group.command("list")
+@click.option("--inbox", is_flag=True, help="Proposals that name you, and that you have not seen.")
 @party_options
 @json_option
-def list_command(party: PartyOptions, as_json: bool) -> None:
-    """List the studies that name you.
+def list_command(inbox: bool, party: PartyOptions, as_json: bool) -> None:
+    """List your studies: those that you have proposed or looked at.
+
+    Anybody can name you in a proposal.  It stays in the inbox until you look at it with `veiltab
+    study show`; `veiltab party block` keeps its proposer away.
 
     \b
-    Example:
+    Examples:
       veiltab study list
+      veiltab study list --inbox
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
-        studies = session.studies()
+        studies = session.studies(inbox=inbox)
+        waiting = 0 if inbox or as_json else len(session.studies(inbox=True))
     if as_json:
         print_json({"studies": [summary.to_json() for summary in studies]})
-    elif not studies:
-        click.echo("No study names you yet.")
-    else:
+        return
+    if studies:
         rows = [(s.study.hex()[:16], s.title, s.state, s.role, moment(s.updated)) for s in studies]
         print_rows(console(), ("study", "title", "state", "your part", "since"), rows)
+    else:
+        click.echo("Your inbox is empty." if inbox else "You have no study yet.")
+    if waiting:
+        click.echo(f"In your inbox: {count(waiting, 'proposal')}.  veiltab study list --inbox")
 
 
 @study_group.command("show")

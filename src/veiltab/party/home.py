@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -306,12 +306,20 @@ class Home:
         """Return the ids of all studies that this home knows."""
         return self._ids("studies")
 
-    def find_study(self, text: str, listed: Iterable[tuple[bytes, str]] = ()) -> bytes:
+    def find_study(
+        self,
+        text: str,
+        listed: Iterable[tuple[bytes, str]] = (),
+        unseen: Callable[[], Iterable[tuple[bytes, str]]] = tuple,
+    ) -> bytes:
         """Find the one study with this exact title, or whose id starts with these digits.
 
-        ``listed`` are ids and titles from elsewhere, such as the server's list.
+        ``listed`` are ids and titles from elsewhere, such as the server's list, and ``unseen``
+        returns others, which count if nothing else matches.
         """
         titles = {study: self.study(study).title() for study in self.studies()} | dict(listed)
+        if not _matching(titles, text):
+            titles |= dict(unseen())
         return _find(text, titles, "study", "studies")
 
     def vault(self, vault_id: bytes) -> VaultFolder:
@@ -393,15 +401,20 @@ def _impostor(url: str, identity: PublicIdentity, trusted: PinnedServer) -> Home
     )
 
 
-def _find(text: str, titles: Mapping[bytes, str | None], what: str, many: str) -> bytes:
-    """Find the one id with this exact title, or that starts with these digits."""
+def _matching(titles: Mapping[bytes, str | None], text: str) -> list[bytes]:
+    """Return every id with this exact title, or that starts with these digits."""
     wanted = text.strip()
     prefix = wanted.lower() if len(wanted) >= SHORTEST_PREFIX else None
-    matches = [
+    return [
         scope
         for scope, title in titles.items()
         if wanted == title or (prefix and scope.hex().startswith(prefix))
     ]
+
+
+def _find(text: str, titles: Mapping[bytes, str | None], what: str, many: str) -> bytes:
+    """Return the one id that matches, or say which ones there are."""
+    matches = _matching(titles, text)
     if len(matches) == 1:
         return matches[0]
     shown = {scope: titles[scope] for scope in matches or titles}

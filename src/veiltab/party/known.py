@@ -286,16 +286,30 @@ class KnownParties:
             self._write(replace(file, parties=left))
         return known
 
-    def block(self, party_id: bytes, name: str) -> BlockedParty:
+    def block(self, identity: PublicIdentity) -> BlockedParty:
         """Have nothing to do with a party any more."""
         with self._home.lock():
             file = self._read()
             for blocked in file.blocked:
-                if blocked.party == party_id:
+                if blocked.party == identity.party_id:
                     return blocked
-            blocked = BlockedParty(party=party_id, name=name, at=self._now)
+            blocked = BlockedParty(party=identity.party_id, name=identity.name, at=self._now)
             self._write(replace(file, blocked=(*file.blocked, blocked)))
         return blocked
+
+    def find_blocked(self, text: str) -> BlockedParty:
+        """Find the one blocked party of this name, or whose party id begins with these digits."""
+        blocked, wanted = self.blocked(), text.strip()
+        matches = [one for one in blocked if one.name == wanted]
+        if not matches and len(wanted) >= _SHORTEST_ID:
+            matches = [one for one in blocked if one.party.hex().startswith(wanted.lower())]
+        if len(matches) == 1:
+            return matches[0]
+        names = ", ".join(f"{one.name!r} ({one.party.hex()[:16]})" for one in matches or blocked)
+        raise InputError(
+            f"you have not blocked one party {text!r}",
+            hint=f"you have blocked {names}" if names else "you have blocked nobody",
+        )
 
     def unblock(self, party_id: bytes) -> None:
         """Let a party be met again."""

@@ -5,12 +5,13 @@ from os import PathLike
 from pathlib import Path
 
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
-from veiltab.errors import InputError, InvitationError, MismatchError
+from veiltab.errors import InputError, InvitationError, MismatchError, ParameterError
 from veiltab.party.connection import ClosedAtEnd, Reach, Retry
 from veiltab.party.context import PartyContext, check_registered
 from veiltab.party.curator import choose_ledger, propose
 from veiltab.party.fingerprints import same_digits
 from veiltab.party.home import Home, PinnedServer
+from veiltab.party.known import BlockedParty
 from veiltab.party.proposal import StudyDraft, VaultDraft
 from veiltab.party.remote import RemoteServer, StudySummary
 from veiltab.party.remote_vault import VaultSummary
@@ -59,9 +60,31 @@ class Session(ClosedAtEnd):
         """The server that this home has pinned."""
         return self._context.server.pinned
 
-    def studies(self) -> list[StudySummary]:
-        """List the studies that name this party."""
-        return self._context.server.studies()
+    def studies(self, *, inbox: bool = False) -> list[StudySummary]:
+        """List the studies that this party has looked at, or with ``inbox`` those it has not."""
+        return self._context.server.studies(inbox=inbox)
+
+    def block(self, party: str | PathLike[str] | PublicIdentity) -> BlockedParty:
+        """Have nothing to do with a party: the server refuses its proposals, and so do you.
+
+        ``party`` is a public identity, the path of its file, or the name of a party that is known.
+        """
+        identity = self.home.known.identify(party)
+        if identity.party_id in (self.identity.party_id, self.server.party_id):
+            raise ParameterError(
+                f"{identity.name!r} is {'you' if identity == self.identity else 'your server'}",
+                hint="name another party",
+            )
+        blocked = self.home.known.block(identity)
+        self._context.server.block(identity.party_id)
+        return blocked
+
+    def unblock(self, party: str) -> BlockedParty:
+        """Let a party that was blocked, by its name or its party id, be met again."""
+        blocked = self.home.known.find_blocked(party)
+        self._context.server.unblock(blocked.party)
+        self.home.known.unblock(blocked.party)
+        return blocked
 
     def study(self, name: str) -> Study:
         """Find a study by its exact title, or by the first digits of its id."""
