@@ -86,8 +86,8 @@ class StoredAgreement:
         )
         return self.records.add_message(record)
 
-    def save_reason(self, reason: str) -> None:
-        """Write why this waits in the state in which it is."""
+    def save_reason(self, reason: str | None) -> None:
+        """Write why this waits in the state in which it is, or that it does not any more."""
         self._update(reason=reason)
 
     def log(self, event: AuditEvent, actor: bytes, message: bytes | None = None) -> None:
@@ -135,12 +135,14 @@ class StoredStudy(StoredAgreement):
         released: BundledChunks | None = None,
         received: ChunkStore | None = None,
         drawn: Drawn | None = None,
+        state: State | None = None,
     ) -> ServerStudy:
         """Return the study as the protocol's steps need it.
 
         A draw or a release names the randomness that was fixed for it, and the store that it will
         sync; all other steps draw nothing and write no chunk.  What was drawn of stored tables is
-        needed for the release alone.
+        needed for the release alone.  With another ``state`` than its own, a study takes the steps
+        of that state once more.
         """
         context, folders = self.context, self.context.folders
         curators = [terms.party_id for terms in self.contract.body.curators]
@@ -156,14 +158,14 @@ class StoredStudy(StoredAgreement):
                 partial(folders.scratch, self.study),
             ),
             self.contract,
-            self.state,
+            state or self.state,
             # The contents of the uploads are erased when the study ends.
             [Upload.loads(message.content) for message in uploads if message.content],
             release=self.release(),
             grants=[SignedGrant.loads(message.content) for message in grants],
             publications=[Publication.loads(message.content) for message in publications],
-            requests=self.requests(),
-            repads=self.repads(),
+            requests=() if state is State.OPEN else self.requests(),
+            repads=() if state is State.OPEN else self.repads(),
             drawn=drawn,
         )
 

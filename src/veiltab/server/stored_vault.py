@@ -59,6 +59,12 @@ class StoredVault(StoredAgreement):
         self.records.forget_contents(self.study, Upload.kind)
 
 
+def table_chunks(upload: Upload) -> set[bytes]:
+    """Return the digests of all chunks of a table."""
+    lists = [column.chunks for column in upload.columns] + [upload.tokens or ()]
+    return {digest for chunks in lists for digest in chunks}
+
+
 def check_study_on_vault(
     context: ServiceContext, records: Records, party: bytes, contract: Contract
 ) -> None:

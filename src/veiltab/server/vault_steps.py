@@ -10,6 +10,7 @@ from veiltab.server import steps
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import VAULT
+from veiltab.server.drawing import check_tables, end_study
 from veiltab.server.proposals import add_agreement, note_signatures
 from veiltab.server.quotas import check_space
 from veiltab.server.stored_study import StoredStudy
@@ -89,17 +90,30 @@ def _check_chunks(stored: StoredVault, sender: Sender, digests: list[bytes]) -> 
 
 
 def upload(context: ServiceContext, sender: Sender, vault: bytes) -> None:
-    """Check a curator's table, and take it; with the last one, studies can read the vault."""
+    """Check a curator's table, and take it; with the last one, studies can read the vault.
+
+    The same table again mends one that the disk has damaged, once its chunks were sent again.
+    """
     signed = Upload.loads(sender.body)
     steps.check_sender(signed, sender, signed.body.curator, signed.body.scope, vault)
+    store = context.folders.received(vault, sender.party)
     with context.database.reading() as records:
         stored = StoredVault.of_curator(context, records, vault, sender.party)
+        terms, server_vault = stored.terms.body, stored.resume()
+        damaged = stored.state is VaultState.STORED and stored.record.reason is not None
         earlier = records.message(vault, Upload.kind, sender.party)
-        if earlier is not None and earlier.digest == signed.digest:
-            return
-        terms = stored.terms.body
-        stored.resume().has_upload(signed)  # refuses one that cannot be taken now
-    steps.check_received(terms, signed, context.folders.received(vault, sender.party))
+    if earlier is None or earlier.digest != signed.digest:
+        server_vault.has_upload(signed)  # refuses one that cannot be taken now
+        steps.check_received(terms, signed, store)
+        _take_upload(context, sender, vault, signed)
+    elif damaged:
+        steps.check_received(terms, signed, store)
+        check_tables(context, vault, [sender.party])
+
+
+def _take_upload(
+    context: ServiceContext, sender: Sender, vault: bytes, signed: Signed[Upload]
+) -> None:
     with context.database.transaction() as records:
         stored = StoredVault.of_curator(context, records, vault, sender.party)
         server_vault = stored.resume()
@@ -131,18 +145,12 @@ def close_vault(context: ServiceContext, vault: bytes, actor: bytes, reason: str
             server_vault.close()
             stored.save_end(server_vault, reason)
             stored.log(AuditEvent.CLOSED, actor)
-        undrawn = records.studies_on(vault, [State.PROPOSED, State.OPEN])
-        for study in undrawn:
-            _abort_study(StoredStudy.find(context, records, study), actor)
+        for study in records.studies_on(vault, [State.PROPOSED, State.OPEN]):
+            undrawn = StoredStudy.find(context, records, study)  # from here on it stays undrawn
+            if undrawn.state in (State.PROPOSED, State.OPEN):
+                end_study(undrawn, "the vault that it reads was closed", actor)
     context.folders.forget_study(vault)
     context.database.scrub()
-
-
-def _abort_study(stored: StoredStudy, actor: bytes) -> None:
-    server_study = stored.resume()
-    server_study.abort()
-    stored.save_end(server_study, reason="the vault that it reads was closed")
-    stored.log(AuditEvent.ABORTED, actor)
 
 
 def repad(context: ServiceContext, sender: Sender, study: bytes) -> None:

@@ -193,10 +193,14 @@ class StudyRecords(TransactionView):
         return list(self._connection.execute(statement).scalars())
 
     def studies_to_draw(self) -> list[bytes]:
-        """Return the studies on stored tables whose rows are not drawn yet, the oldest first."""
+        """Return the studies on stored tables that wait for their rows, the oldest first.
+
+        Their rows are not drawn yet, or the disk has damaged them: then a reason is written.
+        """
+        damaged = (STUDIES.c.state == State.SAMPLED) & STUDIES.c.reason.is_not(None)
         statement = (
             select(STUDIES.c.study)
-            .where(STUDIES.c.state == State.OPEN, STUDIES.c.vault.is_not(None))
+            .where(STUDIES.c.vault.is_not(None), (STUDIES.c.state == State.OPEN) | damaged)
             .order_by(STUDIES.c.created, STUDIES.c.study)
         )
         return list(self._connection.execute(statement).scalars())
