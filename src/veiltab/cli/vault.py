@@ -142,21 +142,23 @@ def propose_command(
 
 
 @vault_group.command("list")
+@click.option("--inbox", is_flag=True, help="List proposals that you have not looked at yet.")
 @party_options
 @json_option
-def list_command(party: PartyOptions, as_json: bool) -> None:
-    """List the vaults that name you.
+def list_command(inbox: bool, party: PartyOptions, as_json: bool) -> None:
+    """List the vaults that you have looked at.
 
     \b
-    Example:
+    Examples:
       veiltab vault list
+      veiltab vault list --inbox
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
-        vaults = session.vaults()
+        vaults = session.vaults(inbox=inbox)
     if as_json:
         print_json({"vaults": [line.to_json() for line in vaults]})
     elif not vaults:
-        click.echo("No vault names you yet.")
+        click.echo("Nothing is there." if inbox else "There is no vault yet; see --inbox.")
     else:
         rows = [(v.vault.hex()[:16], v.title, v.state, moment(v.updated)) for v in vaults]
         print_rows(console(), ("vault", "title", "state", "since"), rows)

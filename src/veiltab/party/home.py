@@ -330,9 +330,16 @@ class Home:
         """Return the ids of all vaults that this home knows."""
         return self._ids("vaults")
 
-    def find_vault(self, text: str, listed: Iterable[tuple[bytes, str]] = ()) -> bytes:
-        """Find the one vault with this exact title, or whose id starts with these digits."""
+    def find_vault(
+        self,
+        text: str,
+        listed: Iterable[tuple[bytes, str]] = (),
+        unseen: Callable[[], Iterable[tuple[bytes, str]]] = tuple,
+    ) -> bytes:
+        """Find a vault, as :meth:`find_study` does a study."""
         titles = {vault: self.vault(vault).title() for vault in self.vaults()} | dict(listed)
+        if not _matching(titles, text):
+            titles |= dict(unseen())
         return _find(text, titles, "vault", "vaults")
 
     def _ids(self, name: str) -> list[bytes]:
