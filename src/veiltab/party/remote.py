@@ -70,6 +70,8 @@ __all__ = [
 ]
 
 _MAX_DISCOVERY_BYTES = 2**16
+
+
 class RemoteServer(ClosedAtEnd):
     """The pinned server of a party; many threads may use it at once."""
 
