@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.support.servers import Server, make_context, running, wait_for
-from tests.support.stored import HELD, TITLE, StoredParties
+from tests.support.stored import HELD, StoredParties
 from veiltab.errors import ConnectionFailedError, HomeError, StudyFileError, VeiltabError
 from veiltab.files.chunks import FolderChunks
 from veiltab.party.agent import Agent, only_agent
@@ -194,7 +194,7 @@ def test_a_server_that_asks_for_other_rows_than_agreed_gets_nothing(
 def test_a_server_gets_one_answer_for_one_request(
     parties: StoredParties, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an answer that was lost on its way: the same request gets the same bytes, others none."""
+    """If an answer was lost: the same request gets the same bytes again, and others get none."""
     study = parties.sampled("asks again", "sample_size = 20")
     vaults = parties.hospital.server.vaults
     sent: list[bytes] = []

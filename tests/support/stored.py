@@ -1,9 +1,7 @@
 """Parties with stored tables on a running server: two curators, a researcher, and studies at will.
 
-parties = StoredParties.join(server, folder)
-parties.store()                       # a vault with both tables
-study = parties.sampled("a study")    # signed and charged by both; the server has drawn rows
-agent = parties.agent(folder)         # the hospital's, with a policy that names the vault
+``StoredParties.join`` registers them, ``store`` fills a vault with both tables, ``sampled`` returns
+a study that both have signed and whose rows are drawn, and ``agent`` is the hospital's agent.
 """
 
 from collections.abc import Iterator
