@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.errors import HomeError, MismatchError
+from veiltab.errors import HomeError, MismatchError, NotFoundError
 from veiltab.party.home import Home, PinnedServer
 from veiltab.party.remote import RemoteServer
 from veiltab.protocol.audit_log import Seen, verify_log
+from veiltab.protocol.keys import verify_keys
 from veiltab.wire.audit import AuditEntry
-from veiltab.wire.contract import Contract
+from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.signed import Signed
 
 
@@ -62,6 +63,17 @@ class PartyContext:
         self.home.study(study).save_contract(signed)
         return signed
 
+    def sealing_key(self, party: PublicIdentity) -> bytes:
+        """Return the key to seal to: a party's newest, or its first if the server knows no other.
+
+        A party that has revoked its keys is refused.
+        """
+        try:
+            keys = self.server.party_keys(party.party_id)
+        except NotFoundError:
+            return party.sealing_key
+        return verify_keys(party, keys).sealing_key
+
     def audit(self, study: bytes) -> tuple[list[AuditEntry], Seen]:
         """Fetch and verify a study's audit log against everything that was seen of it before."""
         folder = self.home.study(study)
@@ -74,6 +86,7 @@ class PartyContext:
             seen = None if before is None else (before.length, before.hash)
             end = verify_log(study, entries, head, self.server.pinned.signing_key, seen)
             folder.save_seen_head(*end)
+            self.home.follow_server(head.signatures[0].rotations)
         return entries, end
 
 

@@ -214,7 +214,15 @@ def give_grant(
     release = _fetch_release(context, contract)
     curator, prepared = _prepared(context, contract, release)
     wanted = _with_earlier(context, contract, researcher, attributes)
-    made = make_grant(curator, contract, prepared, researcher, wanted, expires=expires)
+    made = make_grant(
+        curator,
+        contract,
+        prepared,
+        researcher,
+        wanted,
+        expires=expires,
+        sealing_key=context.sealing_key(researcher),
+    )
     context.home.study(contract.study_id).save_grant(made)
     before_sending(made)
     context.server.send_grant(contract.study_id, made)
@@ -288,7 +296,7 @@ def _with_earlier(
         return None
     earlier = set()
     for given in context.server.grants(contract.study_id):
-        verify(given.signed, [context.identity.signing.public])
+        verify(given.signed, [context.home.public.signing_key])
         if given.body.researcher == researcher.party_id and given.body.expires > context.now:
             earlier |= set(given.body.attributes)
     mine = contract.schema_of(context.identity.party_id).names

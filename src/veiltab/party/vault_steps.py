@@ -126,7 +126,8 @@ def _share_secret(context: PartyContext, vault: Vault) -> None:
     reached = {m.body.receiver for m in vaults.secrets(vault.vault_id) if m.body.sender == me}
     for terms in vault.curators:
         if secret is not None and terms.party_id not in {me, *reached}:
-            message = share_secret(vault, context.identity, secret, terms.party_id)
+            sealing_key = context.sealing_key(terms.identity)
+            message = share_secret(vault, context.identity, secret, terms.party_id, sealing_key)
             vaults.send_secret(vault.vault_id, message)
 
 
