@@ -16,6 +16,7 @@ from veiltab.cli.main import OrderedGroup
 from veiltab.cli.options import PartyOptions, party_options
 from veiltab.cli.output import (
     console,
+    count,
     json_option,
     print_facts,
     print_json,
@@ -157,7 +158,7 @@ def unit_command(
     from veiltab.party.home import Home
 
     unit = AgentUnit(
-        program=Path(shutil.which("veiltab") or sys.argv[0]).absolute(),
+        program=_program(),
         home=Home(home).path,
         policy=policy_file.absolute(),
         user=user or _user(),
@@ -167,6 +168,12 @@ def unit_command(
         print_json({"unit": unit.text()})
     else:
         click.echo(unit.text(), nl=False)
+
+
+def _program() -> tuple[str, ...]:
+    """Return how this very program is run."""
+    found = shutil.which("veiltab")
+    return (sys.executable, "-m", "veiltab") if found is None else (str(Path(found).absolute()),)
 
 
 def _user() -> str:
@@ -279,7 +286,7 @@ def _print_check(
     facts = {
         "answers": ", ".join((*policy.vaults, *policy.studies)),
         "budget": f"ε = {float(policy.epsilon - answered):g} of {float(policy.epsilon):g} left",
-        "grants to": f"{len(policy.researchers):,} researchers, by fingerprint",
+        "grants to": f"{count(len(policy.researchers), 'researcher')}, by fingerprint",
         "asks": f"every {policy.poll_seconds:,} s",
         "log": str(log.path),
     }

@@ -33,7 +33,6 @@ from veiltab.cli.terms import (
     print_attributes,
     print_parties,
     print_status,
-    signers,
 )
 from veiltab.errors import ParameterError
 
@@ -183,10 +182,7 @@ def show_command(vault: str, party: PartyOptions, as_json: bool) -> None:
     if as_json:
         print_json({**_status_json(status, party.home), "terms": signed.body.to_json()})
         return
-    _print_terms(signed, party.home)
-    screen = console()
-    screen.print()
-    _show_status(status, party.home)
+    _print_terms(signed, party.home, status)
 
 
 @vault_group.command("sign")
@@ -313,9 +309,14 @@ def close_command(vault: str, reason: str, yes: bool, party: PartyOptions, as_js
     _print_status(status, party.home, as_json=as_json)
 
 
-def _print_terms(signed: "Signed[Vault]", home: "Home", *, stderr: bool = False) -> None:
+def _print_terms(
+    signed: "Signed[Vault]",
+    home: "Home",
+    status: "VaultStatus | None" = None,
+    *,
+    stderr: bool = False,
+) -> None:
     vault, screen = signed.body, console(stderr=stderr)
-    signers(signed)
     facts = {
         "vault": vault.title,
         "id": vault.vault_id.hex(),
@@ -325,6 +326,10 @@ def _print_terms(signed: "Signed[Vault]", home: "Home", *, stderr: bool = False)
         "the server": "stores all rows, encrypted; it can link them from study to study, and not"
         " read them",
     }
+    if status is not None:
+        stored = [curator.name for curator in status.curators if curator.uploaded]
+        facts["state"] = f"{status.state}, since {moment(status.updated)}"
+        facts["stored"] = f"the table of {', '.join(stored)}" if stored else "no table yet"
     print_facts(screen, facts)
     screen.print()
     print_parties(screen, signed, home)

@@ -51,7 +51,7 @@ ProtectKernelTunables=yes
 ProtectProc=invisible
 RemoveIPC=yes
 SystemCallArchitectures=native
-SystemCallFilter=@system-service @memlock
+SystemCallFilter=@system-service
 SystemCallErrorNumber=EPERM
 
 [Install]
@@ -68,7 +68,7 @@ class AgentUnit:
     ``passphrase`` is a file that only root can read; systemd hands it to the agent as a credential.
     """
 
-    program: Path
+    program: tuple[str, ...]
     home: Path
     policy: Path
     user: str
@@ -76,7 +76,7 @@ class AgentUnit:
 
     def text(self) -> str:
         """Return the unit."""
-        words = [str(self.program), "agent", "run", "--home", str(self.home)]
+        words = [*self.program, "agent", "run", "--home", str(self.home)]
         words += ["--policy", str(self.policy)]
         command, credential = " ".join(map(_quoted, words)), ""
         if self.passphrase is not None:
