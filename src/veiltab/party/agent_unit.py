@@ -20,6 +20,9 @@ Restart=on-failure
 RestartSec=60
 TimeoutStopSec=60
 {credential}
+# polars would look at the processor with code that it writes into memory, which is denied below.
+Environment=POLARS_SKIP_CPU_CHECK=1
+
 # Keys stay out of core dumps and, where the limit allows it, out of swap.
 LimitCORE=0
 LimitMEMLOCK=256M
