@@ -190,7 +190,7 @@ def _agent(party: PartyOptions, policy_file: Path, stop: Event) -> "Iterator[Age
     from veiltab.party.agent import Agent, AgentStopped, open_log
     from veiltab.party.connection import Retry
     from veiltab.party.context import check_registered
-    from veiltab.party.session import connect
+    from veiltab.party.session import open_context
 
     def on_wait(_reason: str, _seconds: float) -> None:
         if stop.is_set():
@@ -200,8 +200,9 @@ def _agent(party: PartyOptions, policy_file: Path, stop: Event) -> "Iterator[Age
     check_registered(home)  # before a passphrase is asked for
     identity = party.identity()
     retry = Retry(total=PATIENCE, cap=5.0, on_wait=on_wait)
-    with connect(home, identity, retry) as session, open_log(home) as log:
-        yield Agent(session.context, policy_file, log, stop)
+    context = open_context(home, identity, retry)
+    with context.server, open_log(home) as log:
+        yield Agent(context, policy_file, log, stop)
 
 
 @contextmanager

@@ -41,11 +41,6 @@ class Session(ClosedAtEnd):
         self._context.server.close()
 
     @property
-    def context(self) -> PartyContext:
-        """What every step of this party needs."""
-        return self._context
-
-    @property
     def home(self) -> Home:
         """The home of this party."""
         return self._context.home
@@ -134,10 +129,15 @@ class Session(ClosedAtEnd):
 
 def connect(home: Home, identity: PrivateIdentity, retry: Retry | None = None) -> Session:
     """Prepare requests to the server that a home has pinned; nothing is sent yet."""
+    return Session(open_context(home, identity, retry))
+
+
+def open_context(home: Home, identity: PrivateIdentity, retry: Retry | None = None) -> PartyContext:
+    """Return what every step of a registered party needs."""
     pinned = check_registered(home)
     reach = Reach(ca_file=home.authority)
     server = RemoteServer(pinned.url, pinned.identity, identity, retry=retry, reach=reach)
-    return Session(PartyContext(home, identity, server))
+    return PartyContext(home, identity, server)
 
 
 def discover(
