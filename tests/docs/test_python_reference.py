@@ -24,6 +24,7 @@ WHOLE: dict[str, type] = {
     "Home": vt.Home,
     "Session": vt.Session,
     "Study": vt.Study,
+    "Vault": vt.Vault,
     "Preview": Preview,
     "Coalition": Coalition,
     "Progress": Progress,
