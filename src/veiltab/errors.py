@@ -295,6 +295,13 @@ class TooLargeError(VeiltabError):
     http_status = 413
 
 
+class LengthRequiredError(VeiltabError):
+    """A large body's length is not announced, so no memory can be kept for it."""
+
+    code = "length_required"
+    http_status = 411
+
+
 class RateLimitError(VeiltabError):
     """A sender made too many requests; it may try again a little later."""
 

@@ -123,7 +123,7 @@ def test_a_route_without_the_gate_is_noticed(tmp_path: Path) -> None:
 def test_public_routes_are_few_and_take_nothing(world: World) -> None:
     """None has a parameter, so none can be about a study or a party."""
     public = {route for route in routes_of(world.app) if route[1] in PUBLIC}
-    assert {method for method, _ in public} == {"GET", "HEAD"}
+    assert {method for method, _ in public} == {"GET"}
     assert {path for _, path in public} == PUBLIC
     assert not any("{" in path for path in PUBLIC)
     assert not any(path.startswith(("/v1/studies", "/v1/parties")) for path in PUBLIC)

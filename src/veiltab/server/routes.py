@@ -30,14 +30,13 @@ from veiltab.server.models import (
     bytes_answer,
     repeated,
 )
-from veiltab.server.monitoring import CONTENT_TYPE
 from veiltab.server.worker import Worker
 from veiltab.wire.bundles import MAX_ASKED
 from veiltab.wire.codec import TEXT, exact_fields, items, load
 from veiltab.wire.contract import DIGEST
 from veiltab.wire.signed import VERSION
 
-PUBLIC = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/server"})
+PUBLIC = frozenset({"/healthz", "/readyz", "/openapi.json", "/v1/server"})
 """Routes that answer anybody; none of them says anything about a party or a study."""
 
 HEX = r"^[0-9a-f]{64}$"
@@ -74,10 +73,6 @@ def operator_routes(context: ServiceContext, worker: Worker, gate: Gate) -> APIR
         worker.check_alive()
         return {"status": "ready"}
 
-    @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
-    def metrics() -> Response:
-        return Response(context.metrics.expose(), media_type=CONTENT_TYPE)
-
     @router.get("/v1/server", summary="Who this server is")
     def server() -> Server:
         return Server(
@@ -105,6 +100,7 @@ def party_routes(context: ServiceContext, gate: Gate) -> APIRouter:
         response: Response, newcomer: Annotated[Newcomer, Depends(gate.newcomer)]
     ) -> Registered:
         created(response, new=auth.register(context, newcomer))
+        gate.forget(newcomer.identity.party_id)
         return Registered(party=newcomer.identity.party_id.hex())
 
     return router
