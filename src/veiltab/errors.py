@@ -139,6 +139,12 @@ class SignatureError(MessageError):
     http_status = 403
 
 
+class RevokedError(MessageError):
+    """A party has revoked its keys: nothing that is signed by them is trusted any more."""
+
+    code = "revoked_party"
+
+
 class SealError(MessageError):
     """A sealed part cannot be opened: wrong key, wrong purpose, or changed bytes."""
 
@@ -230,6 +236,20 @@ class HomeError(VeiltabError):
     """A home directory cannot be used: missing, unsafe, damaged, or another identity's."""
 
     code = "bad_home"
+
+
+class KeyChangedError(VeiltabError):
+    """A name that is known, or one that looks like it, comes with another key."""
+
+    code = "key_changed"
+    http_status = 409
+
+
+class BlockedError(VeiltabError):
+    """A party takes part that this home has blocked."""
+
+    code = "party_blocked"
+    http_status = 403
 
 
 class AuditError(VeiltabError):

@@ -10,6 +10,9 @@ SIGNING_PUBLIC_BYTES = 32
 SEALING_PUBLIC_BYTES = 1216
 """A public key of ML-KEM-768 (1,184 bytes) ‖ one of X25519 (32 bytes)."""
 
+MAX_ROTATIONS = 64
+"""How often a party can replace its keys: every signature carries the way from the first one."""
+
 
 def labelled_hash(label: str, data: bytes) -> bytes:
     """Return H("veiltab/v1/" ‖ label ‖ 0x00 ‖ data), the form of ids (spec 2, 4, 12.1)."""
@@ -25,7 +28,7 @@ def party_id(signing_public: bytes, sealing_public: bytes) -> bytes:
     if sizes != (SIGNING_PUBLIC_BYTES, SEALING_PUBLIC_BYTES):
         raise ParameterError(
             f"public keys of {sizes[0]:,} and {sizes[1]:,} bytes are no party",
-            hint=f"give the {SIGNING_PUBLIC_BYTES} and {SEALING_PUBLIC_BYTES:,} raw bytes of the two,"
-            " not hexadecimal text",
+            hint=f"give {SIGNING_PUBLIC_BYTES} and {SEALING_PUBLIC_BYTES:,} raw bytes, not their"
+            " hexadecimal text",
         )
     return labelled_hash("identity", signing_public + sealing_public)

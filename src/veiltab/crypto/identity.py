@@ -41,9 +41,6 @@ SCRYPT_COST = 1 << 17
 
 NONCE_BYTES = 12
 SALT_BYTES = 16
-MAX_ROTATIONS = 64
-"""How often a party can replace its keys: every signature carries the way from the first ones."""
-
 MAX_KEY_FILE_BYTES = 1 << 15
 """No identity takes more bytes: a name has at most 1,000 characters, and there are 65 pairs."""
 
@@ -90,9 +87,9 @@ class PrivateIdentity:
 
     def __post_init__(self) -> None:
         """Refuse a name that no message could carry (spec, section 1.1)."""
-        if len(self.earlier) > MAX_ROTATIONS:
+        if len(self.earlier) > hashing.MAX_ROTATIONS:
             raise ParameterError(
-                f"the keys of {self.name!r} were replaced {MAX_ROTATIONS} times, which is the most",
+                f"the keys of {self.name!r} were replaced {hashing.MAX_ROTATIONS} times already",
                 hint="make a new identity, and register it",
             )
         try:

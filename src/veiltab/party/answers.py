@@ -37,7 +37,7 @@ from veiltab.wire.contract import DIGEST, PARTY_ID, PublicIdentity
 from veiltab.wire.requests import MAX_SKEW_SECONDS
 
 T = TypeVar("T")
-_TIME = integer(0, MAX_INTEGER)
+TIME = integer(0, MAX_INTEGER)
 _CURSOR = re.compile(r"[0-9A-Za-z_-]{1,100}")
 
 
@@ -47,7 +47,7 @@ def _check_flag(value: object, path: str) -> bool:
     return value
 
 
-_FLAG = Codec(_check_flag, _check_flag)
+FLAG = Codec(_check_flag, _check_flag)
 
 
 class Answer(Part):
@@ -74,9 +74,9 @@ class CuratorStatus(Answer):
 
     name: str = wired(TEXT)
     party: bytes = wired(PARTY_ID)
-    signed: bool = wired(_FLAG)
-    aligned: bool = wired(_FLAG)
-    uploaded: bool = wired(_FLAG)
+    signed: bool = wired(FLAG)
+    aligned: bool = wired(FLAG)
+    uploaded: bool = wired(FLAG)
 
 
 @message
@@ -95,7 +95,7 @@ class StudySummary(Answer):
     title: str = wired(TEXT)
     state: str = wired(TEXT)
     role: str = wired(TEXT)
-    updated: int = wired(_TIME)
+    updated: int = wired(TIME)
 
 
 @message
@@ -117,7 +117,7 @@ class Block(Answer):
     """Somebody whose proposals a party does not want; ``at`` is since when, in Unix seconds."""
 
     party: bytes = wired(PARTY_ID)
-    at: int = wired(_TIME)
+    at: int = wired(TIME)
 
 
 @message

@@ -32,6 +32,7 @@ from veiltab.party.answers import (
     read_object,
 )
 from veiltab.party.connection import CHUNK, Call, ClosedAtEnd, Connection, Headers, Reach, Retry
+from veiltab.party.remote_vault import RemoteVaults
 from veiltab.party.transfer import (
     ReleasedChunks,
     read_bundle,
@@ -96,6 +97,7 @@ class RemoteServer(ClosedAtEnd):
         self._clock = clock
         self._lock = Lock()
         self._connection = Connection(url, reach or Reach(), retry or Retry(), clock)
+        self.vaults = RemoteVaults(lambda call: self._connection.send(call, self._sign))
 
     @staticmethod
     def discover(

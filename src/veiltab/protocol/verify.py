@@ -22,6 +22,7 @@ from veiltab.errors import (
     PromiseError,
     SignatureError,
 )
+from veiltab.protocol.keys import verify_chain
 from veiltab.protocol.stores import Digests, check_column_names
 from veiltab.wire.contract import Agreement, Contract, CuratorTerms, Vault
 from veiltab.wire.mechanism import PURE_1, PaperTerms, accounting_name
@@ -44,10 +45,10 @@ def cosign(signed: Signed[Body], key: SigningKey) -> Signed[Body]:
 
 
 def verify(signed: Signed[Body], signers: Iterable[bytes]) -> Body:
-    """Return the body if exactly these keys have signed it, and every signature is right."""
+    """Return the body if exactly the parties of these first keys have signed it, and all right."""
     expected = set(signers)
     verify_some(signed, expected)
-    missing = expected - {signature.key for signature in signed.signatures}
+    missing = expected - {signature.root for signature in signed.signatures}
     if missing:
         raise SignatureError(
             f"{len(missing)} of {len(expected)} signatures on the {signed.body.kind} are missing",
@@ -57,21 +58,26 @@ def verify(signed: Signed[Body], signers: Iterable[bytes]) -> Body:
 
 
 def verify_some(signed: Signed[Body], allowed: Iterable[bytes]) -> Body:
-    """Return the body if every signature on it is right and by one of these keys."""
+    """Return the body if every signature is right, and by a party of one of these first keys.
+
+    A newer key comes with the rotations that lead to it.  Whether it is the newest one of its party
+    is for the server to say, when the message is sent.
+    """
     keys = set(allowed)
     for signature in signed.signatures:
-        if signature.key not in keys:
+        if signature.root not in keys:
             raise SignatureError(
                 f"the {signed.body.kind} is signed by {signature.key.hex()}, who has no part in it",
                 hint="ask for the message as its own parties signed it",
             )
+        verify_chain(signature.rotations)
         signing.verify(signature.key, signed.signing_input, signature.signature)
     return signed.body
 
 
 def _signature(body: Message, key: SigningKey) -> Signature:
     data = signing_input(body.kind, body.canonical())
-    return Signature(key=key.public, signature=key.sign(data))
+    return Signature(key=key.public, signature=key.sign(data), rotations=key.proof)
 
 
 def verify_agreement(signed: Signed[AgreementType]) -> AgreementType:
@@ -332,7 +338,7 @@ def verify_publication(
     body = signed.body
     check_researcher(contract, body.researcher)
     keys = [r.signing_key for r in contract.researchers or () if r.party_id == body.researcher]
-    verify(signed, keys or [signature.key for signature in signed.signatures])
+    verify(signed, keys or [signature.root for signature in signed.signatures])
     if body.study != contract.study_id or body.release != release.digest:
         raise MismatchError(
             "the publication is of another study or another release",

@@ -284,7 +284,7 @@ def _check_proposal(context: ServiceContext, sender: Sender, signed: Signed[Cont
         )
     contract.curator(sender.party)
     verify_some(signed, [terms.identity.signing_key for terms in contract.curators])
-    if sender.identity.signing_key not in {signature.key for signature in signed.signatures}:
+    if sender.identity.signing_key not in {signature.root for signature in signed.signatures}:
         raise SignatureError(
             "the proposer has not signed the contract", hint="sign what you propose"
         )
