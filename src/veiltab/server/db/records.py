@@ -6,7 +6,7 @@ study.
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
@@ -137,8 +137,8 @@ class PeopleRecords(TransactionView):
         return self._insert_new(PARTIES, values)
 
     def party(self, party_id: bytes) -> PublicIdentity | None:
-        """Return a registered party."""
-        statement = select(PARTIES).where(PARTIES.c.party == party_id)
+        """Return a registered party; one that is banned is not there."""
+        statement = select(PARTIES).where(PARTIES.c.party == party_id, PARTIES.c.banned.is_(None))
         row = self._connection.execute(statement).mappings().one_or_none()
         if row is None:
             return None
@@ -182,6 +182,12 @@ class StudyRecords(TransactionView):
             raise StateError(
                 f"there is no study {record.study.hex()} to change", hint="add the study first"
             )
+
+    def change_study(self, study: bytes, **changes: Any) -> None:
+        """Change some fields of a study, and write nothing else: a contract can be long."""
+        if "contract" in changes:
+            changes["size"] = len(changes["contract"])
+        self._connection.execute(update(STUDIES).where(STUDIES.c.study == study).values(**changes))
 
     def studies_in(self, states: Collection[str]) -> list[bytes]:
         """Return the ids of the studies that are in one of these states, the oldest first."""
@@ -256,6 +262,14 @@ class MessageRecords(TransactionView):
             MESSAGES.c.study == study, MESSAGES.c.kind == kind
         )
         return {row.sender: row.digest for row in self._connection.execute(statement)}
+
+    def messages_of(self, study: bytes, kind: str, party: bytes) -> list[MessageRecord]:
+        """Return the messages of one kind that a party has sent, or that are for it."""
+        statement = _MESSAGES.where(
+            (MESSAGES.c.sender == party) | (MESSAGES.c.reference == party), MESSAGES.c.size > 0
+        )
+        rows = self._connection.execute(statement, {"wanted": study, "of_kind": kind})
+        return [MessageRecord(**row) for row in rows.mappings()]
 
     def forget_contents(self, study: bytes, kind: str) -> None:
         """Erase the contents of the messages of one kind; their senders and digests stay."""
