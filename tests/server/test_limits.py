@@ -1,6 +1,7 @@
 """How much the service takes, and how often: from parties, and from those who say they are."""
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -241,6 +242,23 @@ def test_strangers_that_ask_too_often_wait(rare: Limited) -> None:
     assert rare.sign(Request("POST", "/v1/parties"), newcomer).send(rare.client).status_code == 429
     rare.time.sleep(1)
     assert plain.send(rare.client).status_code == 401
+
+
+def test_strangers_that_ask_too_often_are_answered_late(tmp_path: Path) -> None:
+    """On every route, and beside the routes; a party beside them is not."""
+    settings = replace(QUICK, stranger_rate=1.0, stranger_burst=1, stranger_wait_seconds=0.2)
+    for limited in serve(tmp_path, settings):
+        limited.client.get("/healthz")
+        asked = [("GET", "/healthz"), ("GET", "/openapi.json"), ("GET", "/v1/studies")]
+        for method, path in (*asked, ("GET", "/nothing"), ("DELETE", "/healthz")):
+            started = time.monotonic()
+            status = limited.client.request(method, path).status_code
+            assert status in (429, 404, 405)
+            assert time.monotonic() - started >= 0.2
+        assert limited.ask().status_code == 200
+        forged = replace(stranger(limited.server), party=limited.parties[0].identity.party_id)
+        assert limited.ask(forged).status_code == 429
+        assert limited.ask().status_code == 200
 
 
 def test_strangers_cannot_use_up_a_partys_requests(rare: Limited) -> None:

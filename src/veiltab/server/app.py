@@ -5,6 +5,7 @@ Every request is counted, logged and answered.
 
 import asyncio
 import logging
+import resource
 import socket
 import ssl
 import time
@@ -35,7 +36,7 @@ from veiltab.server.worker import Worker
 
 _log = logging.getLogger("veiltab.access")
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
-_REFUSED, _FAILED = 400, 500
+_REFUSED, _NO_METHOD, _FAILED = 400, 405, 500
 
 CHUNK_ROUTES = frozenset(
     {
@@ -50,6 +51,9 @@ CHUNK_ROUTES = frozenset(
 
 BACKLOG = 128
 """Connections that wait for the service to look; so many more files may be open for a moment."""
+
+OTHER_FILES = 512
+"""Files that the service opens beside its connections, at most."""
 
 UNSENT_BYTES = 128 * KIB
 """How much of an answer the system holds for a reader, beyond what is on its way."""
@@ -73,7 +77,7 @@ class Observer:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                if "route" not in scope:
+                if "route" not in scope or status == _NO_METHOD:
                     await self._gate.lost(scope)
                 headers = MutableHeaders(scope=message)
                 headers["X-Content-Type-Options"] = "nosniff"
@@ -239,6 +243,7 @@ def serve(context: ServiceContext, address: Address, ready: Callable[[str], None
 
     SIGTERM and SIGINT let running requests finish.  The data directory is locked meanwhile.
     """
+    _allow_files(context.settings.connections + BACKLOG + OTHER_FILES)
     with ExitStack() as stack:
         sockets = [stack.enter_context(_listen(address))]
         if address.metrics_port:
@@ -247,6 +252,14 @@ def serve(context: ServiceContext, address: Address, ready: Callable[[str], None
         host, port = sockets[0].getsockname()[:2]
         url = f"{address.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         web_server(context, address, ready=lambda: ready(url)).run(sockets)
+
+
+def _allow_files(most: int) -> None:
+    """Let the process open so many files, if the system does."""
+    allowed, ceiling = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed < most:
+        most = most if ceiling == resource.RLIM_INFINITY else min(most, ceiling)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, ceiling))
 
 
 def web_server(

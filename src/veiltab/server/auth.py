@@ -28,6 +28,7 @@ from veiltab.errors import (
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import Records
 from veiltab.server.limits import (
+    KIB,
     MAX_SENDERS,
     Buckets,
     InFlight,
@@ -64,6 +65,7 @@ LOOK_UPS_AT_ONCE = 4
 REMEMBERED_SECONDS = 5
 """How long a sender is not looked up again; the operator may have changed it meanwhile."""
 
+_PIECE = 64 * KIB
 _LONGEST_LENGTH = 15
 """Digits of a Content-Length that are read."""
 
@@ -289,21 +291,25 @@ def _length(request: Request, most: int) -> int | None:
 
 
 async def _body(request: Request, most: int, place: Place | None = None) -> list[bytes]:
-    """Read the body, up to its limit, in the pieces in which it arrives."""
-    pieces, size = [], 0
+    """Read the body, up to its limit, in pieces: byte by byte it would take more memory."""
+    pieces, small, size = [], bytearray(), 0
     try:
         async for piece in request.stream():
-            pieces.append(piece)
             size += len(piece)
-            if place is not None:
-                place.received = size
             if size > most:
                 raise too_large("the body", most)
+            if place is not None:
+                place.received = size
+            if len(piece) < _PIECE:
+                small += piece
+            if len(piece) >= _PIECE or len(small) >= _PIECE:
+                pieces += [bytes(small), piece] if len(piece) >= _PIECE else [bytes(small)]
+                small.clear()
     except ClientDisconnect as error:  # nobody reads the answer, but it is not a bug either
         raise UnauthenticatedError(
             "the body broke off", hint="send it again, with its Content-Digest"
         ) from error
-    return pieces
+    return [*pieces, bytes(small)]
 
 
 async def _unannounced(request: Request, most: int) -> list[bytes]:
