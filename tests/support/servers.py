@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,11 +45,12 @@ QUICK = Settings(
     burst=10**6,
     stranger_rate=1e6,
     stranger_burst=10**6,
-    stranger_wait_seconds=0.01,
+    refusal_wait_seconds=0.01,
     connections_per_address=10**6,
     connection_rate=1e6,
     connection_burst=10**6,
     party_requests=10**6,
+    party_turns=10**6,
     poll_seconds=0.1,
 )
 """Limits that no test reaches by accident."""
@@ -88,17 +89,24 @@ def make_context(
     )
 
 
-def register(
-    url: str, name: str, path: Path, invitation: str, *, retry: Retry, entropy: Entropy
+def register(  # noqa: PLR0913 - all but the first four by name
+    url: str,
+    name: str,
+    path: Path,
+    invitation: str,
+    *,
+    retry: Retry,
+    entropy: Entropy,
+    clock: Callable[[], float] = time.time,
 ) -> PartyContext:
     """Make a home for a new party, and register it with an invitation."""
     home = Home(path)
     identity = home.create(name, None, entropy)
     pinned = RemoteServer.discover(url)
     home.pin_server(url, pinned)
-    server = RemoteServer(url, pinned, identity, retry=retry)
+    server = RemoteServer(url, pinned, identity, retry=retry, clock=clock)
     server.register(invitation)
-    return PartyContext(home, identity, server, entropy)
+    return PartyContext(home, identity, server, entropy, clock)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -330,9 +338,10 @@ def _free_port() -> int:
         return port
 
 
-def invitation(data: Path, name: str) -> str:
-    """Let the operator invite somebody."""
+def invitation(data: Path, name: str, database: str = "") -> str:
+    """Let the operator invite somebody; the database is SQLite's unless one is named."""
     command = [sys.executable, "-m", "veiltab", "invite", "--data", str(data), name]
+    command += ["--database", database] if database else []
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
     return done.stdout.strip()
 

@@ -211,10 +211,14 @@ class Simulator(Rehearsal):
         self, context: ServiceContext, terms: Terms = TERMS, stage: Stage = Stage.UPLOADED
     ) -> "ServerSideStudy":
         """Take a study to a stage through the server's own steps, without a network."""
-        with context.database.transaction() as records:  # proposals may name nobody unknown
+        self.register(context)
+        return ServerSideStudy(self, context, self.study(terms)).go_to(stage)
+
+    def register(self, context: ServiceContext) -> None:
+        """Make everybody known to a server: proposals may name nobody else."""
+        with context.database.transaction() as records:
             for party in (*self.curators, self.researcher):
                 records.add_party(public_identity(party), context.now)
-        return ServerSideStudy(self, context, self.study(terms)).go_to(stage)
 
     def stored_contract(self, terms: Terms, deposit: Deposit) -> Contract:
         """Return a contract that reads a deposit."""

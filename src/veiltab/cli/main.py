@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from veiltab.cli.output import show_help
+from veiltab.cli.output import own_process, show_help
 from veiltab.errors import VeiltabError
 
 
@@ -85,6 +85,8 @@ COMMANDS = {
     "study": "veiltab.cli.study:study_group",
     "push": "veiltab.cli.push:push_command",
     "grant": "veiltab.cli.grant:grant_command",
+    "vault": "veiltab.cli.vault:vault_group",
+    "agent": "veiltab.cli.agent:agent_group",
     "estimate": "veiltab.cli.estimate:estimate_command",
     "publish": "veiltab.cli.estimate:publish_command",
     "audit": "veiltab.cli.study:audit_command",
@@ -114,6 +116,7 @@ def veiltab(context: click.Context) -> None:
     Run a server:    serve, then invite everybody who is to take part
     Take part:       id new, then register with the invitation; party verify those you work with
     As a curator:    ledger set, study propose or study sign, push, grant
+    Often the same:  vault propose, sign and push once; then agent answers studies on it
     As researcher:   estimate, once the curators have granted it; publish what others may read
     Anybody:         study status, audit
     """  # noqa: D301 - \b tells click to leave the lines alone
@@ -123,6 +126,8 @@ def veiltab(context: click.Context) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command; every failure is ``error:`` and ``hint:`` on stderr and an exit code."""
     _write_what_can_be_written()
+    if arguments is None:
+        own_process()
     try:
         code = veiltab.main(arguments, prog_name="veiltab", standalone_mode=False)
         sys.stdout.flush()

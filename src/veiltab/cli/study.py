@@ -36,7 +36,8 @@ from veiltab.errors import ParameterError
 from veiltab.wire.states import IN_ORDER
 
 if TYPE_CHECKING:
-    from veiltab.party.draft import Draft
+    from veiltab.data.tables import Table
+    from veiltab.party.draft import Draft, DraftFrom
     from veiltab.party.home import Home
     from veiltab.wire.audit import AuditEntry
     from veiltab.wire.contract import Contract
@@ -124,7 +125,10 @@ def propose_command(
             hint="--from drafts a study file; look at it before you propose it",
         )
     if file is None:
-        _draft(party, (source, query, table_file), out, recode_out, as_json=as_json)
+        from veiltab.party.draft import draft_study
+
+        table = open_source("--from", source, query, table_file)
+        write_draft(party.home, table, draft_study, out, recode_out, as_json=as_json)
     else:
         _propose(party, file, dataset, verified, yes=yes, as_json=as_json)
 
@@ -140,9 +144,11 @@ def _propose(
 ) -> None:
     from veiltab.party.proposal import plan_of
     from veiltab.party.study_file import read_study_file
+    from veiltab.party.vault_steps import known_vault
 
     home = party.home
-    draft = read_study_file(file, home.public)  # before a passphrase is asked for
+    # Before a passphrase is asked for:
+    draft = read_study_file(file, home.public, known_vault(home))
     meet_parties(home, draft.identities(), verified=verified, yes=yes)
     with party.session() as session:
         study = session.propose(draft, dataset)
@@ -163,26 +169,26 @@ def _propose(
     print_coalitions(screen, contract)
 
 
-def _draft(
-    party: PartyOptions,
-    table: tuple[str | None, str | None, Path | None],
+def write_draft(
+    home: "Home",
+    table: "Table",
+    draft_from: "DraftFrom",
     out: Path | None,
     recode_out: Path | None,
     *,
     as_json: bool,
 ) -> None:
+    """Draft a study file or a vault file from a table, and a recode file."""
     from veiltab.data.tables import BATCH_ROWS
     from veiltab.files.disk import check_new, write_output
     from veiltab.files.private import write_private
-    from veiltab.party.draft import draft_study
 
     for path in (out, recode_out):
         if path is not None:
             check_new(path)
-    me, source = party.home.public, open_source("--from", *table)
-    draft = draft_study(source.batches(list(source.columns), BATCH_ROWS), me)
+    draft = draft_from(table.batches(list(table.columns), BATCH_ROWS), home.public)
     if out is not None:
-        write_output(out, draft.study.encode())
+        write_output(out, draft.text.encode())
     if recode_out is not None:
         write_private(recode_out, draft.recode.encode())
     _print_draft(draft, out, recode_out, as_json=as_json)
@@ -192,10 +198,10 @@ def _print_draft(
     draft: "Draft", out: Path | None, recode_out: Path | None, *, as_json: bool
 ) -> None:
     if as_json:
-        print_json({"study_file": draft.study, "recode_file": draft.recode})
+        print_json({f"{draft.kind}_file": draft.text, "recode_file": draft.recode})
         return
     if out is None:
-        click.echo(draft.study, nl=False)
+        click.echo(draft.text, nl=False)
     else:
         click.echo(f"Complete {out} where it says FILL IN, and propose it.")
     if recode_out is None:
@@ -366,7 +372,8 @@ def audit_command(study: str, party: PartyOptions, as_json: bool) -> None:
     with party.session() as session:
         chosen = session.study(study)
         entries, (length, last) = chosen.audit()
-        names, verified = _names(chosen.terms), _verified(session.home, chosen.terms, entries)
+        me, names = session.identity.party_id, _names(chosen.terms)
+        verified = _verified(session.home, chosen.terms, entries)
     if as_json:
         lines = [
             {
@@ -383,7 +390,7 @@ def audit_command(study: str, party: PartyOptions, as_json: bool) -> None:
             str(entry.sequence),
             moment(entry.at),
             names.get(entry.actor, entry.actor.hex()[:16]),
-            {None: "pinned", True: "yes", False: "no"}[verified[entry.actor]],
+            "you" if entry.actor == me else _WORDS[verified[entry.actor]],
             entry.event,
             entry.state,
         )
@@ -391,6 +398,9 @@ def audit_command(study: str, party: PartyOptions, as_json: bool) -> None:
     ]
     print_rows(console(), ("no.", "at", "who", "verified", "what", "then"), rows)
     click.echo(f"\nThe log is whole.  Its last hash: {last.hex()}")
+
+
+_WORDS = {None: "pinned", True: "yes", False: "no"}
 
 
 def _names(contract: "Contract") -> dict[bytes, str]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from veiltab.party.home import Home
     from veiltab.party.known import Acquaintance
     from veiltab.party.remote import CuratorStatus, Status
-    from veiltab.wire.contract import Contract, PublicIdentity
+    from veiltab.wire.contract import Agreement, Contract, Linkage, PublicIdentity, Vault
     from veiltab.wire.signed import Signed
 
 
@@ -31,8 +31,8 @@ PADS = {
 }
 
 
-def signers(signed: "Signed[Contract]") -> set[bytes]:
-    """Return who has signed, by signing key, after a look at every signature."""
+def signers(signed: "Signed[Any]") -> set[bytes]:
+    """Return who has signed, by first signing key, after a look at every signature."""
     from veiltab.protocol.verify import verify_some
 
     verify_some(signed, [terms.identity.signing_key for terms in signed.body.curators])
@@ -59,6 +59,7 @@ def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
         "mechanism": contract.to_json()["mechanism"],
         "pads": contract.pads,
         "linkage": contract.linkage.to_json(),
+        "stored": contract.to_json()["stored"],
         "server": _party(contract.server),
         "curators": [
             {
@@ -112,8 +113,6 @@ def budgets(contract: "Contract", home: "Home") -> list[dict[str, Any]]:
 
 def print_terms(screen: "Console", signed: "Signed[Contract]", home: "Home") -> None:
     """Print what a curator should read before signing."""
-    from veiltab.party.names import readable
-
     contract = signed.body
     print_facts(screen, _facts(contract, home))
     screen.print()
@@ -121,9 +120,16 @@ def print_terms(screen: "Console", signed: "Signed[Contract]", home: "Home") -> 
     screen.print()
     print_parties(screen, signed, home)
     screen.print()
+    print_attributes(screen, contract)
+
+
+def print_attributes(screen: "Console", agreement: "Agreement") -> None:
+    """Print what is held by whom."""
+    from veiltab.party.names import readable
+
     rows = [
         (attribute.name, readable(terms.identity.name), _categories(attribute.categories))
-        for terms in contract.curators
+        for terms in agreement.curators
         for attribute in terms.attributes
     ]
     print_rows(screen, ("attribute", "held by", "categories"), rows)
@@ -148,9 +154,13 @@ def _facts(contract: "Contract", home: "Home") -> dict[str, str]:
         "promise": _promise(contract),
         "table": f"{contract.schema.domain_size:,} cells",
         "respondents": f"{people}; {LINKAGES[contract.linkage.mode]}",
-        "rows match by": _linkage(contract),
+        "rows match by": linkage_words(contract.linkage),
         "encrypted": PADS[contract.pads],
     }
+    if contract.stored is not None:
+        vault = contract.stored.vault
+        title = home.vault(vault).title() or "a vault that this home does not know"
+        facts["reads"] = f"stored tables: {title} ({vault.hex()[:16]})"
     facts |= plan_facts(contract, plan_of(contract))
     lines = [_budget_line(budget, contract) for budget in budgets(contract, home)]
     return facts | ({"your budget": "\n".join(lines)} if lines else {})
@@ -229,8 +239,8 @@ def _paper_facts(contract: "Contract", plan: "Plan | None") -> dict[str, str]:
     return facts
 
 
-def _linkage(contract: "Contract") -> str:
-    linkage = contract.linkage
+def linkage_words(linkage: "Linkage") -> str:
+    """Say how rows belong together."""
     if linkage.by == "rows":
         return "their order: first row with first row"
     rules = f", made alike by {', '.join(linkage.normalisation)}" if linkage.normalisation else ""
@@ -249,22 +259,24 @@ def _budget_line(budget: dict[str, Any], contract: "Contract") -> str:
     return f"{left}; signing takes {contract.epsilon:g}{delta}"
 
 
-def print_parties(screen: "Console", signed: "Signed[Contract]", home: "Home") -> None:
+def print_parties(
+    screen: "Console", signed: "Signed[Contract] | Signed[Vault]", home: "Home"
+) -> None:
     """Print who takes part, with the fingerprints, and whose were compared."""
     from veiltab.party.known import Standing, acquaintances
 
-    keys, contract = signers(signed), signed.body
-    parties = acquaintances(home, contract)
+    keys = signers(signed)
+    parties = acquaintances(home, signed.body)
     rows = []
     for one in sorted(parties, key=lambda one: one.role != "server"):
         signature = _mark(one.identity.signing_key in keys) if one.role == "curator" else ""
         rows.append((one.role, called(one), one.fingerprint, _standing(one), signature))
-    if contract.researchers is None:
+    if getattr(signed.body, "researchers", ()) is None:
         rows.append(("researcher", "whomever a curator grants access", "", "", ""))
     names = ("part", "name", "fingerprint", "verified", "signed")
     print_rows(screen, names, rows, whole="fingerprint")  # people read it aloud
     for one in parties:
-        if one.standing in (Standing.CHANGED, Standing.BLOCKED):
+        if one.standing in (Standing.CHANGED, Standing.BLOCKED, Standing.REVOKED):
             screen.print(f"\n{_warning(home, one)}", markup=False, soft_wrap=True)
     missing = [called(o) for o in parties if o.standing in (Standing.NEW, Standing.UNVERIFIED)]
     if missing:
@@ -289,7 +301,8 @@ def _standing(one: "Acquaintance") -> str:
     if one.standing is None:
         return "pinned"
     words = {Standing.YOU: "you", Standing.VERIFIED: "yes"}
-    words |= {Standing.CHANGED: "CHANGED", Standing.BLOCKED: "blocked"}
+    words |= {Standing.CHANGED: "CHANGED"}
+    words |= {other: other.value for other in (Standing.BLOCKED, Standing.REVOKED)}
     return words.get(one.standing, "no")
 
 
@@ -347,16 +360,25 @@ def show_status(screen: "Console", status: "Status", home: "Home") -> None:
         facts["granted"] = ", ".join(status.granted)
     print_facts(screen, facts)
     screen.print()
-    rows = [_progress(curator, home) for curator in status.curators]
-    print_rows(screen, ("curator", "verified", "signed", "aligned", "pushed"), rows)
+    stored = _reads_vault(home, status.study)
+    rows = [_progress(curator, home, stored=stored) for curator in status.curators]
+    steps = ("signed", "answered") if stored else ("signed", "aligned", "pushed")
+    print_rows(screen, ("curator", "verified", *steps), rows)
 
 
-def _progress(curator: "CuratorStatus", home: "Home") -> tuple[str, ...]:
+def _reads_vault(home: "Home", study: bytes) -> bool:
+    """Tell whether a study is known to read stored tables, which are not pushed again."""
+    signed = home.study(study).contract()
+    return signed is not None and signed.body.stored is not None
+
+
+def _progress(curator: "CuratorStatus", home: "Home", *, stored: bool) -> tuple[str, ...]:
     from veiltab.party.names import readable
 
     me = curator.party == home.public.party_id
     verified = "you" if me else _mark(is_verified(home, curator.party))
-    marks = (_mark(done) for done in (curator.signed, curator.aligned, curator.uploaded))
+    aligned = () if stored else (curator.aligned,)
+    marks = (_mark(done) for done in (curator.signed, *aligned, curator.uploaded))
     return (readable(curator.name), verified, *marks)
 
 

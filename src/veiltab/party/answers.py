@@ -35,9 +35,11 @@ from veiltab.wire.codec import (
 )
 from veiltab.wire.contract import DIGEST, PARTY_ID, PublicIdentity
 from veiltab.wire.requests import MAX_SKEW_SECONDS
+from veiltab.wire.rotation import ROTATIONS, Rotation
+from veiltab.wire.signed import Signed
 
 T = TypeVar("T")
-_TIME = integer(0, MAX_INTEGER)
+TIME = integer(0, MAX_INTEGER)
 _CURSOR = re.compile(r"[0-9A-Za-z_-]{1,100}")
 
 
@@ -47,7 +49,7 @@ def _check_flag(value: object, path: str) -> bool:
     return value
 
 
-_FLAG = Codec(_check_flag, _check_flag)
+FLAG = Codec(_check_flag, _check_flag)
 
 
 class Answer(Part):
@@ -74,9 +76,9 @@ class CuratorStatus(Answer):
 
     name: str = wired(TEXT)
     party: bytes = wired(PARTY_ID)
-    signed: bool = wired(_FLAG)
-    aligned: bool = wired(_FLAG)
-    uploaded: bool = wired(_FLAG)
+    signed: bool = wired(FLAG)
+    aligned: bool = wired(FLAG)
+    uploaded: bool = wired(FLAG)
 
 
 @message
@@ -95,7 +97,7 @@ class StudySummary(Answer):
     title: str = wired(TEXT)
     state: str = wired(TEXT)
     role: str = wired(TEXT)
-    updated: int = wired(_TIME)
+    updated: int = wired(TIME)
 
 
 @message
@@ -117,7 +119,7 @@ class Block(Answer):
     """Somebody whose proposals a party does not want; ``at`` is since when, in Unix seconds."""
 
     party: bytes = wired(PARTY_ID)
-    at: int = wired(_TIME)
+    at: int = wired(TIME)
 
 
 @message
@@ -125,6 +127,7 @@ class ServerStatus(Answer):
     """What a server says of itself to anybody; only a pinned identity is believed."""
 
     identity: PublicIdentity = wired(nested(PublicIdentity))
+    rotations: tuple[Signed[Rotation], ...] = wired(ROTATIONS)
     software: str = wired(TEXT)
     versions: tuple[int, ...] = wired(items(integer(1, MAX_INTEGER)))
 
@@ -160,6 +163,34 @@ def read_next(value: dict[str, Any]) -> str | None:
     if following is not None and not (isinstance(following, str) and _CURSOR.fullmatch(following)):
         raise malformed("next", f"must be null or a short text, not {describe(following)}")
     return following
+
+
+MAX_PAGES = 1_000
+"""Pages of a list; a server that has more of them is wrong, or means to keep us busy."""
+
+
+def read_pages(
+    get: Callable[[str], bytes],
+    path: str,
+    key: str,
+    read: Callable[[Any, str], T],
+    *,
+    inbox: bool = False,
+) -> list[T]:
+    """Get all pages of a list, of what was looked at or of what was not."""
+    values: list[T] = []
+    after: str | None = None
+    for _ in range(MAX_PAGES):
+        query = "&".join(["inbox=true"] * inbox + [f"after={after}"] * (after is not None))
+        answer = read_object(get(f"{path}{f'?{query}' if query else ''}"))
+        values += read_items(answer, key, read)
+        after = read_next(answer)
+        if after is None:
+            return values
+    raise MalformedError(
+        f"the server lists more than {MAX_PAGES:,} pages of {key}",
+        hint="ask the server's operator what is wrong",
+    )
 
 
 def as_message(loads: Callable[[bytes], T]) -> Callable[[Any, str], T]:

@@ -1,24 +1,26 @@
 """What a curator does over the network, besides pushing: propose, sign, grant."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from veiltab.core.entropy import random_bytes
 from veiltab.errors import HomeError, InputError, NotFoundError, ParameterError, StateError
 from veiltab.files.chunks import FolderChunks
 from veiltab.files.disk import check_new
 from veiltab.files.private import write_private
 from veiltab.party.context import PartyContext
 from veiltab.party.home import Home, read_identity
-from veiltab.party.known import check_parties
 from veiltab.party.ledgers import Note
 from veiltab.party.proposal import StudyDraft
 from veiltab.party.remote import Status
 from veiltab.party.secrets import is_proposer, share_contribution
+from veiltab.party.vault_answers import answer_folder, check_own_answer
+from veiltab.party.vault_steps import check_stored_study, stored_uploads
 from veiltab.protocol.curator.agreement import new_secret, sign_contract, unsigned
 from veiltab.protocol.curator.grant import grant as make_grant
 from veiltab.protocol.curator.ledger import Ledger
-from veiltab.protocol.curator.upload import CuratorContext
+from veiltab.protocol.curator.upload import CuratorContext, Prepared
 from veiltab.protocol.verify import (
     check_own_upload,
     may_see_release,
@@ -26,8 +28,8 @@ from veiltab.protocol.verify import (
     verify_agreement,
     verify_release,
 )
-from veiltab.wire.contract import Contract, PublicIdentity
-from veiltab.wire.messages import Release, SignedGrant
+from veiltab.wire.contract import NONCE_BYTES, Contract, PublicIdentity, Vault
+from veiltab.wire.messages import Release, Repad, SignedGrant, Upload
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import State
 
@@ -62,6 +64,8 @@ def propose(context: PartyContext, draft: StudyDraft, ledger: Ledger) -> Contrac
     have not all signed, are the same study, and cost nothing more.
     """
     context.home.known.remember(draft.identities())
+    if draft.vault is not None:
+        return _propose_stored(context, draft, draft.vault, ledger)
     unsigned_contract = _unfinished(context, draft)
     if unsigned_contract is None:
         contribution, commitment, nonce = new_secret(context.entropy)
@@ -76,14 +80,47 @@ def propose(context: PartyContext, draft: StudyDraft, ledger: Ledger) -> Contrac
     return signed.body
 
 
+def _propose_stored(
+    context: PartyContext, draft: StudyDraft, vault: Vault, ledger: Ledger
+) -> Contract:
+    """Propose a study on stored tables, whose secret is the vault's."""
+    uploads = stored_uploads(context, vault)
+
+    def contract_with(nonce: bytes) -> Contract:
+        return draft.contract(
+            server=context.server.pinned,
+            secret_commitment=vault.secret_commitment,
+            nonce=nonce,
+            uploads=uploads,
+        )
+
+    proposal = None
+    for study in context.home.studies():
+        signed = context.home.study(study).contract()
+        # One that was not charged was never sent, and is forgotten.
+        charged = context.home.ledgers.ledger_of(study) is not None
+        if signed is not None and charged and contract_with(signed.body.nonce) == signed.body:
+            proposal = signed if _still_proposed(context, study) else proposal
+    if proposal is None:
+        proposal = unsigned(contract_with(random_bytes(NONCE_BYTES, context.entropy)))
+    check_stored_study(context, proposal.body)
+    signed = _sign(context, proposal, ledger)
+    context.server.propose(signed)
+    return signed.body
+
+
 def sign(context: PartyContext, signed: Signed[Contract], ledger: Ledger) -> Status:
     """Sign a study that somebody has proposed, if the ledger supports it.
 
     The contribution to the secret goes first: once everybody has signed, no part of it is missing.
+    A study on stored tables has the vault's secret, and must be about this curator's own table.
     """
-    check_parties(context.home, signed.body)
+    context.check_parties(signed.body)
+    if signed.body.stored is not None:
+        check_stored_study(context, signed.body)
     cosigned = _sign(context, signed, ledger)
-    share_contribution(context, signed.body)
+    if signed.body.stored is None:
+        share_contribution(context, signed.body)
     return context.server.sign(signed.body.study_id, cosigned)
 
 
@@ -164,13 +201,41 @@ def give_grant(
     researcher: PublicIdentity,
     attributes: Sequence[str] | None,
     expires: int,
+    *,
+    before_sending: Callable[[SignedGrant], None] = lambda _: None,
 ) -> SignedGrant:
-    """Check the release where its curators may see it, make the grant, keep it and send it."""
+    """Check the release where its curators may see it, make the grant, keep it and send it.
+
+    ``before_sending`` may still refuse.
+    """
     contract = verify_agreement(signed)
-    check_parties(context.home, contract, researcher)
-    study = contract.study_id
+    context.check_parties(contract, researcher)
     release = _fetch_release(context, contract)
-    folder, me = context.home.study(study), context.identity.party_id
+    curator, prepared = _prepared(context, contract, release)
+    wanted = _with_earlier(context, contract, researcher, attributes)
+    made = make_grant(
+        curator,
+        contract,
+        prepared,
+        researcher,
+        wanted,
+        expires=expires,
+        sealing_key=context.sealing_key(researcher),
+    )
+    context.home.study(contract.study_id).save_grant(made)
+    before_sending(made)
+    context.server.send_grant(contract.study_id, made)
+    curator.outgoing.clear()  # released: the server needs nothing of it any more
+    return made
+
+
+def _prepared(
+    context: PartyContext, contract: Contract, release: Release | None
+) -> tuple[CuratorContext, Prepared[Upload] | Prepared[Repad]]:
+    """Return what this home has sent to the study, if the release was made from it, and where."""
+    if contract.stored is not None:
+        return _prepared_answer(context, contract, release)
+    folder, me = context.home.study(contract.study_id), context.identity.party_id
     private, outgoing = FolderChunks(folder.private), FolderChunks(folder.outgoing)
     prepared = folder.prepared(contract.schema_of(me), private)
     if prepared is None:
@@ -180,13 +245,22 @@ def give_grant(
         )
     if release is not None:
         check_own_upload(release, prepared.message)
-    wanted = _with_earlier(context, contract, researcher, attributes)
-    curator = CuratorContext(context.identity, context.entropy, outgoing, private)
-    made = make_grant(curator, contract, prepared, researcher, wanted, expires=expires)
-    folder.save_grant(made)
-    context.server.send_grant(study, made)
-    outgoing.clear()  # released: the server needs nothing of it any more
-    return made
+    return CuratorContext(context.identity, context.entropy, outgoing, private), prepared
+
+
+def _prepared_answer(
+    context: PartyContext, contract: Contract, release: Release | None
+) -> tuple[CuratorContext, Prepared[Repad]]:
+    folder = answer_folder(context, contract)
+    answer = folder.answer(contract.study_id)
+    if answer is None or release is None:
+        raise StateError(
+            "this home has not answered this study",
+            hint="grant from the home that has; the new pads are kept there alone",
+        )
+    check_own_answer(release, folder, answer)
+    curator = CuratorContext(context.identity, context.entropy, folder.outgoing, folder.private)
+    return curator, answer
 
 
 def _fetch_release(context: PartyContext, contract: Contract) -> Release | None:
@@ -221,7 +295,7 @@ def _with_earlier(
         return None
     earlier = set()
     for given in context.server.grants(contract.study_id):
-        verify(given.signed, [context.identity.signing.public])
+        verify(given.signed, [context.home.public.signing_key])
         if given.body.researcher == researcher.party_id and given.body.expires > context.now:
             earlier |= set(given.body.attributes)
     mine = contract.schema_of(context.identity.party_id).names

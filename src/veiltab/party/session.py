@@ -12,10 +12,14 @@ from veiltab.party.curator import choose_ledger, propose
 from veiltab.party.fingerprints import same_digits
 from veiltab.party.home import Home, PinnedServer
 from veiltab.party.known import BlockedParty
-from veiltab.party.proposal import StudyDraft
+from veiltab.party.proposal import StudyDraft, VaultDraft
 from veiltab.party.remote import RemoteServer, StudySummary
+from veiltab.party.remote_vault import VaultSummary
 from veiltab.party.study import Study
 from veiltab.party.study_file import read_study_file
+from veiltab.party.vault import Vault
+from veiltab.party.vault_file import read_vault_file
+from veiltab.party.vault_steps import known_vault, propose_vault
 from veiltab.wire.contract import PublicIdentity
 
 _INVITATION = re.compile("[0-9a-f]{40}")
@@ -87,18 +91,53 @@ class Session(ClosedAtEnd):
         The same file again takes up a proposal that was interrupted, and costs nothing more.
         """
         if not isinstance(draft, StudyDraft):
-            draft = read_study_file(Path(draft), self.identity)
+            draft = read_study_file(Path(draft), self.identity, known_vault(self.home))
         with self.home.lock():
             contract = propose(self._context, draft, choose_ledger(self.home, dataset))
         return Study(self._context, contract.study_id)
 
+    def vaults(self, *, inbox: bool = False) -> list[VaultSummary]:
+        """List the vaults that you have looked at, or with ``inbox`` those you have not."""
+        return self._context.server.vaults.all_vaults(inbox=inbox)
+
+    def vault(self, name: str) -> Vault:
+        """Find a vault by its exact title, or by the first digits of its id.
+
+        The server's titles count only for vaults whose terms are not known here, and those that you
+        have not looked at only if nothing else matches.
+        """
+        listed, home = self._listed_vaults(), self.home
+        return Vault(
+            self._context, home.find_vault(name, listed, lambda: self._listed_vaults(inbox=True))
+        )
+
+    def _listed_vaults(self, *, inbox: bool = False) -> list[tuple[bytes, str]]:
+        listed = [(line.vault, line.title) for line in self.vaults(inbox=inbox)]
+        return [(v, title) for v, title in listed if self.home.vault(v).title() is None]
+
+    def propose_vault(self, draft: VaultDraft | str | PathLike[str]) -> Vault:
+        """Propose the vault that a vault file describes, and sign it; it costs no privacy.
+
+        The same file again takes up a proposal that was interrupted.
+        """
+        if not isinstance(draft, VaultDraft):
+            draft = read_vault_file(Path(draft), self.identity)
+        with self.home.lock():
+            terms = propose_vault(self._context, draft)
+        return Vault(self._context, terms.vault_id)
+
 
 def connect(home: Home, identity: PrivateIdentity, retry: Retry | None = None) -> Session:
     """Prepare requests to the server that a home has pinned; nothing is sent yet."""
+    return Session(open_context(home, identity, retry))
+
+
+def open_context(home: Home, identity: PrivateIdentity, retry: Retry | None = None) -> PartyContext:
+    """Return what every step of a registered party needs."""
     pinned = check_registered(home)
     reach = Reach(ca_file=home.authority)
     server = RemoteServer(pinned.url, pinned.identity, identity, retry=retry, reach=reach)
-    return Session(PartyContext(home, identity, server))
+    return PartyContext(home, identity, server)
 
 
 def discover(

@@ -11,6 +11,7 @@ from typing import Any, Final
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from veiltab.errors import InvitationError, StateError
+from veiltab.server.db.keys import KeyRecords
 from veiltab.server.db.lists import ListRecords
 from veiltab.server.db.operators import OperatorRecords
 from veiltab.server.db.tables import AUDIT, INVITATIONS, MEMBERS, MESSAGES, NONCES, PARTIES, STUDIES
@@ -137,6 +138,8 @@ class PeopleRecords(TransactionView):
             "name": identity.name,
             "signing_key": identity.signing_key,
             "sealing_key": identity.sealing_key,
+            "newest_signing": identity.signing_key,
+            "newest_sealing": identity.sealing_key,
             "created": now,
         }
         new = self._insert_new(PARTIES, values)
@@ -207,10 +210,14 @@ class StudyRecords(TransactionView):
         return list(self._connection.execute(statement).scalars())
 
     def studies_to_draw(self) -> list[bytes]:
-        """Return the studies on stored tables whose rows are not drawn yet, the oldest first."""
+        """Return the studies on stored tables that wait for their rows, the oldest first.
+
+        Their rows are not drawn yet, or the disk has damaged them: then a reason is written.
+        """
+        damaged = (STUDIES.c.state == State.SAMPLED) & STUDIES.c.reason.is_not(None)
         statement = (
             select(STUDIES.c.study)
-            .where(STUDIES.c.state == State.OPEN, STUDIES.c.vault.is_not(None))
+            .where(STUDIES.c.vault.is_not(None), (STUDIES.c.state == State.OPEN) | damaged)
             .order_by(STUDIES.c.created, STUDIES.c.study)
         )
         return list(self._connection.execute(statement).scalars())
@@ -311,7 +318,13 @@ class MessageRecords(TransactionView):
 
 
 class Records(
-    PeopleRecords, StudyRecords, ListRecords, MessageRecords, UsageRecords, OperatorRecords
+    PeopleRecords,
+    KeyRecords,
+    StudyRecords,
+    ListRecords,
+    MessageRecords,
+    UsageRecords,
+    OperatorRecords,
 ):
     """One transaction's view of the database; ``Database`` makes it, and ends the transaction.
 
