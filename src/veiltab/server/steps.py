@@ -198,6 +198,8 @@ def keep_bundle(
     store = context.folders.received(scope, sender.party)
     if complete and all(map(store.has_whole, digests)):
         return False  # there is nothing to mend, and a second copy would only take space
+    if store.has_bundle(sender.digest, sender.pieces):
+        return store.put_bundle(sender.digest, sender.pieces)  # waits for the disk
     size = bundle_size(sum(map(len, sender.pieces)))
     with context.database.transaction() as records:
         records.add_held(scope, sender.party, size, len(digests))

@@ -13,6 +13,7 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 from veiltab.errors import InvitationError, StateError
 from veiltab.server.db.keys import KeyRecords
 from veiltab.server.db.lists import ListRecords
+from veiltab.server.db.operators import OperatorRecords
 from veiltab.server.db.tables import AUDIT, INVITATIONS, MEMBERS, MESSAGES, NONCES, PARTIES, STUDIES
 from veiltab.server.db.usage import UsageRecords
 from veiltab.server.db.view import TransactionView
@@ -94,6 +95,14 @@ class MessageRecord:
     at: int
 
 
+def _no_invitation() -> InvitationError:
+    """Return the same answer in all cases: a guess must not reveal which codes exist."""
+    return InvitationError(
+        "the invitation is unknown, expired or used by somebody else",
+        hint="ask the operator of the server for a new invitation",
+    )
+
+
 class PeopleRecords(TransactionView):
     """Invitations, parties and nonces."""
 
@@ -115,11 +124,7 @@ class PeopleRecords(TransactionView):
             .values(party=party, used=func.coalesce(INVITATIONS.c.used, now))
         )
         if self._connection.execute(statement).rowcount != 1:
-            # The same answer in all three cases: a guess must not reveal which codes exist.
-            raise InvitationError(
-                "the invitation is unknown, expired or used by somebody else",
-                hint="ask the operator of the server for a new invitation",
-            )
+            raise _no_invitation()
 
     def invitations(self) -> list[Invitation]:
         """Return all invitations, the oldest first."""
@@ -137,7 +142,10 @@ class PeopleRecords(TransactionView):
             "newest_sealing": identity.sealing_key,
             "created": now,
         }
-        return self._insert_new(PARTIES, values)
+        new = self._insert_new(PARTIES, values)
+        if not new and self.party(identity.party_id) is None:
+            raise _no_invitation()  # it is banned
+        return new
 
     def party(self, party_id: bytes) -> PublicIdentity | None:
         """Return a registered party; one that is banned is not there."""
@@ -309,7 +317,15 @@ class MessageRecords(TransactionView):
         return None if row is None else (row.sequence + 1, row.hash)
 
 
-class Records(PeopleRecords, KeyRecords, StudyRecords, ListRecords, MessageRecords, UsageRecords):
+class Records(
+    PeopleRecords,
+    KeyRecords,
+    StudyRecords,
+    ListRecords,
+    MessageRecords,
+    UsageRecords,
+    OperatorRecords,
+):
     """One transaction's view of the database; ``Database`` makes it, and ends the transaction.
 
     Times are in seconds since 1970; ids, digests and messages are bytes.
