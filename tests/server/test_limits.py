@@ -81,6 +81,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Limited]:
         chunk_bytes=CHUNK,
         bundle_bytes=BUNDLE,
         message_bytes=MESSAGE,
+        contract_bytes=MESSAGE,
     )
     yield from serve(tmp_path_factory.mktemp("small"), settings)
 

@@ -61,7 +61,9 @@ def probe(server: ServerProcess, study: HttpStudy) -> Probe:
     path = f"/v1/studies/{study.study.hex()}"
     chunk = bytes(8_192)
     body = bundle([(hashlib.sha256(chunk).digest(), chunk)])
-    questions = [Request("GET", p) for p in ("/v1/studies", path, f"{path}/contract", f"{path}/audit")]
+    questions = [
+        Request("GET", p) for p in ("/v1/studies", path, f"{path}/contract", f"{path}/audit")
+    ]
     asker = signer_of(study.curators[0])
     return Probe(server.url, asker, [*questions, Request("PUT", f"{path}/chunks", body)])
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.signing import SigningKey
 from veiltab.errors import MismatchError
+from veiltab.protocol.keys import root_key
 from veiltab.server.db.database import Database
 from veiltab.server.directory import DataDirectory
-from veiltab.server.limits import Memory, Settings
+from veiltab.server.limits import Lane, Memory, Settings
 from veiltab.server.monitoring import Metrics
 from veiltab.wire.contract import PublicIdentity
 
@@ -31,15 +32,17 @@ class ServiceContext:
     clock: Callable[[], float]
     settings: Settings = field(default_factory=Settings)
     metrics: Metrics = field(default_factory=Metrics)
+    lane: Lane = field(default_factory=Lane, repr=False)
     answers: Memory = field(default_factory=lambda: Memory(ANSWER_BYTES), repr=False)
 
     def __post_init__(self) -> None:
         """Refuse a key that is not the identity's: everything it signs would be refused."""
-        if self.key.public != self.identity.signing_key:
+        if root_key(self.key) != self.identity.signing_key:
             raise MismatchError(
                 "the server's key is not the one of its identity",
                 hint="load both from the same key file",
             )
+        self.database.make_room = self.folders.drop_ballast
 
     @property
     def now(self) -> int:

@@ -78,6 +78,7 @@ def operator_routes(context: ServiceContext, worker: Worker, gate: Gate) -> APIR
     def server() -> Server:
         return Server(
             identity=context.identity.to_json(),
+            rotations=[rotation.to_json() for rotation in context.key.proof],
             software=f"veiltab {SOFTWARE_VERSION}",
             time=context.now,
             versions=[VERSION],
@@ -101,8 +102,8 @@ def party_routes(context: ServiceContext, gate: Gate) -> APIRouter:
         response: Response, newcomer: Annotated[Newcomer, Depends(gate.newcomer)]
     ) -> Registered:
         created(response, new=auth.register(context, newcomer))
-        gate.forget(newcomer.identity.party_id)
-        return Registered(party=newcomer.identity.party_id.hex())
+        gate.forget(newcomer.party)
+        return Registered(party=newcomer.party.hex())
 
     return router
 
@@ -139,7 +140,7 @@ def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRout
     router = APIRouter(tags=["studies"], responses=PROBLEMS, route_class=ThreadRoute)
     limits = context.settings
     small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
-    large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]
+    long = Annotated[Sender, Depends(gate.sender(limits.contract_bytes))]
 
     @router.get("/v1/studies", summary="The studies that name you, in pages")
     def list_studies(
@@ -155,7 +156,7 @@ def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRout
         responses=repeated(Status),
         openapi_extra=body("a contract, signed by its proposer (spec 4)"),
     )
-    def propose(response: Response, sender: large) -> Status:
+    def propose(response: Response, sender: long) -> Status:
         study, new = steps.propose(context, sender)
         worker.wake()
         created(response, new=new)
@@ -179,7 +180,7 @@ def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRout
         summary="Sign the contract",
         openapi_extra=body("the contract, signed by a curator (spec 4)"),
     )
-    def sign(study: StudyId, sender: large) -> Status:
+    def sign(study: StudyId, sender: long) -> Status:
         steps.sign(context, sender, bytes.fromhex(study))
         worker.wake()
         return views.status(context, sender, bytes.fromhex(study))
@@ -210,6 +211,7 @@ def _add_curator_routes(
     limits = context.settings
     small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
     large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]
+    grant = Annotated[Sender, Depends(gate.sender(limits.grant_bytes))]
     bundle = Annotated[Sender, Depends(gate.sender(limits.bundle_bytes))]
 
     @router.post(
@@ -279,7 +281,7 @@ def _add_curator_routes(
         responses=repeated(Nothing),
         openapi_extra=body("a grant; of one-time pads only its header (spec 11)"),
     )
-    def send_grant(response: Response, study: StudyId, sender: large) -> Nothing:
+    def send_grant(response: Response, study: StudyId, sender: grant) -> Nothing:
         created(response, new=steps.grant(context, sender, bytes.fromhex(study)))
         return Nothing()
 
