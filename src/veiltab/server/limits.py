@@ -96,18 +96,18 @@ class Buckets:
         self._lock = Lock()
         self._levels: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
-    def take(self, sender: Hashable) -> None:
-        """Take a token from the sender's bucket, or raise :class:`RateLimitError`."""
+    def take(self, sender: Hashable, tokens: int = 1) -> None:
+        """Take tokens from the sender's bucket, or raise :class:`RateLimitError`."""
         now = self._clock()
         with self._lock:
             level, then = self._levels.pop(sender, (self._burst, now))
             level = min(self._burst, level + max(0.0, now - then) * self._rate)
-            allowed = level >= 1
-            self._levels[sender] = (level - 1 if allowed else level, now)
+            allowed = level >= min(tokens, self._burst)
+            self._levels[sender] = (level - tokens if allowed else level, now)
             if len(self._levels) > MAX_SENDERS:
                 self._levels.popitem(last=False)
         if not allowed:
-            seconds = math.ceil((1 - level) / self._rate)
+            seconds = math.ceil((tokens - level) / self._rate)
             raise RateLimitError(
                 "you are asking too often", hint=f"ask again in {seconds} s, and less often"
             )
