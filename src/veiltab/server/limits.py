@@ -38,8 +38,8 @@ class Settings:
     bundle_bytes: int = BUNDLE_BYTES
     chunk_bytes: int = CHUNK_BYTES
     small_bytes: int = 64 * KIB
-    rate: float = 100.0
-    burst: int = 400
+    rate: float = 200.0
+    burst: int = 800
     stranger_rate: float = 20.0
     stranger_burst: int = 100
     shutdown_seconds: int = 20
