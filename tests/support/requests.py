@@ -14,6 +14,7 @@ from tests.support.http_simulator import HttpStudy
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import examine
 from veiltab.protocol.curator.agreement import public_identity, share_secret
 from veiltab.protocol.verify import sign
 from veiltab.server.routes import PUBLIC
@@ -348,7 +349,7 @@ class Calls:
         return SignedGrant(sign(body, self.sender.signing), b"sealed").dumps()
 
     def _publication(self) -> bytes:
-        entries = self.example.curators[0].audit(self.example.study)[0]
+        entries = examine(self.example.curators[0], self.example.study).entries
         released = [entry.message for entry in entries if entry.event == "released"]
         body = Publication(
             attributes=("smoker",),

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.errors import HomeError, MismatchError
+from veiltab.errors import HomeError
+from veiltab.party.evidence import fetch_contract
 from veiltab.party.home import Home, PinnedServer
 from veiltab.party.remote import RemoteServer
-from veiltab.protocol.audit_log import Seen, verify_log
-from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Contract
 from veiltab.wire.signed import Signed
 
@@ -41,35 +40,8 @@ class PartyContext:
         return self.home.find_study(text, unknown)
 
     def contract(self, study: bytes) -> Signed[Contract]:
-        """Fetch the contract with its signatures so far, and save it.
-
-        The study id is a hash of the contract, so the server cannot change it; but it must be for
-        the server that this home has pinned.  And the server must not have gone back
-        to an earlier state: restored from an old copy, it could perturb a sample twice.
-        """
-        self.audit(study)
-        signed = self.server.contract(study)
-        if signed.body.server != self.server.pinned:
-            raise MismatchError(
-                "the contract names another server than the one you registered with",
-                hint="compare the server's fingerprint with whoever proposed the study",
-            )
-        self.home.study(study).save_contract(signed)
-        return signed
-
-    def audit(self, study: bytes) -> tuple[list[AuditEntry], Seen]:
-        """Fetch and verify a study's audit log against everything that was seen of it before."""
-        folder = self.home.study(study)
-        entries, head = self.server.audit(study)
-        with self.home.lock():
-            before = folder.seen_head()
-            if before is not None and before.length > len(entries):
-                # Another command of this home may have seen more in the meantime.
-                entries, head = self.server.audit(study)
-            seen = None if before is None else (before.length, before.hash)
-            end = verify_log(study, entries, head, self.server.pinned.signing_key, seen)
-            folder.save_seen_head(*end)
-        return entries, end
+        """Fetch the contract with its signatures so far, and save it (see ``party.evidence``)."""
+        return fetch_contract(self, study)
 
 
 def check_registered(home: Home) -> PinnedServer:

@@ -9,6 +9,7 @@ from veiltab.files.chunks import FolderChunks
 from veiltab.files.disk import check_new
 from veiltab.files.private import write_private
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import check_uploaded, fetch_release
 from veiltab.party.home import Home, read_identity
 from veiltab.party.ledgers import Note
 from veiltab.party.proposal import StudyDraft
@@ -23,7 +24,6 @@ from veiltab.protocol.verify import (
     may_see_release,
     verify,
     verify_agreement,
-    verify_release,
 )
 from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import Release, SignedGrant
@@ -165,6 +165,7 @@ def give_grant(
     """Check the release where its curators may see it, make the grant, keep it and send it."""
     contract = verify_agreement(signed)
     study = contract.study_id
+    context.home.ledgers.check_charged(contract)
     release = _fetch_release(context, contract)
     folder, me = context.home.study(study), context.identity.party_id
     private, outgoing = FolderChunks(folder.private), FolderChunks(folder.outgoing)
@@ -174,6 +175,7 @@ def give_grant(
             "nothing was pushed to this study from this home",
             hint="push first, from the home that is to grant; its pads are kept there alone",
         )
+    check_uploaded(context, contract, prepared.message)
     if release is not None:
         check_own_upload(release, prepared.message)
     wanted = _with_earlier(context, contract, researcher, attributes)
@@ -198,8 +200,8 @@ def _fetch_release(context: PartyContext, contract: Contract) -> Release | None:
         )
     if not may_see_release(contract, context.identity.party_id):
         return None
-    release, _ = verify_release(contract, context.server.release(contract.study_id))
-    return release
+    release, _ = fetch_release(context, contract)
+    return release.body
 
 
 def _with_earlier(

@@ -12,6 +12,7 @@ from veiltab.core.entropy import Entropy, random_bytes
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import (
+    AuditError,
     MalformedError,
     MismatchError,
     ParameterError,
@@ -38,7 +39,7 @@ from veiltab.party.transfer import (
     send_all,
 )
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.wire.audit import AuditEntry, AuditHead
+from veiltab.wire.audit import AuditEntry, AuditHead, Witness
 from veiltab.wire.bundles import BUNDLE_BYTES, NamedChunk, bundle_pieces
 from veiltab.wire.codec import MAX_TEXT, TEXT, dump
 from veiltab.wire.contract import DIGEST, Contract, PublicIdentity
@@ -66,6 +67,10 @@ __all__ = [
     "released_sizes",
 ]
 
+MAX_LOG_ENTRIES = 100_000
+"""The longest audit log that is read: studies have a few dozen entries, and some for each grant."""
+
+MAX_LOG_PAGE_BYTES = 2**22
 _MAX_DISCOVERY_BYTES = 2**16
 
 
@@ -258,15 +263,43 @@ class RemoteServer(ClosedAtEnd):
             expect_study(signed.body.study, study, "publication")
         return publications
 
-    def audit(self, study: bytes) -> tuple[list[AuditEntry], Signed[AuditHead]]:
-        """Return a study's log and its head; ``audit_log.verify_log`` checks both."""
-        answer = read_object(self._get(_path(study, "audit")))
+    def audit(self, study: bytes, after: int = 0) -> tuple[list[AuditEntry], Signed[AuditHead]]:
+        """Return a study's log from an entry on, and its head; ``protocol.audit_log`` checks both.
+
+        The log comes in pages.  A server can make none of them so long, nor so many, that it fills
+        the memory.
+        """
+        entries: list[AuditEntry] = []
+        while True:
+            page, head = self._audit_page(study, after + len(entries))
+            entries += page
+            if not page or after + len(entries) >= head.body.length:
+                return entries, head
+            if len(entries) > MAX_LOG_ENTRIES:
+                raise AuditError(
+                    f"the audit log has more than {MAX_LOG_ENTRIES:,} entries",
+                    hint="no study has so many; ask the server's operator",
+                )
+
+    def _audit_page(self, study: bytes, after: int) -> tuple[list[AuditEntry], Signed[AuditHead]]:
+        path = _path(study, "audit") + (f"?after={after}" if after else "")
+        call = Call("GET", path, limit=MAX_LOG_PAGE_BYTES)
+        answer = read_object(self._connection.send(call, self._sign))
         entries = read_items(answer, "entries", AuditEntry.from_json)
         head = as_message(AuditHead.loads)(answer.get("head"), "head")
         for entry in entries:
             expect_study(entry.study, study, "audit log")
         expect_study(head.body.study, study, "head of the audit log")
         return entries, head
+
+    def leave_head(self, study: bytes, signed: Signed[Witness]) -> None:
+        """Tell the others which end of the log the server has shown to this party."""
+        expect_study(signed.body.head.body.study, study, "head of the audit log")
+        self._post(_path(study, "heads"), signed.dumps())
+
+    def heads(self, study: bytes) -> list[Signed[Witness]]:
+        """Return what others say that the server has shown to them; nothing of it is verified."""
+        return read_list(self._get(_path(study, "heads")), "heads", as_message(Witness.loads))
 
     def _get(self, path: str) -> bytes:
         return self._connection.send(Call("GET", path), self._sign)
@@ -277,7 +310,8 @@ class RemoteServer(ClosedAtEnd):
     def _sign(self, call: Call) -> Headers:
         """Sign a request with a nonce of its own, as of now."""
         digest = content_digest(call.body, *call.more)
-        parts = SignedParts(call.method, call.path, "", digest, self.pinned.party_id.hex())
+        path, _, query = call.path.partition("?")
+        parts = SignedParts(call.method, path, query, digest, self.pinned.party_id.hex())
         with self._lock:  # a source of randomness need not be made for threads
             nonce = random_bytes(NONCE_BYTES, self._entropy)
         created, party = int(self._clock()), self.identity.party_id

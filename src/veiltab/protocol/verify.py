@@ -25,7 +25,7 @@ from veiltab.errors import (
 from veiltab.protocol.stores import Digests, check_column_names
 from veiltab.wire.contract import Agreement, Contract, CuratorTerms, Vault
 from veiltab.wire.mechanism import PURE_1, PaperTerms, accounting_name
-from veiltab.wire.messages import Grant, Publication, Release, SignedGrant, Upload
+from veiltab.wire.messages import Grant, Publication, Release, Repad, SignedGrant, Upload
 from veiltab.wire.signed import Message, Signature, Signed, signing_input
 
 Body = TypeVar("Body", bound=Message)
@@ -67,6 +67,11 @@ def verify_some(signed: Signed[Body], allowed: Iterable[bytes]) -> Body:
             )
         signing.verify(signature.key, signed.signing_input, signature.signature)
     return signed.body
+
+
+def signers(signed: Signed[Body]) -> set[bytes]:
+    """Return the keys of those who have signed, none of which is verified yet."""
+    return {signature.key for signature in signed.signatures}
 
 
 def _signature(body: Message, key: SigningKey) -> Signature:
@@ -217,14 +222,37 @@ def verify_release(contract: Contract, signed: Signed[Release]) -> tuple[Release
     return released, _checked_plan(contract, released)
 
 
-def check_own_upload(release: Release, upload: Signed[Upload]) -> None:
-    """Refuse a release that was not made from a curator's own upload, before pads are granted."""
-    body = upload.body
+def check_own_upload(
+    release: Release, own: Signed[Upload] | Signed[Repad], table_rows: int | None = None
+) -> None:
+    """Refuse a release that was not made from a curator's own upload, before pads are granted.
+
+    Of a stored table, ``own`` are the new pads, and ``table_rows`` says how many rows it has.
+    """
+    body = own.body
     digests = [other.digest for other in release.uploads if other.curator == body.curator]
-    if digests != [upload.digest] or body.population not in (None, release.population):
+    stated = body.population if isinstance(body, Upload) else None
+    if digests != [own.digest] or stated not in (None, release.population):
         raise MismatchError(
             "the release was not made from the table that you pushed",
             hint="grant nothing; show the release to the other curators and ask the operator",
+        )
+    if table_rows is None and isinstance(body, Upload) and body.tokens is not None:
+        table_rows = body.rows
+    if table_rows is not None:
+        check_claimed_population(release.population, table_rows)
+
+
+def check_claimed_population(population: int | None, table_rows: int) -> None:
+    """Refuse more respondents in common than a curator's own table has rows.
+
+    The more respondents a server claims, the less noise keeps the promise by its own numbers.
+    """
+    if population is not None and population > table_rows:
+        raise PromiseError(
+            f"the server claims {population:,} respondents in common, and your table has"
+            f" {table_rows:,} rows: with so large a number it would add too little noise",
+            hint="give out nothing; show the release to the other curators and ask the operator",
         )
 
 

@@ -9,7 +9,7 @@ from veiltab.errors import DigestError, MismatchError, SignatureError, StateErro
 from veiltab.files.bundles import BundledChunks
 from veiltab.protocol.server.accept import check_upload
 from veiltab.protocol.server.transitions import expect
-from veiltab.protocol.verify import verify, verify_some
+from veiltab.protocol.verify import AgreementType, signers, verify, verify_some
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import CURATOR, RESEARCHER, Records, StudyRecord
@@ -17,7 +17,7 @@ from veiltab.server.limits import too_large
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.stored_vault import check_study_on_vault
 from veiltab.wire.bundles import check_bundle
-from veiltab.wire.contract import Agreement, Contract
+from veiltab.wire.contract import Agreement, Contract, CuratorTerms
 from veiltab.wire.messages import (
     Alignment,
     ColumnChunks,
@@ -41,13 +41,13 @@ def propose(context: ServiceContext, sender: Sender) -> tuple[bytes, bool]:
     _check_proposal(context, sender, signed)
     with context.database.transaction() as records:
         if records.study(contract.study_id) is not None:
-            _add_signatures(StoredStudy.find(context, records, contract.study_id), sender, signed)
+            _add_signatures(StoredStudy.find(context, records, contract.study_id), signed)
             return contract.study_id, False
         check_study_on_vault(context, records, sender.party, contract)
         _add_study(context, records, contract)
         stored = StoredStudy.find(context, records, contract.study_id)
         stored.log(AuditEvent.PROPOSED, sender.party, signed.digest)
-        _add_signatures(stored, sender, signed)
+        _add_signatures(stored, signed)
     return contract.study_id, True
 
 
@@ -56,7 +56,7 @@ def sign(context: ServiceContext, sender: Sender, study: bytes) -> None:
     signed = Contract.loads(sender.body)
     with context.database.transaction() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
-        _add_signatures(stored, sender, signed)
+        _add_signatures(stored, signed)
 
 
 def abort(context: ServiceContext, sender: Sender, study: bytes, reason: str) -> None:
@@ -71,7 +71,9 @@ def abort(context: ServiceContext, sender: Sender, study: bytes, reason: str) ->
         if stored.state is not State.ABORTED:
             server_study = stored.resume()
             server_study.abort()
-            stored.save_end(server_study, reason=f"{sender.identity.name}: {reason}")
+            # Named as the contract names it: what it has registered as is its own invention.
+            name = stored.contract.body.curator(sender.party).identity.name
+            stored.save_end(server_study, reason=f"{name}: {reason}")
             stored.log(AuditEvent.ABORTED, sender.party)
     context.folders.forget_study(study)
     context.database.scrub()
@@ -262,7 +264,7 @@ def _add_study(context: ServiceContext, records: Records, contract: Contract) ->
         records.add_member(study, researcher.party_id, RESEARCHER)
 
 
-def _add_signatures(stored: StoredStudy, sender: Sender, signed: Signed[Contract]) -> None:
+def _add_signatures(stored: StoredStudy, signed: Signed[Contract]) -> None:
     server_study = stored.resume()
     before = server_study.contract
     server_study.sign(signed)
@@ -274,9 +276,18 @@ def _add_signatures(stored: StoredStudy, sender: Sender, signed: Signed[Contract
     drawing = opened and signed.body.stored is not None
     key = draw_key(stored.context, stored.study) if drawing else None
     stored.save(server_study, noise_key=key)
-    stored.log(AuditEvent.SIGNED, sender.party, signed.digest)
+    for terms in new_signers(signed.body, before, server_study.contract):
+        stored.log(AuditEvent.SIGNED, terms.party_id, signed.digest)
     if opened:
         stored.log(AuditEvent.OPENED, stored.context.identity.party_id, signed.digest)
+
+
+def new_signers(
+    agreement: Agreement, before: Signed[AgreementType], after: Signed[AgreementType]
+) -> list[CuratorTerms]:
+    """Return the curators whose signatures have come, whoever has sent them."""
+    keys = signers(after) - signers(before)
+    return [terms for terms in agreement.curators if terms.identity.signing_key in keys]
 
 
 def check_sender(

@@ -30,7 +30,7 @@ def propose(context: ServiceContext, sender: Sender) -> tuple[bytes, bool]:
         stored = StoredVault.find(context, records, terms.vault_id)
         if new:
             stored.log(AuditEvent.PROPOSED, sender.party, signed.digest)
-        _add_signatures(stored, sender, signed)
+        _add_signatures(stored, signed)
     return terms.vault_id, new
 
 
@@ -39,7 +39,7 @@ def sign(context: ServiceContext, sender: Sender, vault: bytes) -> None:
     signed = Vault.loads(sender.body)
     with context.database.transaction() as records:
         stored = StoredVault.of_curator(context, records, vault, sender.party)
-        _add_signatures(stored, sender, signed)
+        _add_signatures(stored, signed)
 
 
 def send_secret(context: ServiceContext, sender: Sender, vault: bytes) -> bool:
@@ -112,8 +112,9 @@ def upload(context: ServiceContext, sender: Sender, vault: bytes) -> None:
 def close(context: ServiceContext, sender: Sender, vault: bytes, reason: str) -> None:
     """Let a curator close a vault; its tables are deleted for good."""
     with context.database.reading() as records:
-        StoredVault.of_curator(context, records, vault, sender.party)
-    close_vault(context, vault, sender.party, f"{sender.identity.name}: {reason}")
+        stored = StoredVault.of_curator(context, records, vault, sender.party)
+        name = stored.terms.body.curator(sender.party).identity.name
+    close_vault(context, vault, sender.party, f"{name}: {reason}")
 
 
 def close_vault(context: ServiceContext, vault: bytes, actor: bytes, reason: str) -> None:
@@ -208,7 +209,7 @@ def _add_vault(context: ServiceContext, records: Records, terms: Vault) -> None:
         records.add_member(vault, curator.party_id, CURATOR)
 
 
-def _add_signatures(stored: StoredVault, sender: Sender, signed: Signed[Vault]) -> None:
+def _add_signatures(stored: StoredVault, signed: Signed[Vault]) -> None:
     server_vault = stored.resume()
     before = server_vault.terms
     server_vault.sign(signed)
@@ -216,6 +217,7 @@ def _add_signatures(stored: StoredVault, sender: Sender, signed: Signed[Vault]) 
         return
     expect_vault(stored.state, VaultState.PROPOSED)
     stored.save(server_vault)
-    stored.log(AuditEvent.SIGNED, sender.party, signed.digest)
+    for terms in steps.new_signers(signed.body, before, server_vault.terms):
+        stored.log(AuditEvent.SIGNED, terms.party_id, signed.digest)
     if server_vault.state is VaultState.OPEN:
         stored.log(AuditEvent.OPENED, stored.context.identity.party_id, signed.digest)

@@ -9,13 +9,12 @@ from threading import Lock
 from veiltab.errors import DamagedError, DigestError, WithheldError
 from veiltab.files.bundles import BundledChunks, Copy
 from veiltab.protocol.server.transitions import expect
-from veiltab.protocol.verify import may_see_release, sign
+from veiltab.protocol.verify import may_see_release
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import CURATOR, Records
 from veiltab.server.limits import Memory, too_large
 from veiltab.server.models import (
-    AuditLog,
     CuratorStatus,
     NamedParty,
     Status,
@@ -23,9 +22,7 @@ from veiltab.server.models import (
     StudyList,
 )
 from veiltab.server.stored_study import StoredStudy
-from veiltab.wire.audit import AuditHead
 from veiltab.wire.bundles import bundled_bytes, in_pieces, write_index
-from veiltab.wire.codec import load
 from veiltab.wire.messages import Alignment, Grant, Publication, Repad, Secret, SignedGrant, Upload
 from veiltab.wire.states import State
 
@@ -245,16 +242,6 @@ def publications(context: ServiceContext, sender: Sender, study: bytes) -> list[
         StoredStudy.of(context, records, study, sender.party)
         messages = records.messages(study, Publication.kind)
     return [Publication.loads(message.content).to_json() for message in messages]
-
-
-def audit(context: ServiceContext, sender: Sender, study: bytes) -> AuditLog:
-    """Return the study's audit log with the server's signature on its end."""
-    with context.database.reading() as records:
-        StoredStudy.of(context, records, study, sender.party)
-        entries, head = records.audit(study), records.audit_head(study)
-    length, last = head or (0, study)
-    signed = sign(AuditHead(at=context.now, hash=last, length=length, study=study), context.key)
-    return AuditLog(entries=[load(entry) for entry in entries], head=signed.to_json())
 
 
 def _grants(records: Records, study: bytes) -> list[SignedGrant]:
