@@ -18,6 +18,7 @@ from veiltab.party.evidence import examine
 from veiltab.protocol.curator.agreement import public_identity, share_secret
 from veiltab.protocol.verify import sign
 from veiltab.server.routes import PUBLIC
+from veiltab.wire.audit import Witness
 from veiltab.wire.bundles import bundle
 from veiltab.wire.codec import dump
 from veiltab.wire.messages import Alignment, Grant, Publication, SignedGrant
@@ -215,6 +216,8 @@ NAMED: frozenset[Route] = frozenset(
         ("GET", "/v1/studies/{study}"),
         ("GET", "/v1/studies/{study}/contract"),
         ("GET", "/v1/studies/{study}/audit"),
+        ("GET", "/v1/studies/{study}/heads"),
+        ("POST", "/v1/studies/{study}/heads"),
         ("GET", "/v1/studies/{study}/grants"),
         ("GET", "/v1/studies/{study}/publications"),
     }
@@ -300,6 +303,7 @@ class Calls:
             f"{study}/grants": self._grant,
             f"{study}/release/chunks": self._digests,
             f"{study}/publications": self._publication,
+            f"{study}/heads": self._witness,
         }
 
     def _digests(self) -> bytes:
@@ -360,6 +364,10 @@ class Calls:
             study=self.scope,
         )
         return self._own(body)
+
+    def _witness(self) -> bytes:
+        head = examine(self.example.curators[0], self.example.study).head
+        return self._own(Witness(head=head, party=self.sender.party_id))
 
     def _own(self, body: Any) -> bytes:  # noqa: ANN401 - one of the protocol's messages
         return sign(body, self.sender.signing).dumps()

@@ -66,7 +66,7 @@ def verify_equivocation(proof: Equivocation, server_key: bytes) -> bytes:
     except MessageError as error:
         raise _proves_nothing() from error
     if first.length == second.length:
-        differ = first.hash != second.hash
+        differ = first.hash != second.hash and not proof.entries
     else:
         inside = first.length < second.length == len(proof.entries)
         differ = inside and entry_hash(proof.entries[first.length - 1]) != first.hash

@@ -77,32 +77,33 @@ def leave_head(context: ServiceContext, sender: Sender, study: bytes) -> bool:
     """Keep what a party says that it was shown: one head of each, replaced by longer ones alone."""
     signed = Witness.loads(sender.body)
     head = signed.body.head
-    if signed.body.party != sender.party or head.body.study != study:
-        raise MismatchError(
-            "the witness is of another party or of another study",
-            hint="leave the end of the log that you were shown yourself",
-        )
-    verify(signed, [sender.identity.signing_key])
-    verify(head, [context.identity.signing_key])  # what this server has not signed proves nothing
     with context.database.transaction() as records:
         StoredStudy.of(context, records, study, sender.party)
-        earlier = records.message(study, Witness.kind, sender.party)
-        if earlier is not None:
-            known = Witness.loads(earlier.content).body.head.body.length
-            if known >= head.body.length:
-                return False
-        records.replace_message(
-            MessageRecord(
-                study=study,
-                kind=Witness.kind,
-                sender=sender.party,
-                reference=b"",
-                digest=signed.digest,
-                content=sender.body,
-                at=context.now,
+        if signed.body.party != sender.party or head.body.study != study:
+            raise MismatchError(
+                "the witness is of another party or of another study",
+                hint="leave the end of the log that you were shown yourself",
             )
+        verify(signed, [sender.identity.signing_key])
+        verify(head, [context.identity.signing_key])  # what it has not signed proves nothing
+        earlier = records.message(study, Witness.kind, sender.party)
+        if earlier is not None and _length(earlier) >= head.body.length:
+            return False
+        record = MessageRecord(
+            study=study,
+            kind=Witness.kind,
+            sender=sender.party,
+            reference=b"",
+            digest=signed.digest,
+            content=sender.body,
+            at=context.now,
         )
+        records.replace_message(record)
     return True
+
+
+def _length(record: MessageRecord) -> int:
+    return Witness.loads(record.content).body.head.body.length
 
 
 def left_heads(context: ServiceContext, sender: Sender, study: bytes) -> list[object]:
