@@ -139,6 +139,12 @@ class SignatureError(MessageError):
     http_status = 403
 
 
+class RevokedError(MessageError):
+    """A party has revoked its keys: nothing that is signed by them is trusted any more."""
+
+    code = "revoked_party"
+
+
 class SealError(MessageError):
     """A sealed part cannot be opened: wrong key, wrong purpose, or changed bytes."""
 
@@ -232,6 +238,20 @@ class HomeError(VeiltabError):
     code = "bad_home"
 
 
+class KeyChangedError(VeiltabError):
+    """A name that is known, or one that looks like it, comes with another key."""
+
+    code = "key_changed"
+    http_status = 409
+
+
+class BlockedError(VeiltabError):
+    """A party takes part that this home has blocked."""
+
+    code = "party_blocked"
+    http_status = 403
+
+
 class AuditError(VeiltabError):
     """An audit log is broken: entries are missing, changed, or not the ones seen before."""
 
@@ -273,11 +293,39 @@ class NotFoundError(VeiltabError):
     http_status = 404
 
 
+class UnknownPartyError(VeiltabError):
+    """A proposal names somebody who is not registered, or takes no proposals of its sender."""
+
+    code = "unknown_party"
+    http_status = 409
+
+
+class QuotaError(VeiltabError):
+    """A party has used up what the server gives to one party."""
+
+    code = "over_quota"
+    http_status = 403
+
+
+class OutOfSpaceError(VeiltabError):
+    """The server's disk is nearly full: it answers questions and takes aborts, and nothing else."""
+
+    code = "out_of_space"
+    http_status = 507
+
+
 class TooLargeError(VeiltabError):
     """A request's body is larger than the server accepts."""
 
     code = "too_large"
     http_status = 413
+
+
+class LengthRequiredError(VeiltabError):
+    """A large body's length is not announced, so no memory can be kept for it."""
+
+    code = "length_required"
+    http_status = 411
 
 
 class RateLimitError(VeiltabError):

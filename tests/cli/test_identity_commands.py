@@ -71,7 +71,7 @@ def test_the_public_identity_has_no_secret(newcomer: Office) -> None:
     assert newcomer.public.read_text("utf-8") == printed
     found = json.loads(printed)
     assert set(found) == {"name", "signing_key", "sealing_key"}
-    key = json.loads((newcomer.home / "identity.key").read_text())
+    (key,) = json.loads((newcomer.home / "identity.key").read_text())["keys"]
     assert key["signing_key"] not in printed
     assert key["sealing_key"] not in printed
     shown = newcomer.json("id", "show")

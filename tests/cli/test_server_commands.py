@@ -74,7 +74,7 @@ def about(data: Path) -> dict[str, str]:
 @pytest.mark.slow
 def test_the_first_start_makes_an_identity(data: Path) -> None:
     """Private, and the same at every start."""
-    assert set(about(data)) == {"url", "party", "fingerprint", "data"}
+    assert set(about(data)) == {"url", "party", "fingerprint", "data", "metrics"}
     assert about(data)["data"] == str(data)
     assert data.stat().st_mode & 0o777 == 0o700
     for path in data.rglob("*"):
@@ -224,6 +224,13 @@ def test_the_help_states_the_true_limits() -> None:
     """Its defaults are those of the service."""
     text = " ".join(run("serve", "--help").out.split())
     defaults = {field.name: field.default for field in fields(Settings)}
-    for name in ("rate", "burst", "stranger_rate", "stranger_burst", "shutdown_seconds"):
+    for name in (
+        "rate",
+        "burst",
+        "stranger_rate",
+        "stranger_burst",
+        "shutdown_seconds",
+        "connections",
+    ):
         _, _, after = text.partition(f"--{name.replace('_', '-')} ")
         assert f"The default is {defaults[name]:g}." in after.partition(" --")[0]

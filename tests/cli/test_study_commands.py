@@ -446,7 +446,7 @@ def test_no_secret_was_ever_printed(cast: Cast, released: str) -> None:
     """Neither keys, nor studies' secrets, nor pads, nor invitations; and files are private."""
     study = cast.hospital.json("study", "status", released)["study"]
     folder = cast.hospital.home / "studies" / study
-    key = json.loads((cast.hospital.home / "identity.key").read_text())
+    (key,) = json.loads((cast.hospital.home / "identity.key").read_text())["keys"]
     files = [
         json.loads((folder / f"{name}.json").read_text()) for name in ("secret", "contribution")
     ]

@@ -13,7 +13,7 @@ from veiltab.crypto.signing import SigningKey
 from veiltab.errors import ParameterError
 
 SIGNING = SigningKey(b"\x11" * 32)
-SEALING = SealingKey(b"\x22" * 32)
+SEALING = SealingKey(b"\x22" * 96)
 
 
 def test_the_party_id_is_a_hash_of_both_keys() -> None:
@@ -21,7 +21,8 @@ def test_the_party_id_is_a_hash_of_both_keys() -> None:
     expected = sha256(b"veiltab/v1/identity\x00" + SIGNING.public + SEALING.public).digest()
     assert party_id(SIGNING.public, SEALING.public) == expected
     assert PrivateIdentity("Clinic", SIGNING, SEALING).party_id == expected
-    assert party_id(SEALING.public, SIGNING.public) != expected
+    with pytest.raises(ParameterError, match="1,216"):
+        party_id(SEALING.public, SIGNING.public)
 
 
 def test_the_name_is_not_part_of_it() -> None:

@@ -15,7 +15,7 @@ from tests.support.coverage import (
 from tests.support.documents import ROOT, prose, tables
 
 PAGE = ROOT / "docs" / "explanation" / "estimates.md"
-RUNS, SEED = 2_000, 3
+RUNS, SEED = 800, 3
 SHOWN_RUNS = 5_000
 
 Row = list[str]

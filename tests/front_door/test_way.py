@@ -13,7 +13,7 @@ from veiltab.core.released import ReleasedCounts
 
 PEOPLE = 100_000
 CELLS = 7 * 13
-LARGE = 8_192
+LARGE = 16_384
 """Longer than any message of the study, and shorter than a chunk of its records."""
 
 MOST_MODULES = 44

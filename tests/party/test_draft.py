@@ -48,7 +48,7 @@ TABLE = pl.DataFrame(
 def completed(draft: Draft, folder: Path) -> StudyDraft:
     """Fill in the partner, as a person would, and read the study."""
     (folder / "partner.json").write_text(json.dumps(PARTNER.to_json()))
-    text = draft.study.replace(PARTNER_FILE, "partner.json")
+    text = draft.text.replace(PARTNER_FILE, "partner.json")
     text = text.replace('# {name = "income",', '{name = "partner\'s income",')
     text = text.replace("# expected_population", "expected_population")
     (folder / "study.toml").write_bytes(text.encode())
@@ -88,9 +88,9 @@ def test_the_table_is_encoded_with_the_drafts(tmp_path: Path) -> None:
 def test_what_is_left_out_is_explained_locally() -> None:
     """The shared file names columns that look like ids, and no other."""
     draft = draft_study(TABLE, ME)
-    assert 'look like ids: "patient no", "name"' in draft.study
+    assert 'look like ids: "patient no", "name"' in draft.text
     for name in ("age", "weight", "country", "comment", "town", "visits", "Ruritania"):
-        assert f'"{name}"' not in draft.study
+        assert f'"{name}"' not in draft.text
     for name, why in (
         ("patient no", Use.ID),
         ("name", Use.ID),
@@ -109,8 +109,8 @@ def test_no_count_and_no_value_of_an_id_is_in_a_draft() -> None:
     once = pl.DataFrame({"a": ["x"] * 37 + ["y"] * 63, "b": ["p", "q"] * 50})
     often = pl.concat([once] * 7 + [once.filter(pl.col("a") == "x")])
     assert draft_study(once, ME) == draft_study(often.sample(fraction=1, shuffle=True, seed=1), ME)
-    assert "Person" not in draft_study(TABLE, ME).study
-    assert "few people have can reveal" in draft_study(once, ME).study
+    assert "Person" not in draft_study(TABLE, ME).text
+    assert "few people have can reveal" in draft_study(once, ME).text
 
 
 def test_proposed_bins_can_be_pasted(tmp_path: Path) -> None:
@@ -119,8 +119,10 @@ def test_proposed_bins_can_be_pasted(tmp_path: Path) -> None:
     lines = draft.recode.split("\n")
     start = next(number for number, line in enumerate(lines) if "{name" in line)
     attribute = lines[start].removeprefix("#")
-    study = draft.study.replace("attributes = [", f"attributes = [\n{attribute}", 1)
-    pasted = Draft(study, "\n".join(line.removeprefix("# ") for line in lines[start + 1 :]))
+    study = draft.text.replace("attributes = [", f"attributes = [\n{attribute}", 1)
+    pasted = Draft(
+        "study", study, "\n".join(line.removeprefix("# ") for line in lines[start + 1 :])
+    )
     schema = completed(pasted, tmp_path).curators[0].schema
     assert schema.attributes[0].categories == ("<20", "20 to <40", "40 to <60", "60 to <80", ">=80")
     recode = recode_of(pasted, schema)
@@ -131,7 +133,7 @@ def test_proposed_bins_can_be_pasted(tmp_path: Path) -> None:
 def test_a_draft_is_not_complete_before_the_partner_is_filled_in(tmp_path: Path) -> None:
     """It is valid TOML, and nobody can propose it by mistake."""
     path = tmp_path / "study.toml"
-    path.write_text(draft_study(TABLE, ME).study)
+    path.write_text(draft_study(TABLE, ME).text)
     assert tomllib.loads(path.read_text())["curators"][1]["identity"] == PARTNER_FILE
     with pytest.raises(StudyFileError, match=r"curators no\. 2"):
         read_study_file(path, ME)
@@ -157,7 +159,7 @@ def test_values_of_late_rows_are_not_missed() -> None:
     late: list[str | None] = ["a", "b"] * 60_000
     late += ["c", None]
     draft = draft_study(pl.DataFrame({"x": late}).iter_slices(10_000), ME)
-    assert 'categories = ["a", "b", "c", "(missing)"]' in draft.study
+    assert 'categories = ["a", "b", "c", "(missing)"]' in draft.text
 
 
 def test_too_many_cells_are_left_out(tmp_path: Path) -> None:
@@ -174,8 +176,8 @@ def test_too_many_cells_are_left_out(tmp_path: Path) -> None:
 def test_a_table_with_nothing_to_propose(table: pl.DataFrame | list[pl.DataFrame]) -> None:
     """Still a file, which says where to fill in."""
     draft = draft_study(table, ME)
-    assert tomllib.loads(draft.study)["curators"][0]["attributes"] == []
-    assert "FILL IN: no column" in draft.study
+    assert tomllib.loads(draft.text)["curators"][0]["attributes"] == []
+    assert "FILL IN: no column" in draft.text
     assert tomllib.loads(draft.recode) == {}
 
 
@@ -195,7 +197,7 @@ def test_any_names_and_values_make_a_draft_that_works(
     """Control characters, quotes, newlines, empty texts, words that look like our own."""
     table = pl.DataFrame(dict.fromkeys(names, values * 20), schema=dict.fromkeys(names, pl.String))
     draft = draft_study(table, ME)
-    parsed = tomllib.loads(draft.study)
+    parsed = tomllib.loads(draft.text)
     if not parsed["curators"][0]["attributes"]:
         assert len(values) == 1
         return

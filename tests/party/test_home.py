@@ -159,7 +159,7 @@ def test_a_server_is_pinned(home: Home) -> None:
     assert home.pin_server("https://new.example", renamed).identity.name == "Cloud Ltd"
     for thief in (
         party("Thief"),
-        PublicIdentity("Cloud", cloud.signing_key, filler("mine")),
+        PublicIdentity("Cloud", cloud.signing_key, filler("mine", 1216)),
         PublicIdentity("Cloud", filler("mine"), cloud.sealing_key),
     ):
         with pytest.raises(HomeError, match="THE SERVER HAS CHANGED") as caught:

@@ -49,8 +49,8 @@ def test_an_open_file_is_that_of_the_specification(path: Path) -> None:
     """Canonical JSON, byte for byte, and the keys come back."""
     save(path)
     assert path.read_bytes() == (
-        b'{"kind":"identity","name":"Klinik S\xc3\xbcd","sealing_key":"' + b"b2" * 32
-        + b'","signing_key":"' + b"a1" * 32 + b'","version":1}'
+        b'{"keys":[{"at":0,"sealing_key":"' + b"b2" * 96 + b'","signing_key":"' + b"a1" * 32
+        + b'"}],"kind":"identity","name":"Klinik S\xc3\xbcd","version":1}'
     )  # fmt: skip
     assert_same(load_identity(path, None))
     assert_same(load_identity(path, "a passphrase that is not needed"))
@@ -72,7 +72,7 @@ def test_a_locked_file_is_that_of_the_specification(path: Path) -> None:
     key = hashlib.scrypt(PASSPHRASE.encode(), salt=salt, n=2**17, r=8, p=1, maxmem=2**28, dklen=32)
     associated = b"veiltab/v1/keyfile\x00" + NAME.encode()
     opened = AESGCM(key).decrypt(nonce, base64.b64decode(fields["sealed"]), associated)
-    assert opened == b"\xa1" * 32 + b"\xb2" * 32
+    assert opened == bytes(8) + b"\xa1" * 32 + b"\xb2" * 96
     assert_same(load_identity(path, PASSPHRASE))
 
 

@@ -10,6 +10,8 @@ import rfc8785
 from tests.support.keyfiles import PASSPHRASE, refusal, save, write
 from veiltab.crypto import identity
 
+PAIR = {"at": 0, "sealing_key": "b2" * 96, "signing_key": "a1" * 32}
+
 
 @pytest.fixture(autouse=True)
 def _cheap_scrypt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,13 +61,23 @@ def test_other_versions_are_named_as_such(path: Path) -> None:
         {"kind": "release"},
         {"kind": ["identity"]},
         {"kind": "locked-identity"},
-        {"signing_key": "A1" * 32},
-        {"signing_key": "a1" * 31},
-        {"signing_key": "a1" * 32 + "\n"},
-        {"sealing_key": "b2" * 33},
-        {"sealing_key": 7},
+        {"keys": {}},
+        {"keys": []},
+        {"keys": ["a1"]},
+        {"keys": [PAIR | {"more": 1}]},
+        {"keys": [PAIR | {"at": 1}]},
+        {"keys": [PAIR | {"at": "0"}]},
+        {"keys": [PAIR | {"at": False}]},
+        {"keys": [PAIR, PAIR | {"at": -1}]},
+        {"keys": [PAIR, PAIR | {"at": 2}, PAIR | {"at": 1}]},
+        {"keys": [PAIR] * 66},
+        {"keys": [PAIR | {"signing_key": "A1" * 32}]},
+        {"keys": [PAIR | {"signing_key": "a1" * 31}]},
+        {"keys": [PAIR | {"signing_key": "a1" * 32 + "\n"}]},
+        {"keys": [PAIR | {"sealing_key": "b2" * 97}]},
+        {"keys": [PAIR | {"sealing_key": 7}]},
     ],
-    ids=str,
+    ids=lambda change: str(change)[:60],
 )
 def test_fields_are_exact(path: Path, change: dict[str, object]) -> None:
     """Unknown fields, other types, spellings and lengths are refused, without showing them."""
@@ -82,12 +94,14 @@ def test_a_file_of_any_size_is_refused_quickly(path: Path) -> None:
     assert "canonical" in refusal(path).message
 
 
-@pytest.mark.parametrize("field", ["kind", "name", "sealing_key", "signing_key", "version"])
+@pytest.mark.parametrize(
+    "field", ["keys", "kind", "name", "version", "at", "sealing_key", "signing_key"]
+)
 def test_no_field_may_be_missing(path: Path, field: str) -> None:
     """Each one counts."""
     save(path)
     fields = json.loads(path.read_bytes())
-    del fields[field]
+    del (fields if field in fields else fields["keys"][0])[field]
     write(path, rfc8785.dumps(fields))
     refusal(path)
 
@@ -123,7 +137,7 @@ def test_base64_has_one_spelling(path: Path) -> None:
     save(path, PASSPHRASE)
     fields = json.loads(path.read_bytes())
     sealed = fields["sealed"]
-    assert len(sealed) == 108
+    assert len(sealed) == 204
     assert sealed.endswith("=")
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     stray = sealed[:-2] + alphabet[alphabet.index(sealed[-2]) + 1] + "="

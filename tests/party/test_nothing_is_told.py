@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import httpx
 import pytest
 
 from tests.support.commands import run
@@ -114,7 +113,7 @@ def test_no_curator_is_told(
     linkage: LinkageMode,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Neither by the server, nor by its own commands, nor by the log or the public metrics."""
+    """Neither by the server, nor by its own commands, nor by the log or the metrics."""
     caplog.set_level(logging.INFO)
     mechanism, heard = decoy_terms(law=MANY), Heard()
     study = decoy_study(service, tmp_path, linkage, people=PEOPLE, mechanism=mechanism)
@@ -134,8 +133,7 @@ def test_no_curator_is_told(
     assert any('"route"' in line for line in logs)
     server = [line for line in logs if "veiltab." in line]
     assert not [line for line in server if told(line, numbers)]
-    with httpx.Client(base_url=service.url) as client:
-        metrics = client.get("/metrics").text
+    metrics = service.metrics()
     assert "veiltab_requests_total" in metrics
     assert not told(metrics, numbers)
 

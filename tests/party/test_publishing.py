@@ -47,7 +47,7 @@ def study(service: Server, tmp_path_factory: pytest.TempPathFactory) -> DecoyStu
 @pytest.fixture
 def reader(service: Server, study: DecoyStudy, tmp_path: Path) -> PartyContext:
     """Return a new researcher, to whom everything is granted."""
-    session = service.join("a researcher", tmp_path / "reader")
+    session = service.join(f"reader of {tmp_path.name}", tmp_path / "reader")
     give(study, session)
     return session
 
@@ -166,7 +166,7 @@ def test_a_publication_that_is_stopped_anywhere_is_taken_up(
     """Nobody ever sees two copies: what was kept is what is published, once."""
     number, stopped = 0, True
     while stopped:
-        reader = service.join("a researcher", tmp_path / str(number))
+        reader = service.join(f"researcher {number}", tmp_path / str(number))
         give(study, reader)
         own, plug = estimate_study(reader, reader.contract(study.study)), Plug(number)
         with ExitStack() as stack:
@@ -224,7 +224,7 @@ def test_nothing_is_published_without_a_grant(
     service: Server, study: DecoyStudy, tmp_path: Path
 ) -> None:
     """Nor with the grant of one curator, who might be the reader; afterwards none is needed."""
-    reader = service.join("a researcher", tmp_path / "reader")
+    reader = service.join(f"reader of {tmp_path.name}", tmp_path / "reader")
     first = study.curators[0]
     to = public_identity(reader.identity)
     made = curator.give_grant(first, first.contract(study.study), to, None, LATER)

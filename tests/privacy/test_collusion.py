@@ -93,7 +93,7 @@ class Conspiracy:
     """Every answer of the server, by the name of the party."""
     logs: list[str]
     metrics: list[str]
-    """The public metrics before any upload, and before and after the researcher's visit."""
+    """The metrics before any upload, and before and after the researcher's visit."""
 
     @cached_property
     def access(self) -> Access:
@@ -232,28 +232,23 @@ def ask_as_curator(session: PartyContext, study: bytes) -> None:
         server.release_chunks(study, [bytes(32)])
 
 
-def public_metrics(server: Server) -> str:
-    """Read the metrics, as anybody can."""
-    return httpx.get(f"{server.url}/metrics", trust_env=False).text
-
-
 @pytest.fixture(scope="module")
 def conspiracy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conspiracy]:
     """Go through a whole study, and listen everywhere."""
     folder = tmp_path_factory.mktemp("conspiracy")
     with running(make_context(folder / "data")) as server, listening() as heard:
         study = open_study(server, folder)
-        metrics = [public_metrics(server)]
+        metrics = [server.metrics()]
         with held_releases():
             for place in (0, 1, 0):
                 study.push(place)
             uploads, received = copy_received(server, study)
         wait_for(study.curators[0], study.study, "released")
         study.grant()
-        metrics.append(public_metrics(server))
+        metrics.append(server.metrics())
         reader = study.researcher
         estimate_study(reader, reader.contract(study.study))
-        metrics.append(public_metrics(server))
+        metrics.append(server.metrics())
         for session in study.curators:
             ask_as_curator(session, study.study)
         ask_for_everything(reader, study.study)
@@ -428,7 +423,7 @@ def test_curators_are_not_told_how_many_rows_were_joined(conspiracy: Conspiracy)
     assert not mentions(told["office"] + conspiracy.metrics, [joined, first])
 
 
-def test_the_public_metrics_weigh_neither_uploads_nor_the_release(conspiracy: Conspiracy) -> None:
+def test_the_metrics_weigh_neither_uploads_nor_the_release(conspiracy: Conspiracy) -> None:
     """Anybody may read them: a number of bytes would be a number of rows.
 
     Over the whole study, and over the researcher's visit, nothing grows but counts of requests and

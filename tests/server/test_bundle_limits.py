@@ -1,6 +1,5 @@
 """Bundles at the service: how much memory they take, and what happens when there is no more."""
 
-import asyncio
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +16,7 @@ from veiltab.party.push import push
 from veiltab.party.remote import RemoteServer
 from veiltab.party.researcher import estimate_study
 from veiltab.server.context import ANSWER_BYTES
-from veiltab.server.limits import Memory, Places
+from veiltab.server.limits import Memory
 
 
 def released(study: HttpStudy) -> list[bytes]:
@@ -60,30 +59,6 @@ def test_an_answer_has_its_limit(tmp_path: Path) -> None:
                     server.release_chunks(study.study, digests)
             assert server.release_chunks(study.study, digests[: len(digests) - (most < length)])
             server.close()
-
-
-def test_places_are_few_and_nobody_has_all_of_them() -> None:
-    """A sender that keeps its places leaves the other half to the others."""
-
-    async def run() -> list[str]:
-        places, inside, end = Places(4), [], asyncio.Event()
-
-        async def stay(sender: str) -> None:
-            async with places.take(sender):
-                inside.append(sender)
-                await end.wait()
-
-        tasks = [asyncio.create_task(stay(sender)) for sender in "aaaabbbccc"]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        first = list(inside)
-        end.set()
-        await asyncio.gather(*tasks)
-        assert sorted(inside) == sorted("aaaabbbccc")
-        assert len(places._by_sender) == 0
-        return first
-
-    assert asyncio.run(run()) == ["a", "a", "b", "b"]
 
 
 @pytest.fixture

@@ -302,7 +302,7 @@ def test_a_database_that_goes_away_while_a_client_works(tmp_path: Path) -> None:
         real, calls = type(context.database).transaction, iter(range(10**9))
 
         def flaky(database: object) -> object:
-            if threading.current_thread().name != WORKER and next(calls) % 4 == 0:
+            if threading.current_thread().name != WORKER and next(calls) % 7 == 3:
                 raise UnavailableError("the database is away", hint="wait")
             return real(database)  # type: ignore[arg-type]
 

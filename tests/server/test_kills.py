@@ -182,8 +182,8 @@ def check(found: pl.DataFrame, truth: pl.DataFrame) -> None:
 
 @pytest.mark.slow
 def test_studies_survive_a_server_that_is_killed(tmp_path: Path) -> None:
-    """A dozen kills; whoever does not believe it runs ``make soak``."""
-    assert sum(survive(tmp_path, kills=9, seed=1).kills.values()) >= 9
+    """Some kills; whoever does not believe it runs ``make soak``."""
+    assert sum(survive(tmp_path, kills=6, seed=1).kills.values()) >= 6
 
 
 @pytest.mark.soak

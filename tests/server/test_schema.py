@@ -21,17 +21,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.support.http_simulator import HttpStudy, http_study
-from tests.support.requests import (
-    CURATORS,
-    NAMED,
-    OUTSIDE,
-    RELEASED,
-    Calls,
-    Request,
-    Route,
-    Signer,
-    signer_of,
-)
+from tests.support.requests import GATED, Calls, Request, Route, Signer, signer_of
 from tests.support.servers import Server, make_context, running
 from tests.support.simulator import Stage
 from veiltab.server.routes import PUBLIC
@@ -45,7 +35,7 @@ CHECKS = [
     content_type_conformance,
     response_schema_conformance,
 ]
-ROUTES = sorted(NAMED | CURATORS | RELEASED | OUTSIDE)
+ROUTES = GATED
 OPERATOR = sorted(("GET", path) for path in PUBLIC - {"/openapi.json"})
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=5)
 NUMBERS = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -85,10 +75,11 @@ class Signing(AuthBase):
 
 @dataclass(eq=False)
 class Fuzzed:
-    """A service with a study, its documentation, and what it has answered."""
+    """A service with a study and a vault, its documentation, and what it has answered."""
 
     service: Server
     study: HttpStudy
+    vault: str
     schema: schemathesis.BaseSchema
     session: requests.Session
     answers: Counter[int] = field(default_factory=Counter)
@@ -118,7 +109,11 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuzzed]:
     with running(make_context(folder / "data")) as service, requests.Session() as session:
         study = http_study(service, folder, Stage.GRANTED)
         schema = schemathesis.openapi.from_url(f"{service.url}/openapi.json")
-        yield Fuzzed(service, study, schema, session)
+        curator = study.curators[0]
+        body = Calls(study, curator.identity, study.study).request(("POST", "/v1/vaults")).body
+        signing = Signing(signer_of(curator))
+        answer = session.post(f"{service.url}/v1/vaults", data=body, auth=signing, timeout=10)
+        yield Fuzzed(service, study, answer.json()["vault"], schema, session)
 
 
 def with_modes(routes: list[Route]) -> pytest.MarkDecorator:
@@ -156,7 +151,8 @@ def test_parties(fuzzed: Fuzzed, route: Route, mode: GenerationMode) -> None:
         known=st.booleans(),
     )
     def run(case: Case[Any], auth: AuthBase, known: bool) -> None:  # noqa: FBT001 - generated
-        _replace_parameters(case, {"study": study.study.hex()} if known else {})
+        there = {"study": study.study.hex(), "vault": fuzzed.vault}
+        _replace_parameters(case, there if known else {})
         seen.add(fuzzed.check(case, auth).status_code)
 
     run()

@@ -264,6 +264,6 @@ def test_a_grant_makes_a_researcher(tmp_path: Path) -> None:
         server = study.researcher.server
         assert server.studies() == []
         study.go_to(Stage.GRANTED)
-        (line,) = server.studies()
+        (line,) = server.studies(inbox=True)
         assert (line.study, line.role) == (study.study, "researcher")
         assert server.status(study.study).researchers is None

@@ -17,6 +17,7 @@ from tests.support.servers import Server, make_context, running
 from veiltab.cli.main import main
 from veiltab.cli.serve import _announce
 from veiltab.hosting import server_identity
+from veiltab.server.app import Address
 from veiltab.server.auth import invite
 from veiltab.server.directory import DataDirectory
 
@@ -211,7 +212,7 @@ def _announced(server: Server) -> object:
     """Return what ``veiltab serve`` prints when it can answer."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        _announce(server.context, server.url, as_json=True)
+        _announce(server.context, server.url, Address(metrics_port=8751), as_json=True)
     return json.loads(out.getvalue())
 
 

@@ -10,13 +10,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tests.support.servers import Server, wait_for
 from tests.support.simulator import PAIR, Stage, StagedStudy, holdings_of
 from veiltab.core.mechanism import LinkageMode
-from veiltab.core.schema import Attribute
+from veiltab.core.schema import Attribute, Codes
 from veiltab.files.chunks import FolderChunks
 from veiltab.party import curator
 from veiltab.party.context import PartyContext
@@ -116,6 +120,20 @@ class HttpStudy(StagedStudy):
     def chunks(self, place: int) -> dict[bytes, bytes]:
         """Return what a curator has encrypted for the server, by digest, also when it is gone."""
         return self._made[place]
+
+    def true_counts(self) -> NDArray[np.int64]:
+        """Count the respondents in each cell of the joint table, as a release without noise does.
+
+        All curators hold the same respondents, each in an order of its own.
+        """
+        columns: list[Codes] = []
+        for table in self.holdings:
+            bounds = pairwise(table.ids.offsets.tolist())
+            ids = [table.ids.data[start:stop].tobytes() for start, stop in bounds]
+            order = sorted(range(len(ids)), key=ids.__getitem__)
+            columns += [codes[order] for codes in table.codes]
+        schema = self.contract.body.schema
+        return np.bincount(schema.cells(columns), minlength=schema.domain_size)
 
     def upload(self, place: int) -> None:
         """Send a curator's chunks, and the message that refers to them."""

@@ -15,7 +15,7 @@ from veiltab.party.keyfile import load_identity, save_identity
 
 NAME = "Klinik Süd"
 PASSPHRASE = "fünf kleine Wörter"  # noqa: S105 - a test's own
-IDENTITY = PrivateIdentity(NAME, SigningKey(b"\xa1" * 32), SealingKey(b"\xb2" * 32))
+IDENTITY = PrivateIdentity(NAME, SigningKey(b"\xa1" * 32), SealingKey(b"\xb2" * 96))
 SECRETS = ("a1" * 8, "b2" * 8, repr(b"\xa1" * 8), PASSPHRASE, PASSPHRASE.encode().hex())
 
 

@@ -1,5 +1,6 @@
 """Any message of each kind, for hypothesis."""
 
+import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -36,10 +37,11 @@ REFUSED = "".join(map(chr, [*range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0
 CHARACTERS = st.characters(codec="utf-8", min_codepoint=0x20, exclude_characters=REFUSED)
 TEXTS = st.text(CHARACTERS, min_size=1, max_size=12)
 IDS = st.binary(min_size=32, max_size=32)
+SEALING_KEYS = IDS.map(lambda seed: hashlib.shake_256(seed).digest(1216))
 SHORT_IDS = st.binary(min_size=16, max_size=16)
 PADS: st.SearchStrategy[PadMode] = st.sampled_from(["stream", "one-time"])
 EPSILONS = st.floats(0, 50, exclude_min=True) | st.integers(1, 50)
-IDENTITIES = st.builds(PublicIdentity, TEXTS, IDS, IDS)
+IDENTITIES = st.builds(PublicIdentity, TEXTS, IDS, SEALING_KEYS)
 MODES: st.SearchStrategy[LinkageMode] = st.sampled_from(["aligned", "matched"])
 LINKAGES = st.builds(Linkage.by_rows, MODES) | st.builds(
     Linkage.by_ids,

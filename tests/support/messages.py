@@ -44,7 +44,7 @@ def filler(label: str, size: int = 32) -> bytes:
 
 def party(name: str) -> PublicIdentity:
     """Build the public identity of somebody with no private keys."""
-    return PublicIdentity(name, filler(f"{name} signs"), filler(f"{name} opens"))
+    return PublicIdentity(name, filler(f"{name} signs"), filler(f"{name} opens", 1216))
 
 
 HOSPITAL = CuratorTerms(

@@ -21,7 +21,8 @@ from veiltab.server.routes import PUBLIC
 from veiltab.wire.audit import Witness
 from veiltab.wire.bundles import bundle
 from veiltab.wire.codec import dump
-from veiltab.wire.messages import Alignment, Grant, Publication, SignedGrant
+from veiltab.wire.contract import Vault
+from veiltab.wire.messages import Alignment, Grant, Publication, Repad, SignedGrant
 from veiltab.wire.requests import (
     CONTENT_DIGEST_HEADER,
     MAX_SKEW_SECONDS,
@@ -235,10 +236,29 @@ CURATORS: frozenset[Route] = frozenset(
         ("GET", "/v1/studies/{study}/chunks"),
         ("PUT", "/v1/studies/{study}/chunks"),
         ("POST", "/v1/studies/{study}/uploads"),
+        ("GET", "/v1/studies/{study}/repad-request"),
+        ("POST", "/v1/studies/{study}/repad-request/chunks"),
+        ("POST", "/v1/studies/{study}/repads"),
         ("POST", "/v1/studies/{study}/grants"),
     }
 )
 """What only curators may do."""
+
+VAULTS: frozenset[Route] = frozenset(
+    {
+        ("GET", "/v1/vaults/{vault}"),
+        ("GET", "/v1/vaults/{vault}/terms"),
+        ("POST", "/v1/vaults/{vault}/signatures"),
+        ("POST", "/v1/vaults/{vault}/close"),
+        ("GET", "/v1/vaults/{vault}/audit"),
+        ("POST", "/v1/vaults/{vault}/secrets"),
+        ("GET", "/v1/vaults/{vault}/secrets"),
+        ("GET", "/v1/vaults/{vault}/chunks"),
+        ("PUT", "/v1/vaults/{vault}/chunks"),
+        ("POST", "/v1/vaults/{vault}/uploads"),
+    }
+)
+"""What only the curators of a vault may do."""
 
 RELEASED: frozenset[Route] = frozenset(
     {
@@ -250,9 +270,21 @@ RELEASED: frozenset[Route] = frozenset(
 """What a researcher needs a grant for."""
 
 OUTSIDE: frozenset[Route] = frozenset(
-    {("POST", "/v1/parties"), ("GET", "/v1/studies"), ("POST", "/v1/studies")}
+    {
+        ("POST", "/v1/parties"),
+        ("GET", "/v1/studies"),
+        ("POST", "/v1/studies"),
+        ("GET", "/v1/blocks"),
+        ("PUT", "/v1/blocks/{party}"),
+        ("DELETE", "/v1/blocks/{party}"),
+        ("GET", "/v1/vaults"),
+        ("POST", "/v1/vaults"),
+    }
 )
-"""Signed routes of no study in particular."""
+"""Signed routes of no study or vault in particular."""
+
+GATED = sorted(NAMED | CURATORS | VAULTS | RELEASED | OUTSIDE)
+"""Every route that takes signed requests."""
 
 
 def routes_of(app: FastAPI) -> Iterator[Route]:
@@ -284,14 +316,15 @@ class Calls:
     def request(self, route: Route) -> Request:
         """Return a request to a route; one that is not known here has no body."""
         method, template = route
-        path = template.format(study=self.scope.hex())
-        if method == "PUT":
+        scope = self.scope.hex()
+        path = template.format(study=scope, vault=scope, party=self.sender.party_id.hex())
+        if template.endswith("/chunks") and method == "PUT":
             return Request(method, path, bundle(list(self.example.chunks(0).items())))
         body = self._bodies().get(template) if method == "POST" else None
         return Request(method, path, body() if body else b"")
 
     def _bodies(self) -> dict[str, Callable[[], bytes]]:
-        study = "/v1/studies/{study}"
+        study, vault = "/v1/studies/{study}", "/v1/vaults/{vault}"
         return {
             "/v1/parties": self._registration,
             "/v1/studies": self._contract,
@@ -304,6 +337,13 @@ class Calls:
             f"{study}/release/chunks": self._digests,
             f"{study}/publications": self._publication,
             f"{study}/heads": self._witness,
+            f"{study}/repad-request/chunks": self._digests,
+            f"{study}/repads": self._repad,
+            "/v1/vaults": self._vault,
+            f"{vault}/signatures": self._vault,
+            f"{vault}/close": lambda: dump({"reason": "no reason"}),
+            f"{vault}/secrets": self._secret,
+            f"{vault}/uploads": self._upload,
         }
 
     def _digests(self) -> bytes:
@@ -337,6 +377,31 @@ class Calls:
     def _upload(self) -> bytes:
         body = self.example.uploads[0].body
         return self._own(replace(body, curator=self.sender.party_id, scope=self.scope))
+
+    def _repad(self) -> bytes:
+        upload = self.example.uploads[0].body
+        body = Repad(
+            columns=upload.columns,
+            curator=self.sender.party_id,
+            request_digest=bytes(32),
+            rows=upload.rows,
+            study=self.scope,
+            upload_id=upload.upload_id,
+        )
+        return self._own(body)
+
+    def _vault(self) -> bytes:
+        """Return a vault of the study's parties, which is not there and is never stored."""
+        contract = self.example.contract.body
+        body = Vault(
+            title=contract.title,
+            nonce=contract.nonce,
+            curators=contract.curators,
+            server=contract.server,
+            linkage=replace(contract.linkage, mode="matched"),
+            secret_commitment=contract.secret_commitment,
+        )
+        return self._own(body)
 
     def _grant(self) -> bytes:
         body = Grant(

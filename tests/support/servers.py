@@ -12,13 +12,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-import uvicorn
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -34,17 +33,31 @@ from veiltab.party.context import PartyContext
 from veiltab.party.home import Home
 from veiltab.party.remote import RemoteServer, Retry
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.server.app import Address, _listen, create_app
+from veiltab.server.app import Address, _listen, web_server
 from veiltab.server.auth import invite
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.database import Database
 from veiltab.server.directory import DataDirectory
 from veiltab.server.limits import Settings
 
-QUICK = Settings(rate=1e6, burst=10**6, stranger_rate=1e6, stranger_burst=10**6, poll_seconds=0.1)
+QUICK = Settings(
+    rate=1e6,
+    burst=10**6,
+    stranger_rate=1e6,
+    stranger_burst=10**6,
+    stranger_wait_seconds=0.01,
+    connections_per_address=10**6,
+    connection_rate=1e6,
+    connection_burst=10**6,
+    party_requests=10**6,
+    poll_seconds=0.1,
+)
 """Limits that no test reaches by accident."""
 
-NO_LIMITS = ("--rate", 1e6, "--burst", 10**6, "--stranger-rate", 1e6, "--stranger-burst", 10**6)
+NO_LIMITS = (
+    *("--rate", 1e6, "--burst", 10**6, "--stranger-rate", 1e6, "--stranger-burst", 10**6),
+    *("--connections-per-address", 10**6),
+)
 """The same as options of ``veiltab serve``."""
 
 SWITCH_SECONDS = 1e-4
@@ -76,16 +89,23 @@ def make_context(
 
 
 def register(
-    url: str, name: str, path: Path, invitation: str, *, retry: Retry, entropy: Entropy
+    url: str,
+    name: str,
+    path: Path,
+    invitation: str,
+    *,
+    retry: Retry,
+    entropy: Entropy,
+    clock: Callable[[], float] = time.time,
 ) -> PartyContext:
     """Make a home for a new party, and register it with an invitation."""
     home = Home(path)
     identity = home.create(name, None, entropy)
     pinned = RemoteServer.discover(url)
     home.pin_server(url, pinned)
-    server = RemoteServer(url, pinned, identity, retry=retry)
+    server = RemoteServer(url, pinned, identity, retry=retry, clock=clock)
     server.register(invitation)
-    return PartyContext(home, identity, server, entropy)
+    return PartyContext(home, identity, server, entropy, clock)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -97,6 +117,7 @@ class Server:
     """Its records, in this process: for a server of its own process, as the operator's commands
     open them."""
     retry: Retry
+    metrics_url: str = ""
     sessions: list[PartyContext] = field(default_factory=list)
 
     def join(self, name: str, path: Path, entropy: Entropy | None = None) -> PartyContext:
@@ -106,6 +127,13 @@ class Server:
         self.sessions.append(session)
         return session
 
+    def metrics(self) -> str:
+        """Read the metrics, as the operator's tools do."""
+        answer = httpx.get(self.metrics_url, trust_env=False)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+        return answer.text
+
     def close_sessions(self) -> None:
         """Close the connections of all parties."""
         for session in self.sessions:
@@ -113,21 +141,28 @@ class Server:
 
 
 @contextmanager
-def running(context: ServiceContext, app: FastAPI | None = None) -> Iterator[Server]:
+def running(
+    context: ServiceContext, app: FastAPI | None = None, address: Address | None = None
+) -> Iterator[Server]:
     """Serve a context, or an app that was made of it, in a thread until the block ends."""
-    listening = _listen(Address(port=0))
-    port = listening.getsockname()[1]
-    config = uvicorn.Config(app or create_app(context), log_config=None, access_log=False)
-    server = uvicorn.Server(config)
+    where = address or Address(port=0)
+    sockets = [_listen(where), socket.create_server(("127.0.0.1", 0))]
+    port, metrics_port = (listening.getsockname()[1] for listening in sockets)
+    server = web_server(context, where, app)
     # Client and server wait for each other in one process: they had better take turns quickly.
     interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": sockets}, daemon=True)
     thread.start()
     while not server.started and thread.is_alive():
         time.sleep(0.01)
     retry = Retry(total=20.0, base=0.02, cap=0.3)
-    answering = Server(url=f"http://127.0.0.1:{port}", context=context, retry=retry)
+    answering = Server(
+        url=f"{where.scheme}://127.0.0.1:{port}",
+        context=context,
+        retry=retry,
+        metrics_url=f"http://127.0.0.1:{metrics_port}/metrics",
+    )
     try:
         yield answering
     finally:
@@ -135,7 +170,8 @@ def running(context: ServiceContext, app: FastAPI | None = None) -> Iterator[Ser
         server.should_exit = True
         thread.join(20)
         sys.setswitchinterval(interval)
-        listening.close()
+        for listening in sockets:
+            listening.close()
         context.database.close()
 
 
@@ -169,8 +205,7 @@ class ServerProcess(Server):
 
     def metric(self, name: str) -> float:
         """Return the sum of a metric over all its labels."""
-        text = httpx.get(f"{self.url}/metrics", trust_env=False).text
-        lines = re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE)
+        lines = re.findall(rf"^{name}(?:{{.*}})? (\S+)$", self.metrics(), re.MULTILINE)
         return sum(map(float, lines))
 
     def problems(self) -> list[str]:
@@ -186,13 +221,21 @@ def serving(folder: Path, *options: object) -> Iterator[ServerProcess]:
     It must then end well, unless the test has waited for its end.
     """
     data, log = folder / "data", folder / "server.log"
-    process = _start(log, "--data", data, "--port", 0, *options)
+    metrics = ("--metrics-port", _free_port())
+    process = _start(log, "--data", data, "--port", 0, *metrics, *options)
     try:
-        url = _announced_url(process, log)
+        about = _announced(process, log)
         folders = DataDirectory(data)
         context = open_server(folders, None, server_identity(folders, None)[0])
         retry = Retry(total=120.0)
-        server = ServerProcess(url=url, context=context, retry=retry, process=process, log=log)
+        server = ServerProcess(
+            url=about["url"],
+            context=context,
+            retry=retry,
+            metrics_url=about["metrics"],
+            process=process,
+            log=log,
+        )
         with context.database:
             yield server
             server.close_sessions()
@@ -214,13 +257,13 @@ def _start(log: Path, *options: object) -> subprocess.Popen[str]:
         )
 
 
-def _announced_url(process: subprocess.Popen[str], log: Path) -> str:
-    """Wait until a server answers, and return where."""
+def _announced(process: subprocess.Popen[str], log: Path) -> dict[str, str]:
+    """Wait until a server answers, and return what it says of itself."""
     assert process.stdout is not None
     announced = process.stdout.readline()
     assert announced, log.read_text("utf-8")
-    url: str = json.loads(announced)["url"]
-    return url
+    about: dict[str, str] = json.loads(announced)
+    return about
 
 
 PHASES = ("upload", "release", "download")
@@ -251,9 +294,9 @@ class KilledServer:
     def start(self) -> None:
         """Start the server, and wait until it answers."""
         log = self.data.parent / "server.log"
-        limits = ("--rate", "1e6", "--burst", 10**6)
-        self._process = _start(log, "--data", self.data, "--port", self.port, *limits)
-        _announced_url(self._process, log)
+        options = ("--rate", "1e6", "--burst", 10**6, "--metrics-port", 0)
+        self._process = _start(log, "--data", self.data, "--port", self.port, *options)
+        _announced(self._process, log)
 
     def kill(self) -> None:
         """End the server without a warning."""
@@ -294,9 +337,10 @@ def _free_port() -> int:
         return port
 
 
-def invitation(data: Path, name: str) -> str:
-    """Let the operator invite somebody."""
+def invitation(data: Path, name: str, database: str = "") -> str:
+    """Let the operator invite somebody; the database is SQLite's unless one is named."""
     command = [sys.executable, "-m", "veiltab", "invite", "--data", str(data), name]
+    command += ["--database", database] if database else []
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
     return done.stdout.strip()
 

@@ -58,11 +58,18 @@ class VaultOnServer:
         self.parties = parties or Simulator()
         if server is not None:
             self.parties.server = server
+        self._register()
         self.deposit: Deposit = self.parties.deposit()
         signed = self.deposit.vault.dumps()
         self.vault, _ = vault_steps.propose(context, self.sender(0, signed))
         for place in range(1, len(self.parties.curators)):
             vault_steps.sign(context, self.sender(place, signed), self.vault)
+
+    def _register(self) -> None:
+        """Make everybody known to the server: proposals may name nobody else."""
+        with self.context.database.transaction() as records:
+            for party in (*self.parties.curators, self.parties.researcher):
+                records.add_party(public_identity(party), self.context.now)
 
     @property
     def state(self) -> str:

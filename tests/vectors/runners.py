@@ -74,9 +74,9 @@ def canonical(
     raise AssertionError("the message was accepted")
 
 
-def identity(signing_seed: str, sealing_scalar: str) -> dict[str, str]:
+def identity(signing_seed: str, sealing_secret: str) -> dict[str, str]:
     """Show a party's public side."""
-    party = private_identity("x", signing_seed, sealing_scalar)
+    party = private_identity("x", signing_seed, sealing_secret)
     return {
         "signing_key": party.signing.public.hex(),
         "sealing_key": party.sealing.public.hex(),
@@ -85,24 +85,28 @@ def identity(signing_seed: str, sealing_scalar: str) -> dict[str, str]:
     }
 
 
-def private_identity(name: str, signing_seed: str, sealing_scalar: str) -> PrivateIdentity:
+def private_identity(name: str, signing_seed: str, sealing_secret: str) -> PrivateIdentity:
     """Build a party from its private keys."""
     signing_key = SigningKey(bytes.fromhex(signing_seed))
-    return PrivateIdentity(name, signing_key, SealingKey(bytes.fromhex(sealing_scalar)))
+    return PrivateIdentity(name, signing_key, SealingKey(bytes.fromhex(sealing_secret)))
 
 
-def keyfile(content: str, passphrase: str | None) -> dict[str, str]:
+def keyfile(content: str, passphrase: str | None) -> dict[str, object]:
     """Load a key file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "key"
         path.touch(mode=0o600)
         path.write_bytes(content.encode())
         party = load_identity(path, passphrase)
-    return {
-        "name": party.name,
-        "signing_seed": party.signing.secret_bytes().hex(),
-        "sealing_scalar": party.sealing.secret_bytes().hex(),
-    }
+    pairs = [
+        {
+            "at": pair.at,
+            "sealing_secret": pair.sealing.secret_bytes().hex(),
+            "signing_seed": pair.signing.secret_bytes().hex(),
+        }
+        for pair in party.pairs
+    ]
+    return {"keys": pairs, "name": party.name, "party_id": party.party_id.hex()}
 
 
 def derived(derive: str, **inputs: Any) -> str:

@@ -13,11 +13,18 @@ from typing import Any, NoReturn
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
-from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from cryptography.hazmat.primitives.hpke import (
+    AEAD,
+    KDF,
+    KEM,
+    MLKEM768X25519PrivateKey,
+    Suite,
+)
 
 CHUNK_ROWS = 65_536
 MAX_MESSAGE = 67_108_864
@@ -132,12 +139,24 @@ def verify(key: bytes, kind: str, body: bytes, signature: bytes) -> None:
 # Section 3: sealing
 
 
+def sealing_public(secret: bytes) -> bytes:
+    """Return the public key of a seed and a scalar."""
+    lattice, curve = _sealing_keys(secret)
+    return lattice.public_key().public_bytes_raw() + curve.public_key().public_bytes_raw()
+
+
+def _sealing_keys(secret: bytes) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
+    seed, scalar = secret[:64], secret[64:]
+    return MLKEM768PrivateKey.from_seed_bytes(seed), X25519PrivateKey.from_private_bytes(scalar)
+
+
 def unseal(private_key: bytes, sealed: bytes, purpose: str, context: bytes) -> bytes:
     """Open what was sealed to a key."""
-    suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+    suite = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+    key = MLKEM768X25519PrivateKey(*_sealing_keys(private_key))
     info = b"veiltab/v1/seal/" + purpose.encode() + b"\0" + context
     try:
-        return suite.decrypt(sealed, X25519PrivateKey.from_private_bytes(private_key), info=info)
+        return suite.decrypt(sealed, key, info=info)
     except (InvalidTag, ValueError) as error:
         raise RefusedError("a seal does not open") from error
 

@@ -159,7 +159,7 @@ def linkage(value: Value) -> None:
 
 MODE = only("aligned", "matched")
 HASH = hexadecimal(64)
-IDENTITY: dict[str, Check] = {"name": text, "sealing_key": HASH, "signing_key": HASH}
+IDENTITY: dict[str, Check] = {"name": text, "sealing_key": hexadecimal(2432), "signing_key": HASH}
 ATTRIBUTES = many(record(name=text, categories=many(text, 1, 65_535)), 1, 1000)
 COLUMNS = many(record(attribute=text, chunks=many(HASH)), 1)
 EPSILON, DELTA = number(lambda x: 0 < x <= 50), number(lambda x: x == 0 or 1e-30 <= x <= 0.01)

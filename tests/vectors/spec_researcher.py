@@ -223,7 +223,7 @@ def research(
     require(named is None or researcher in map(party_id, named), "no researcher of the study")
     pads: dict[str, Pads] = {}
     for grant in grants:
-        key = bytes.fromhex(party["sealing_scalar"])
+        key = bytes.fromhex(party["sealing_secret"])
         opened = open_grant(study, grant, researcher, key, now)
         different([*pads, *opened])
         pads |= opened

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tests.vectors import spec_bytes, spec_decoys, spec_messages, spec_plan, spec_researcher
 from tests.vectors.spec_bytes import RefusedError
@@ -35,11 +34,11 @@ def party(study: dict[str, Any], name: str) -> dict[str, str]:
     """Return a party's private sealing key and its public keys."""
     found = next(each for each in study["parties"] if each["name"] == name)
     signing = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(found["signing_seed"]))
-    sealing = X25519PrivateKey.from_private_bytes(bytes.fromhex(found["sealing_scalar"]))
+    secret = bytes.fromhex(found["sealing_secret"])
     return {
-        "sealing_scalar": found["sealing_scalar"],
+        "sealing_secret": found["sealing_secret"],
         "signing_key": signing.public_key().public_bytes_raw().hex(),
-        "sealing_key": sealing.public_key().public_bytes_raw().hex(),
+        "sealing_key": spec_bytes.sealing_public(secret).hex(),
     }
 
 

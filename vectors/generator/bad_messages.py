@@ -81,7 +81,7 @@ def _contracts(study: Written, stored: Written) -> Iterator[Case]:
         "linkage_columns": put("linkage", "columns", to=0),
         "normalisation": put("linkage", "normalisation", to=["nfd"]),
         "equal_parties": put("server", to=identity),
-        "equal_signing_keys": put("server", to=identity | {"sealing_key": "00" * 32}),
+        "equal_signing_keys": put("server", to=identity | {"sealing_key": "00" * 1216}),
         "equal_researcher": put("researchers", to=[identity]),
         "equal_attributes": put("curators", 1, "attributes", 0, "name", to="age"),
         "equal_categories": put("curators", 0, "attributes", 0, "categories", to=["a", "a"]),

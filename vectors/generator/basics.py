@@ -102,22 +102,28 @@ def private_keys(party: PrivateIdentity) -> dict[str, str]:
     """Return both private keys as the vectors write them."""
     return {
         "signing_seed": party.signing.secret_bytes().hex(),
-        "sealing_scalar": party.sealing.secret_bytes().hex(),
+        "sealing_secret": party.sealing.secret_bytes().hex(),
     }
 
 
 def keyfile() -> Document:
-    """Section 2.1: key files, in the clear and locked."""
+    """Section 2.1: key files, in the clear and locked, with one pair of keys and with two."""
     party = _party("key file")
+    newer = PrivateIdentity(party.name, *_keys("newer"), at=1_800_000_000, earlier=party.pairs)
     plain, locked = _saved(party, None), _saved(party, PASSPHRASE)
-    expect = {"name": party.name, **private_keys(party)}
-    seed = expect["signing_seed"]
+    expect = _in_key_file(party)
+    seed = private_keys(party)["signing_seed"]
+    rotated = _saved(newer, None)
     files = {
         "whitespace": plain + "\n",
         "uppercase_hex": plain.replace(seed, seed.upper()),
         "version": plain.replace('"version":1', '"version":2'),
         "kind": plain.replace('"identity"', '"key"'),
-        "unknown_field": plain.replace('"kind"', '"keys":2,"kind"'),
+        "unknown_field": plain.replace('"kind"', '"kinds":2,"kind"'),
+        "no_keys": '{"keys":[],"kind":"identity","name":"key file","version":1}',
+        "time_of_the_first_keys": plain.replace('"at":0', '"at":1'),
+        "order_of_keys": rotated.replace("1800000000", "0").replace('"at":0', '"at":5', 1),
+        "time_of_a_key": rotated.replace("1800000000", "-1"),
         "missing_field": plain.replace('"name":"key file",', ""),
         "base64": locked.replace('"sealed":"', '"sealed":" '),
     }
@@ -126,6 +132,13 @@ def keyfile() -> Document:
         [
             case("plain", expect, content=plain, passphrase=None),
             case("locked", expect, content=locked, passphrase=PASSPHRASE),
+            case("rotated", _in_key_file(newer), content=rotated, passphrase=None),
+            case(
+                "locked and rotated",
+                _in_key_file(newer),
+                content=_saved(newer, PASSPHRASE),
+                passphrase=PASSPHRASE,
+            ),
             bad("passphrase", KEY_FILE, content=locked, passphrase=PASSPHRASE[:-1]),
             bad("missing_passphrase", KEY_FILE, content=locked, passphrase=None),
             bad(
@@ -206,7 +219,7 @@ def derived_keys() -> Document:
 
 def sealing() -> Document:
     """Section 3: sealed bytes; the ephemeral key is given, for those who want to seal too."""
-    to, purpose, context = SealingKey(filler("sealing")), "grant", filler("context", 112)
+    to, purpose, context = SealingKey(filler("sealing", 96)), "grant", filler("context", 112)
 
     def sealed(label: str, plaintext: bytes, purpose: str, context: bytes) -> Case:
         key = ephemeral_key(label)
@@ -231,24 +244,45 @@ def sealing() -> Document:
     changes = {
         "tampered_seal": {"sealed": changed.hex()},
         "truncated_seal": {"sealed": good["sealed"][:-2]},
-        "short_seal": {"sealed": "00" * 40},
+        "short_seal": {"sealed": "00" * 1128},
         "empty_seal": {"sealed": ""},
-        "small_order": {"sealed": "00" * 32 + good["sealed"][64:]},
+        "small_order": {
+            "sealed": good["sealed"][: 2 * 1088] + "00" * 32 + good["sealed"][2 * 1120 :]
+        },
+        "lattice_part": {"sealed": "00" + good["sealed"][2:]},
         "purpose": {"purpose": "secret"},
         "context": {"context": filler("another context", 112).hex()},
-        "receiver": {"private_key": filler("another sealing").hex()},
+        "receiver": {"private_key": filler("another sealing", 96).hex()},
     }
     cases += [bad(name, "cannot_unseal", **good | change) for name, change in changes.items()]
     return document(
         "Section 3. `private_key` opens `sealed` and finds what is expected. `ephemeral_key` is"
-        " the private key behind the first 32 bytes: HPKE draws it, so only a test can use it.",
+        " the randomness behind the first 1,120 bytes, the message of ML-KEM and the scalar of"
+        " X25519: HPKE draws it, so only a test can use it.",
         cases,
     )
 
 
 def _party(label: str) -> PrivateIdentity:
-    keys = filler(f"keys of {label}", 64)
-    return PrivateIdentity(label, SigningKey(keys[:32]), SealingKey(keys[32:]))
+    return PrivateIdentity(label, *_keys(label))
+
+
+def _keys(label: str) -> tuple[SigningKey, SealingKey]:
+    keys = filler(f"keys of {label}", 128)
+    return SigningKey(keys[:32]), SealingKey(keys[32:])
+
+
+def _in_key_file(party: PrivateIdentity) -> dict[str, object]:
+    """Return what a reader finds in a key file."""
+    pairs = [
+        {
+            "at": pair.at,
+            "sealing_secret": pair.sealing.secret_bytes().hex(),
+            "signing_seed": pair.signing.secret_bytes().hex(),
+        }
+        for pair in party.pairs
+    ]
+    return {"keys": pairs, "name": party.name, "party_id": party.party_id.hex()}
 
 
 def _label_of_a_leading_zero() -> str:

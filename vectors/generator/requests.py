@@ -25,7 +25,7 @@ Headers = list[list[str]]
 def party(name: str) -> PrivateIdentity:
     """Return a party whose keys everybody knows."""
     signing = SigningKey(filler(f"requests: {name} signs"))
-    return PrivateIdentity(name, signing, SealingKey(filler(f"requests: {name} opens")))
+    return PrivateIdentity(name, signing, SealingKey(filler(f"requests: {name} opens", 96)))
 
 
 SENDER, OTHER, SERVER, ELSEWHERE = map(party, ("sender", "other", "server", "elsewhere"))

@@ -95,7 +95,7 @@ class Written:
             PrivateIdentity(
                 party["name"],
                 SigningKey(bytes.fromhex(party["signing_seed"])),
-                SealingKey(bytes.fromhex(party["sealing_scalar"])),
+                SealingKey(bytes.fromhex(party["sealing_secret"])),
             )
             for party in self.document["parties"]
         ]

@@ -15,6 +15,8 @@ from veiltab.cli.output import (
     print_json,
     tell,
 )
+from veiltab.cli.party import VERIFIED, meet_parties
+from veiltab.cli.terms import is_verified
 from veiltab.files.disk import check_new
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ DAYS = 30
     type=click.Path(dir_okay=False, path_type=Path),
     help="The new grant file; needed with one-time pads, which never pass through the server.",
 )
+@click.option("--verified", metavar="FINGERPRINT", multiple=True, help=VERIFIED)
+@click.option("--yes", is_flag=True, help="Do not ask for the fingerprint of the researcher.")
 @party_options
 @json_option
 def grant_command(
@@ -57,6 +61,8 @@ def grant_command(
     attributes: tuple[str, ...],
     days: int,
     out: Path | None,
+    verified: tuple[str, ...],
+    yes: bool,
     party: PartyOptions,
     as_json: bool,
 ) -> None:
@@ -66,27 +72,40 @@ def grant_command(
     researcher: nobody else can use them.  What they uncover keeps the promise that you have signed:
     rows in random order, perturbed, or hidden among decoys.
 
+    You are asked for the fingerprint of a researcher whom you have not verified yet.
+
     \b
     Examples:
       veiltab grant "Smoking and income" --to rivera.json
       veiltab grant "Smoking and income" --to "Dr. Rivera" --attribute smoker --days 7
       veiltab grant 3fa9 --to rivera.json --out for-rivera.grant
     """  # noqa: D301 - \b tells click to leave the lines alone
+    from veiltab.party.curator import find_researcher
+
     if out is not None:
         check_new(out)  # before a passphrase is asked for
     with party.session(LONG_PATIENCE) as session:
-        given = session.study(study).grant(to, list(attributes) or None, days=days, file=out)
-    _report(given, as_json=as_json)
+        chosen = session.study(study)
+        researcher = find_researcher(chosen.terms, to)
+        meet_parties(session.home, [researcher], verified=verified, yes=yes)
+        given = chosen.grant(researcher, list(attributes) or None, days=days, file=out)
+        verified_now = is_verified(session.home, researcher.party_id)
+    _report(given, verified=verified_now, as_json=as_json)
 
 
-def _report(given: "GivenGrant", *, as_json: bool) -> None:
+def _report(given: "GivenGrant", *, verified: bool, as_json: bool) -> None:
     body, researcher = given.signed.body, given.researcher
+    mark = "verified" if verified else "not verified"
     if as_json:
         print_json(
             {
                 "study": body.study.hex(),
                 "grant": body.grant_id.hex(),
-                "researcher": {"name": researcher.name, "party": researcher.party_id.hex()},
+                "researcher": {
+                    "name": researcher.name,
+                    "party": researcher.party_id.hex(),
+                    "verified": verified,
+                },
                 "attributes": list(given.attributes),
                 "expires": given.expires,
                 "file": None if given.file is None else str(given.file),
@@ -95,7 +114,7 @@ def _report(given: "GivenGrant", *, as_json: bool) -> None:
         return
     facts = {
         "study": given.title,
-        "granted to": f"{researcher.name}, {spell(researcher)}",
+        "granted to": f"{researcher.name}, {spell(researcher)} ({mark})",
         "attributes": ", ".join(given.attributes),
         "until": moment(given.expires),
     }

@@ -208,7 +208,8 @@ def register_command(
         --server-fingerprint "12345 67890 12345 67890 12345 67890"
     """  # noqa: D301 - \b tells click to leave the lines alone
     from veiltab.party.connection import Retry
-    from veiltab.party.session import check_digits, discover, register
+    from veiltab.party.fingerprints import check_digits
+    from veiltab.party.session import discover, register
 
     home, retry = party.home, Retry(total=PATIENCE)
     home.check_identity()

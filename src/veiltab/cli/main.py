@@ -79,10 +79,13 @@ COMMANDS = {
     "invite": "veiltab.cli.serve:invite_command",
     "id": "veiltab.cli.identity:id_group",
     "register": "veiltab.cli.identity:register_command",
+    "party": "veiltab.cli.party:party_group",
     "ledger": "veiltab.cli.ledger:ledger_group",
     "study": "veiltab.cli.study:study_group",
     "push": "veiltab.cli.push:push_command",
     "grant": "veiltab.cli.grant:grant_command",
+    "vault": "veiltab.cli.vault:vault_group",
+    "agent": "veiltab.cli.agent:agent_group",
     "estimate": "veiltab.cli.estimate:estimate_command",
     "publish": "veiltab.cli.estimate:publish_command",
     "audit": "veiltab.cli.study:audit_command",
@@ -110,8 +113,9 @@ def veiltab(context: click.Context) -> None:
 
     \b
     Run a server:    serve, then invite everybody who is to take part
-    Take part:       id new, then register with the invitation
+    Take part:       id new, then register with the invitation; party verify those you work with
     As a curator:    ledger set, study propose or study sign, push, grant
+    Often the same:  vault propose, sign and push once; then agent answers studies on it
     As researcher:   estimate, once the curators have granted it; publish what others may read
     Anybody:         study status, audit
     """  # noqa: D301 - \b tells click to leave the lines alone

@@ -23,6 +23,7 @@ from veiltab.cli.output import (
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
+    from veiltab.server.app import Address
     from veiltab.server.context import ServiceContext
     from veiltab.server.db.records import Invitation
 
@@ -90,6 +91,7 @@ def check_no_password(address: str, option: str, instead: str) -> None:
 FILE = click.Path(dir_okay=False, path_type=Path)
 RATE = click.FloatRange(min=0, min_open=True)
 COUNT = click.IntRange(min=1)
+METRICS_PORT = 8751
 
 
 @click.command("serve")
@@ -109,6 +111,12 @@ COUNT = click.IntRange(min=1)
     is_flag=True,
     help="Listen without TLS on any address: a proxy in front of it encrypts.",
 )
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="A port on 127.0.0.1 that answers GET /metrics; 0 is none.  The default is"
+    f" {METRICS_PORT}, or none with --port 0.",
+)
 @click.option("--name", help="What the server is called; fixed when it first starts.")
 @click.option("--rate", type=RATE, help="Requests a second for each party.  The default is 500.")
 @click.option("--burst", type=COUNT, help="How many of them at once.  The default is 2000.")
@@ -118,6 +126,15 @@ COUNT = click.IntRange(min=1)
     help="Requests a second from each address of unregistered senders.  The default is 20.",
 )
 @click.option("--stranger-burst", type=COUNT, help="How many at once.  The default is 100.")
+@click.option(
+    "--connections", type=COUNT, help="Connections at once, of all clients.  The default is 500."
+)
+@click.option(
+    "--connections-per-address",
+    type=COUNT,
+    help="How many of them from one address, of IPv6 from one /64; not counted behind a proxy."
+    "  The default is 32.",
+)
 @click.option(
     "--shutdown-seconds",
     type=COUNT,
@@ -133,6 +150,7 @@ def serve_command(
     tls_cert: Path | None,
     tls_key: Path | None,
     behind_proxy: bool,
+    metrics_port: int | None,
     name: str | None,
     as_json: bool,
     **limits: float | None,
@@ -166,6 +184,7 @@ def serve_command(
         certificate=tls_cert,
         certificate_key=tls_key,
         behind_proxy=behind_proxy,
+        metrics_port=(METRICS_PORT if port else 0) if metrics_port is None else metrics_port,
     )
     if tls_cert is not None and tls_key is not None:
         _check_certificate(tls_cert, tls_key)
@@ -177,7 +196,7 @@ def serve_command(
     if new:
         logging.getLogger("veiltab").info("made a new server identity", extra=_who(context))
     with context.database:
-        serve(context, where, lambda url: _announce(context, url, as_json=as_json))
+        serve(context, where, lambda url: _announce(context, url, where, as_json=as_json))
 
 
 def _check_certificate(certificate: Path, key: Path) -> None:
@@ -210,12 +229,13 @@ def _stop(_number: int, _frame: object) -> NoReturn:
     raise SystemExit(0)
 
 
-def _announce(context: "ServiceContext", url: str, *, as_json: bool) -> None:
+def _announce(context: "ServiceContext", url: str, where: "Address", *, as_json: bool) -> None:
     """Print one line that scripts can wait for, and log who is serving."""
-    who = _who(context)
+    who, metrics = _who(context), where.metrics_port
+    scraped = f"http://127.0.0.1:{metrics}/metrics" if metrics else None
     data = str(context.folders.path)
     logging.getLogger("veiltab").info("listening", extra={"url": url, "data": data, **who})
-    line = json.dumps({"url": url, **who, "data": data}, ensure_ascii=False)
+    line = json.dumps({"url": url, **who, "data": data, "metrics": scraped}, ensure_ascii=False)
     click.echo(line if as_json else f"veiltab is listening on {url}")
 
 

@@ -10,6 +10,7 @@ from veiltab.cli.options import PartyOptions, open_source, party_options, table_
 from veiltab.cli.output import (
     confirm,
     console,
+    count,
     json_option,
     moment,
     print_facts,
@@ -19,24 +20,32 @@ from veiltab.cli.output import (
     tell,
     tell_waiting,
 )
+from veiltab.cli.party import VERIFIED, meet_parties
 from veiltab.cli.terms import (
+    is_verified,
     plan_facts,
     print_coalitions,
+    print_parties,
     print_status,
     print_terms,
     show_status,
+    status_json,
     terms_json,
 )
 from veiltab.errors import ParameterError
 from veiltab.wire.states import IN_ORDER
 
 if TYPE_CHECKING:
-    from veiltab.party.draft import Draft
+    from veiltab.data.tables import Table
+    from veiltab.party.draft import Draft, DraftFrom
+    from veiltab.party.home import Home
     from veiltab.party.witnesses import Audit
+    from veiltab.wire.audit import AuditEntry
     from veiltab.wire.contract import Contract
 
 
 FILE = click.Path(dir_okay=False, path_type=Path)
+YES = "Do not ask: you have read the terms, and go on with parties that are not verified."
 DATASET = "Which of your data sets the study is charged to; needed if you have several."
 
 
@@ -80,6 +89,8 @@ def example_command(as_json: bool) -> None:
 @table_options("--from", "source")
 @click.option("--out", type=FILE, help="With --from: the new study file.  stdout by default.")
 @click.option("--recode-out", type=FILE, help="With --from: the new recode file.")
+@click.option("--verified", metavar="FINGERPRINT", multiple=True, help=VERIFIED)
+@click.option("--yes", is_flag=True, help="Do not ask for fingerprints of unverified parties.")
 @party_options
 @json_option
 def propose_command(
@@ -90,13 +101,16 @@ def propose_command(
     table_file: Path | None,
     out: Path | None,
     recode_out: Path | None,
+    verified: tuple[str, ...],
+    yes: bool,
     party: PartyOptions,
     as_json: bool,
 ) -> None:
     """Propose the study that FILE describes, and sign it.
 
     The study is charged to your data set, and the other curators can see and sign it.  The same
-    FILE again takes up a proposal that was interrupted.
+    FILE again takes up a proposal that was interrupted.  You are asked for the fingerprints of
+    those whom you have not verified yet.
 
     With --from instead of FILE, look at a table and draft a study file to complete, and a recode
     file to keep; nothing is sent.
@@ -112,51 +126,70 @@ def propose_command(
             hint="--from drafts a study file; look at it before you propose it",
         )
     if file is None:
-        _draft(party, (source, query, table_file), out, recode_out, as_json=as_json)
+        from veiltab.party.draft import draft_study
+
+        table = open_source("--from", source, query, table_file)
+        write_draft(party.home, table, draft_study, out, recode_out, as_json=as_json)
     else:
-        _propose(party, file, dataset, as_json=as_json)
+        _propose(party, file, dataset, verified, yes=yes, as_json=as_json)
 
 
-def _propose(party: PartyOptions, file: Path, dataset: str | None, *, as_json: bool) -> None:
+def _propose(
+    party: PartyOptions,
+    file: Path,
+    dataset: str | None,
+    verified: tuple[str, ...],
+    *,
+    yes: bool,
+    as_json: bool,
+) -> None:
     from veiltab.party.proposal import plan_of
     from veiltab.party.study_file import read_study_file
+    from veiltab.party.vault_steps import known_vault
 
-    draft = read_study_file(file, party.home.public)  # before a passphrase is asked for
+    home = party.home
+    # Before a passphrase is asked for:
+    draft = read_study_file(file, home.public, known_vault(home))
+    meet_parties(home, draft.identities(), verified=verified, yes=yes)
     with party.session() as session:
         study = session.propose(draft, dataset)
-        status, contract = study.status(), study.terms
+        status, signed = study.status(), study.contract()
+    contract = signed.body
     plan = plan_of(contract, draft.expected_population)
     if as_json:
-        print_json({**status.to_json(), "plan": None if plan is None else plan.as_dict()})
+        about = None if plan is None else plan.as_dict()
+        print_json({**status_json(status, home), "plan": about})
         return
     screen = console()
-    show_status(screen, status)
+    show_status(screen, status, home)
+    screen.print()
+    print_parties(screen, signed, home)
     screen.print()
     print_facts(screen, plan_facts(contract, plan))
     screen.print()
     print_coalitions(screen, contract)
 
 
-def _draft(
-    party: PartyOptions,
-    table: tuple[str | None, str | None, Path | None],
+def write_draft(
+    home: "Home",
+    table: "Table",
+    draft_from: "DraftFrom",
     out: Path | None,
     recode_out: Path | None,
     *,
     as_json: bool,
 ) -> None:
+    """Draft a study file or a vault file from a table, and a recode file."""
     from veiltab.data.tables import BATCH_ROWS
     from veiltab.files.disk import check_new, write_output
     from veiltab.files.private import write_private
-    from veiltab.party.draft import draft_study
 
     for path in (out, recode_out):
         if path is not None:
             check_new(path)
-    me, source = party.home.public, open_source("--from", *table)
-    draft = draft_study(source.batches(list(source.columns), BATCH_ROWS), me)
+    draft = draft_from(table.batches(list(table.columns), BATCH_ROWS), home.public)
     if out is not None:
-        write_output(out, draft.study.encode())
+        write_output(out, draft.text.encode())
     if recode_out is not None:
         write_private(recode_out, draft.recode.encode())
     _print_draft(draft, out, recode_out, as_json=as_json)
@@ -166,10 +199,10 @@ def _print_draft(
     draft: "Draft", out: Path | None, recode_out: Path | None, *, as_json: bool
 ) -> None:
     if as_json:
-        print_json({"study_file": draft.study, "recode_file": draft.recode})
+        print_json({f"{draft.kind}_file": draft.text, "recode_file": draft.recode})
         return
     if out is None:
-        click.echo(draft.study, nl=False)
+        click.echo(draft.text, nl=False)
     else:
         click.echo(f"Complete {out} where it says FILL IN, and propose it.")
     if recode_out is None:
@@ -179,24 +212,33 @@ def _print_draft(
 
 
 @study_group.command("list")
+@click.option("--inbox", is_flag=True, help="Proposals that name you, and that you have not seen.")
 @party_options
 @json_option
-def list_command(party: PartyOptions, as_json: bool) -> None:
-    """List the studies that name you.
+def list_command(inbox: bool, party: PartyOptions, as_json: bool) -> None:
+    """List your studies: those that you have proposed or looked at.
+
+    Anybody can name you in a proposal.  It stays in the inbox until you look at it with `veiltab
+    study show`; `veiltab party block` keeps its proposer away.
 
     \b
-    Example:
+    Examples:
       veiltab study list
+      veiltab study list --inbox
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
-        studies = session.studies()
+        studies = session.studies(inbox=inbox)
+        waiting = 0 if inbox or as_json else len(session.studies(inbox=True))
     if as_json:
         print_json({"studies": [summary.to_json() for summary in studies]})
-    elif not studies:
-        click.echo("No study names you yet.")
-    else:
+        return
+    if studies:
         rows = [(s.study.hex()[:16], s.title, s.state, s.role, moment(s.updated)) for s in studies]
         print_rows(console(), ("study", "title", "state", "your part", "since"), rows)
+    else:
+        click.echo("Your inbox is empty." if inbox else "You have no study yet.")
+    if waiting:
+        click.echo(f"In your inbox: {count(waiting, 'proposal')}.  veiltab study list --inbox")
 
 
 @study_group.command("show")
@@ -223,16 +265,23 @@ def show_command(study: str, party: PartyOptions, as_json: bool) -> None:
 @study_group.command("sign")
 @click.argument("study")
 @click.option("--dataset", help=DATASET)
-@click.option("--yes", is_flag=True, help="Do not ask: you have read the terms.")
+@click.option("--verified", metavar="FINGERPRINT", multiple=True, help=VERIFIED)
+@click.option("--yes", is_flag=True, help=YES)
 @party_options
 @json_option
 def sign_command(
-    study: str, dataset: str | None, yes: bool, party: PartyOptions, as_json: bool
+    study: str,
+    dataset: str | None,
+    verified: tuple[str, ...],
+    yes: bool,
+    party: PartyOptions,
+    as_json: bool,
 ) -> None:
     """Sign STUDY, and charge it to a data set.
 
-    The terms are shown first.  A signature cannot be taken back; a study can be ended until it is
-    released, but stays charged.
+    The terms are shown first, and you are asked for the fingerprints of those whom you have not
+    verified yet.  A signature cannot be taken back; a study can be ended until it is released, but
+    stays charged.
 
     \b
     Examples:
@@ -241,12 +290,15 @@ def sign_command(
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
         chosen = session.study(study)
+        identities = [identity for place, identity in chosen.terms.parties() if place != "server"]
+        session.home.known.check(identities)  # before anybody reads the terms of an impostor
         if not (as_json and yes):
             print_terms(console(stderr=as_json), chosen.contract(), session.home)
             click.echo(err=as_json)
+        meet_parties(session.home, identities, verified=verified, yes=yes)
         confirm(f"Sign {chosen.title!r} on these terms?", yes=yes)
         status = chosen.sign(dataset)
-    print_status(status, as_json=as_json)
+        print_status(status, session.home, as_json=as_json)
 
 
 @study_group.command("status")
@@ -279,7 +331,7 @@ def status_command(
             status = chosen.status()
         else:
             status = chosen.wait(wait, timeout, progress=tell_waiting)
-    print_status(status, as_json=as_json)
+        print_status(status, session.home, as_json=as_json)
 
 
 @study_group.command("abort")
@@ -301,7 +353,7 @@ def abort_command(study: str, reason: str, yes: bool, party: PartyOptions, as_js
         chosen = session.study(study)
         confirm(f"End {chosen.status().title!r} for everybody in it?", yes=yes)
         status = chosen.abort(reason)
-    print_status(status, as_json=as_json)
+        print_status(status, session.home, as_json=as_json)
 
 
 @click.command("audit")
@@ -351,22 +403,24 @@ def audit_command(
         chosen = session.study(study)
         audit = chosen.audit(compare, proof=proof)
         names = _names(chosen.terms)
+        verified = _verified(session.home, chosen.terms, audit.entries)
     if head_out is not None:
         audit.save_head(head_out)
     if as_json:
-        print_json(_audit_json(chosen.id, audit, names))
+        print_json(_audit_json(chosen.id, audit, names, verified))
         return
     rows = [
         (
             str(entry.sequence),
             moment(entry.at),
             names.get(entry.actor, entry.actor.hex()[:16]),
+            {None: "pinned", True: "yes", False: "no"}[verified[entry.actor]],
             entry.event,
             entry.state,
         )
         for entry in audit.entries
     ]
-    print_rows(console(), ("no.", "at", "who", "what", "then"), rows)
+    print_rows(console(), ("no.", "at", "who", "verified", "what", "then"), rows)
     click.echo(f"\nThe log is whole.  Its last hash: {audit.hash.hex()}")
     for witness in audit.witnesses:
         click.echo(_WITNESSED[witness.verdict].format(who=witness.who, length=witness.length))
@@ -381,12 +435,21 @@ _WITNESSED = {
 }
 
 
-def _audit_json(study: str, audit: "Audit", names: dict[bytes, str]) -> dict[str, object]:
+def _audit_json(
+    study: str, audit: "Audit", names: dict[bytes, str], verified: dict[bytes, bool | None]
+) -> dict[str, object]:
     return {
         "study": study,
         "length": audit.length,
         "head": audit.hash.hex(),
-        "entries": [{**entry.to_json(), "name": names.get(entry.actor)} for entry in audit.entries],
+        "entries": [
+            {
+                **entry.to_json(),
+                "name": names.get(entry.actor),
+                "verified": verified[entry.actor],
+            }
+            for entry in audit.entries
+        ],
         "witnesses": [
             {"who": w.who, "verdict": w.verdict, "length": w.length, "at": w.at}
             for w in audit.witnesses
@@ -396,3 +459,12 @@ def _audit_json(study: str, audit: "Audit", names: dict[bytes, str]) -> dict[str
 
 def _names(contract: "Contract") -> dict[bytes, str]:
     return {identity.party_id: identity.name for _, identity in contract.parties()}
+
+
+def _verified(
+    home: "Home", contract: "Contract", entries: "list[AuditEntry]"
+) -> dict[bytes, bool | None]:
+    """Return who of those in a log was verified; None for the server, which is pinned."""
+    actors = {entry.actor for entry in entries}
+    server = contract.server.party_id
+    return {actor: None if actor == server else is_verified(home, actor) for actor in actors}

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
     from veiltab.core.plan import Plan
     from veiltab.party.home import Home
-    from veiltab.party.remote import Status
-    from veiltab.wire.contract import Contract, PublicIdentity
+    from veiltab.party.known import Acquaintance
+    from veiltab.party.remote import CuratorStatus, Status
+    from veiltab.wire.contract import Agreement, Contract, Linkage, PublicIdentity, Vault
     from veiltab.wire.signed import Signed
 
 
@@ -30,20 +31,22 @@ PADS = {
 }
 
 
-def signers(signed: "Signed[Contract]") -> set[bytes]:
+def signers(signed: "Signed[Any]") -> set[bytes]:
     """Return who has signed, by signing key, after a look at every signature."""
     from veiltab.protocol.verify import verify_some
 
     verify_some(signed, [terms.identity.signing_key for terms in signed.body.curators])
-    return {signature.key for signature in signed.signatures}
+    return {signature.root for signature in signed.signatures}
 
 
 def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
     """Return the terms, the signatures, and what the study costs, as JSON values."""
     from veiltab.party.coalitions import coalitions
+    from veiltab.party.known import acquaintances
     from veiltab.party.proposal import plan_of
 
     contract, keys = signed.body, signers(signed)
+    parties = {one.identity.party_id: one for one in acquaintances(home, contract)}
     plan = plan_of(contract)
     return {
         "study": contract.study_id.hex(),
@@ -56,10 +59,11 @@ def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
         "mechanism": contract.to_json()["mechanism"],
         "pads": contract.pads,
         "linkage": contract.linkage.to_json(),
+        "stored": contract.to_json()["stored"],
         "server": _party(contract.server),
         "curators": [
             {
-                **_party(terms.identity),
+                **_party(terms.identity, parties[terms.party_id]),
                 "signed": terms.identity.signing_key in keys,
                 "attributes": [
                     {"name": attribute.name, "categories": list(attribute.categories)}
@@ -70,16 +74,23 @@ def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
         ],
         "researchers": None
         if contract.researchers is None
-        else [_party(researcher) for researcher in contract.researchers],
+        else [_party(one, parties[one.party_id]) for one in contract.researchers],
         "plan": plan.as_dict() if plan is not None else None,
         "coalitions": [asdict(coalition) for coalition in coalitions(contract)],
         "budgets": budgets(contract, home),
     }
 
 
-def _party(identity: "PublicIdentity") -> dict[str, str]:
+def _party(identity: "PublicIdentity", known: "Acquaintance | None" = None) -> dict[str, Any]:
     party = identity.party_id.hex()
-    return {"name": identity.name, "party": party, "fingerprint": spell(identity)}
+    about: dict[str, Any] = {"name": identity.name, "party": party, "fingerprint": spell(identity)}
+    if known is not None:
+        about |= {
+            "verified": known.verified,
+            "standing": known.standing,
+            "known_as": known.known_as,
+        }
+    return about
 
 
 def budgets(contract: "Contract", home: "Home") -> list[dict[str, Any]]:
@@ -107,11 +118,18 @@ def print_terms(screen: "Console", signed: "Signed[Contract]", home: "Home") -> 
     screen.print()
     print_coalitions(screen, contract)
     screen.print()
-    _print_parties(screen, contract, signers(signed))
+    print_parties(screen, signed, home)
     screen.print()
+    print_attributes(screen, contract)
+
+
+def print_attributes(screen: "Console", agreement: "Agreement") -> None:
+    """Print what is held by whom."""
+    from veiltab.party.names import readable
+
     rows = [
-        (attribute.name, terms.identity.name, _categories(attribute.categories))
-        for terms in contract.curators
+        (attribute.name, readable(terms.identity.name), _categories(attribute.categories))
+        for terms in agreement.curators
         for attribute in terms.attributes
     ]
     print_rows(screen, ("attribute", "held by", "categories"), rows)
@@ -136,9 +154,13 @@ def _facts(contract: "Contract", home: "Home") -> dict[str, str]:
         "promise": _promise(contract),
         "table": f"{contract.schema.domain_size:,} cells",
         "respondents": f"{people}; {LINKAGES[contract.linkage.mode]}",
-        "rows match by": _linkage(contract),
+        "rows match by": linkage_words(contract.linkage),
         "encrypted": PADS[contract.pads],
     }
+    if contract.stored is not None:
+        vault = contract.stored.vault
+        title = home.vault(vault).title() or "a vault that this home does not know"
+        facts["reads"] = f"stored tables: {title} ({vault.hex()[:16]})"
     facts |= plan_facts(contract, plan_of(contract))
     lines = [_budget_line(budget, contract) for budget in budgets(contract, home)]
     return facts | ({"your budget": "\n".join(lines)} if lines else {})
@@ -217,8 +239,8 @@ def _paper_facts(contract: "Contract", plan: "Plan | None") -> dict[str, str]:
     return facts
 
 
-def _linkage(contract: "Contract") -> str:
-    linkage = contract.linkage
+def linkage_words(linkage: "Linkage") -> str:
+    """Say how rows belong together."""
     if linkage.by == "rows":
         return "their order: first row with first row"
     rules = f", made alike by {', '.join(linkage.normalisation)}" if linkage.normalisation else ""
@@ -237,19 +259,61 @@ def _budget_line(budget: dict[str, Any], contract: "Contract") -> str:
     return f"{left}; signing takes {contract.epsilon:g}{delta}"
 
 
-def _print_parties(screen: "Console", contract: "Contract", keys: set[bytes]) -> None:
-    rows = [("server", contract.server.name, spell(contract.server), "")]
-    for terms in contract.curators:
-        mark = "signed" if terms.identity.signing_key in keys else "not yet"
-        rows.append(("curator", terms.identity.name, spell(terms.identity), mark))
-    if contract.researchers is None:
-        rows.append(("researcher", "whomever a curator grants access", "", ""))
-    rows += [
-        ("researcher", researcher.name, spell(researcher), "")
-        for researcher in contract.researchers or ()
-    ]
-    names = ("part", "name", "fingerprint", "signature")
+def print_parties(
+    screen: "Console", signed: "Signed[Contract] | Signed[Vault]", home: "Home"
+) -> None:
+    """Print who takes part, with the fingerprints, and whose were compared."""
+    from veiltab.party.known import Standing, acquaintances
+
+    keys = signers(signed)
+    parties = acquaintances(home, signed.body)
+    rows = []
+    for one in sorted(parties, key=lambda one: one.role != "server"):
+        signature = _mark(one.identity.signing_key in keys) if one.role == "curator" else ""
+        rows.append((one.role, called(one), one.fingerprint, _standing(one), signature))
+    if getattr(signed.body, "researchers", ()) is None:
+        rows.append(("researcher", "whomever a curator grants access", "", "", ""))
+    names = ("part", "name", "fingerprint", "verified", "signed")
     print_rows(screen, names, rows, whole="fingerprint")  # people read it aloud
+    for one in parties:
+        if one.standing in (Standing.CHANGED, Standing.BLOCKED):
+            screen.print(f"\n{_warning(home, one)}", markup=False, soft_wrap=True)
+    missing = [called(o) for o in parties if o.standing in (Standing.NEW, Standing.UNVERIFIED)]
+    if missing:
+        screen.print(
+            f"\nNot verified: {', '.join(missing)}.  Compare the digits with them by telephone.",
+            markup=False,
+        )
+
+
+def called(one: "Acquaintance") -> str:
+    """Return what a party calls itself and, if that is another name, what you call it."""
+    from veiltab.party.names import readable
+
+    name = readable(one.identity.name)
+    other = one.known_as is not None and one.known_as != one.identity.name
+    return f"{name} (to you: {readable(one.known_as or '')})" if other else name
+
+
+def _standing(one: "Acquaintance") -> str:
+    from veiltab.party.known import Standing
+
+    if one.standing is None:
+        return "pinned"
+    words = {Standing.YOU: "you", Standing.VERIFIED: "yes"}
+    words |= {Standing.CHANGED: "CHANGED", Standing.BLOCKED: "blocked"}
+    return words.get(one.standing, "no")
+
+
+def _warning(home: "Home", one: "Acquaintance") -> str:
+    """Return why a party would be refused."""
+    from veiltab.errors import VeiltabError
+
+    try:
+        home.known.check([one.identity])
+    except VeiltabError as error:
+        return error.message
+    return ""
 
 
 def _categories(categories: tuple[str, ...]) -> str:
@@ -258,15 +322,29 @@ def _categories(categories: tuple[str, ...]) -> str:
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
-def print_status(status: "Status", *, as_json: bool) -> None:
+def print_status(status: "Status", home: "Home", *, as_json: bool) -> None:
     """Print a status."""
     if as_json:
-        print_json(status.to_json())
+        print_json(status_json(status, home))
     else:
-        show_status(console(), status)
+        show_status(console(), status, home)
 
 
-def show_status(screen: "Console", status: "Status") -> None:
+def status_json(status: "Status", home: "Home") -> dict[str, Any]:
+    """Return a status, with whose fingerprint was compared, as JSON values."""
+    values = status.to_json()
+    for party in [*values["curators"], *(values["researchers"] or ())]:
+        party["verified"] = is_verified(home, bytes.fromhex(party["party"]))
+    return values
+
+
+def is_verified(home: "Home", party_id: bytes) -> bool:
+    """Tell whether a party is this home's own, or its fingerprint was compared."""
+    known = home.known.of(party_id)
+    return party_id == home.public.party_id or (known is not None and known.verified is not None)
+
+
+def show_status(screen: "Console", status: "Status", home: "Home") -> None:
     """Print a status for people."""
     facts = {
         "study": status.title,
@@ -281,11 +359,17 @@ def show_status(screen: "Console", status: "Status") -> None:
         facts["granted"] = ", ".join(status.granted)
     print_facts(screen, facts)
     screen.print()
-    rows = [
-        (curator.name, _mark(curator.signed), _mark(curator.aligned), _mark(curator.uploaded))
-        for curator in status.curators
-    ]
-    print_rows(screen, ("curator", "signed", "aligned", "pushed"), rows)
+    rows = [_progress(curator, home) for curator in status.curators]
+    print_rows(screen, ("curator", "verified", "signed", "aligned", "pushed"), rows)
+
+
+def _progress(curator: "CuratorStatus", home: "Home") -> tuple[str, ...]:
+    from veiltab.party.names import readable
+
+    me = curator.party == home.public.party_id
+    verified = "you" if me else _mark(is_verified(home, curator.party))
+    marks = (_mark(done) for done in (curator.signed, curator.aligned, curator.uploaded))
+    return (readable(curator.name), verified, *marks)
 
 
 def _mark(done: bool) -> str:

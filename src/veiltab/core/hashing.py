@@ -4,7 +4,14 @@ from hashlib import sha256
 
 from veiltab.errors import ParameterError
 
-PUBLIC_KEY_BYTES = 32
+SIGNING_PUBLIC_BYTES = 32
+"""An Ed25519 public key."""
+
+SEALING_PUBLIC_BYTES = 1216
+"""A public key of ML-KEM-768 (1,184 bytes) ‖ one of X25519 (32 bytes)."""
+
+MAX_ROTATIONS = 64
+"""How often a party can replace its keys: every signature carries the way from the first one."""
 
 
 def labelled_hash(label: str, data: bytes) -> bytes:
@@ -17,9 +24,11 @@ def party_id(signing_public: bytes, sealing_public: bytes) -> bytes:
 
     The name is not part of it: anybody may call a key anything.
     """
-    if len(signing_public) != PUBLIC_KEY_BYTES or len(sealing_public) != PUBLIC_KEY_BYTES:
+    sizes = len(signing_public), len(sealing_public)
+    if sizes != (SIGNING_PUBLIC_BYTES, SEALING_PUBLIC_BYTES):
         raise ParameterError(
-            f"public keys of {len(signing_public)} and {len(sealing_public)} bytes are no party",
-            hint=f"give the {PUBLIC_KEY_BYTES} raw bytes of each, not their hexadecimal text",
+            f"public keys of {sizes[0]:,} and {sizes[1]:,} bytes are no party",
+            hint=f"give {SIGNING_PUBLIC_BYTES} and {SEALING_PUBLIC_BYTES:,} raw bytes, not their"
+            " hexadecimal text",
         )
     return labelled_hash("identity", signing_public + sealing_public)

@@ -1,7 +1,8 @@
 """Who a party is (spec, section 2): two keys, an id made of both, and a fingerprint for people.
 
-Section 2.1 writes a private identity as bytes, in the clear or locked by a passphrase.  Errors name
-the key file and the field, never a value: they end up in logs.
+The id is that of the first pair of keys, and stays when newer pairs take its place.  Section 2.1
+writes a private identity as bytes, in the clear or locked by a passphrase.  Errors name the key
+file and the field, never a value: they end up in logs.
 """
 
 import base64
@@ -19,9 +20,9 @@ from veiltab.core import hashing
 from veiltab.core.entropy import Entropy, random_bytes
 from veiltab.core.schema import check_text
 from veiltab.crypto.derivation import exact_bytes
-from veiltab.crypto.sealing import KEY_BYTES, SealingKey
+from veiltab.crypto.sealing import SECRET_BYTES, SealingKey
 from veiltab.crypto.signing import SEED_BYTES, SigningKey
-from veiltab.errors import KeyFileError, ParameterError, SchemaError
+from veiltab.errors import KeyFileError, ParameterError, SchemaError, SealError
 
 PARTY_ID_BYTES = 32
 MAX_NAME_LENGTH = 1_000
@@ -30,7 +31,7 @@ VERSION = 1
 PLAIN = "identity"
 LOCKED = "locked-identity"
 FIELDS = {
-    PLAIN: {"kind", "name", "sealing_key", "signing_key", "version"},
+    PLAIN: {"keys", "kind", "name", "version"},
     LOCKED: {"kind", "name", "nonce", "salt", "sealed", "version"},
 }
 """The two kinds of key files, and their fields."""
@@ -40,10 +41,14 @@ SCRYPT_COST = 1 << 17
 
 NONCE_BYTES = 12
 SALT_BYTES = 16
-MAX_KEY_FILE_BYTES = 1 << 14
-"""No identity takes more bytes: a name has at most 1,000 characters."""
+MAX_KEY_FILE_BYTES = 1 << 15
+"""No identity takes more bytes: a name has at most 1,000 characters, and there are 65 pairs."""
 
 _TAG_BYTES = 16
+_AT_BYTES = 8
+_PAIR_BYTES = _AT_BYTES + SEED_BYTES + SECRET_BYTES
+_PAIR_FIELDS = {"at", "sealing_key", "signing_key"}
+_LATEST = 2**53 - 1
 _FINGERPRINT_DIGITS = 30
 _GROUP_DIGITS = 5
 
@@ -58,15 +63,35 @@ def fingerprint(party_id: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class KeyPair:
+    """Two private keys, and when they took the place of those before: 0 for the first ones."""
+
+    signing: SigningKey
+    sealing: SealingKey
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PrivateIdentity:
-    """A party's name and its two private keys; printing it shows no secret."""
+    """A party's name and its private keys; printing it shows no secret.
+
+    ``signing`` and ``sealing`` are the newest keys.  ``earlier`` are those that they replaced, the
+    first ones first: what was sealed to them can still be opened.
+    """
 
     name: str
     signing: SigningKey
     sealing: SealingKey
+    at: int = 0
+    earlier: tuple[KeyPair, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a name that no message could carry (spec, section 1.1)."""
+        if len(self.earlier) > hashing.MAX_ROTATIONS:
+            raise ParameterError(
+                f"the keys of {self.name!r} were replaced {hashing.MAX_ROTATIONS} times already",
+                hint="make a new identity, and register it",
+            )
         try:
             check_text(self.name, "the party's name")
         except SchemaError as error:
@@ -83,9 +108,28 @@ class PrivateIdentity:
         return cls(name, SigningKey.create(entropy), SealingKey.create(entropy))
 
     @property
+    def pairs(self) -> tuple[KeyPair, ...]:
+        """All pairs of keys, the newest last."""
+        return (*self.earlier, KeyPair(self.signing, self.sealing, self.at))
+
+    @property
     def party_id(self) -> bytes:
-        """The hash of both public keys, by which messages refer to the party (spec, section 2)."""
-        return hashing.party_id(self.signing.public, self.sealing.public)
+        """The hash of the first public keys, by which messages refer to the party (section 2)."""
+        first = self.pairs[0]
+        return hashing.party_id(first.signing.public, first.sealing.public)
+
+    def with_new_keys(self, entropy: Entropy, at: int) -> "PrivateIdentity":
+        """Draw another pair of keys, which takes the place of the newest at a time in seconds."""
+        signing, sealing = SigningKey.create(entropy), SealingKey.create(entropy)
+        return PrivateIdentity(self.name, signing, sealing, at, self.pairs)
+
+    def open(self, sealed: bytes, purpose: str, context: bytes) -> bytes:
+        """Open what was sealed to this party: to its newest key, or to one before it."""
+        first, *later = self.pairs
+        for pair in reversed(later):
+            with contextlib.suppress(SealError):
+                return pair.sealing.open(sealed, purpose, context)
+        return first.sealing.open(sealed, purpose, context)
 
     def __repr__(self) -> str:
         """Show what everybody may know: the name and the fingerprint."""
@@ -93,16 +137,22 @@ class PrivateIdentity:
 
 
 def dump_identity(identity: PrivateIdentity, passphrase: str | None, entropy: Entropy) -> bytes:
-    """Return the content of a key file; with a passphrase, both keys are encrypted under it."""
-    fields: dict[str, str | int] = {"name": identity.name, "version": VERSION}
+    """Return the content of a key file; with a passphrase, all keys are encrypted under it."""
+    fields: dict[str, object] = {"name": identity.name, "version": VERSION}
     if passphrase is None:
         fields["kind"] = PLAIN
-        fields["sealing_key"] = identity.sealing.secret_bytes().hex()
-        fields["signing_key"] = identity.signing.secret_bytes().hex()
+        fields["keys"] = [
+            {
+                "at": pair.at,
+                "sealing_key": pair.sealing.secret_bytes().hex(),
+                "signing_key": pair.signing.secret_bytes().hex(),
+            }
+            for pair in identity.pairs
+        ]
     else:
         fields["kind"] = LOCKED
         fields.update(_lock(identity, passphrase, entropy))
-    return rfc8785.dumps(fields)
+    return rfc8785.dumps(fields)  # type: ignore[arg-type]
 
 
 def parse_identity(content: bytes, passphrase: str | None, where: str) -> PrivateIdentity:
@@ -112,22 +162,28 @@ def parse_identity(content: bytes, passphrase: str | None, where: str) -> Privat
     passphrase for a file that is not locked is ignored.
     """
     fields = _KeyFile(content, where)
-    if fields.kind == LOCKED:
-        secrets = _unlock(fields, passphrase)
-    else:
-        secrets = fields.hexadecimal("signing_key", SEED_BYTES)
-        secrets += fields.hexadecimal("sealing_key", KEY_BYTES)
-    signing, sealing = SigningKey(secrets[:SEED_BYTES]), SealingKey(secrets[SEED_BYTES:])
+    pairs = _unlock(fields, passphrase) if fields.kind == LOCKED else fields.pairs()
+    times = [pair.at for pair in pairs]
+    if times[0] != 0 or times != sorted(times):
+        raise fields.malformed("its keys are not in the order of their times")
+    *earlier, newest = pairs
     try:
-        return PrivateIdentity(fields.text("name"), signing, sealing)
+        return PrivateIdentity(
+            fields.text("name"), newest.signing, newest.sealing, newest.at, tuple(earlier)
+        )
     except ParameterError as error:
-        raise fields.malformed("its name is not usable") from error
+        raise fields.malformed("its name is not usable, or it has too many keys") from error
 
 
 def _lock(identity: PrivateIdentity, passphrase: str, entropy: Entropy) -> dict[str, str]:
-    """Encrypt both keys; the salt is fresh, so a key meets one nonce only."""
+    """Encrypt all keys; the salt is fresh, so a key meets one nonce only."""
     salt, nonce = random_bytes(SALT_BYTES, entropy), random_bytes(NONCE_BYTES, entropy)
-    secrets = identity.signing.secret_bytes() + identity.sealing.secret_bytes()
+    secrets = b"".join(
+        pair.at.to_bytes(_AT_BYTES, "big")
+        + pair.signing.secret_bytes()
+        + pair.sealing.secret_bytes()
+        for pair in identity.pairs
+    )
     cipher = AESGCM(_stretch(passphrase, salt))
     sealed = cipher.encrypt(nonce, secrets, _associated(identity.name))
     return {
@@ -137,11 +193,11 @@ def _lock(identity: PrivateIdentity, passphrase: str, entropy: Entropy) -> dict[
     }
 
 
-def _unlock(fields: "_KeyFile", passphrase: str | None) -> bytes:
-    """Decrypt signing_key ‖ sealing_key."""
+def _unlock(fields: "_KeyFile", passphrase: str | None) -> list[KeyPair]:
+    """Decrypt u64(at) ‖ signing_key ‖ sealing_key of every pair."""
     salt = fields.hexadecimal("salt", SALT_BYTES)
     nonce = fields.hexadecimal("nonce", NONCE_BYTES)
-    sealed = fields.base64("sealed", SEED_BYTES + KEY_BYTES + _TAG_BYTES)
+    sealed = fields.base64("sealed", _PAIR_BYTES, _TAG_BYTES)
     associated = _associated(fields.text("name"))
     if passphrase is None:
         raise KeyFileError(
@@ -149,12 +205,19 @@ def _unlock(fields: "_KeyFile", passphrase: str | None) -> bytes:
             hint="give the passphrase that it was made with",
         )
     try:
-        return AESGCM(_stretch(passphrase, salt)).decrypt(nonce, sealed, associated)
+        secrets = AESGCM(_stretch(passphrase, salt)).decrypt(nonce, sealed, associated)
     except InvalidTag as error:
         raise KeyFileError(
             f"the key file {fields.where} does not unlock",
             hint="check the passphrase; if it is right the file was changed: restore a copy",
         ) from error
+    starts = range(0, len(secrets), _PAIR_BYTES)
+    return [_pair(secrets[start : start + _PAIR_BYTES]) for start in starts]
+
+
+def _pair(secrets: bytes) -> KeyPair:
+    at, keys = int.from_bytes(secrets[:_AT_BYTES], "big"), secrets[_AT_BYTES:]
+    return KeyPair(SigningKey(keys[:SEED_BYTES]), SealingKey(keys[SEED_BYTES:]), at)
 
 
 def _stretch(passphrase: str, salt: bytes) -> bytes:
@@ -197,19 +260,39 @@ class _KeyFile:
         return value
 
     def hexadecimal(self, name: str, count: int) -> bytes:
-        value = self.text(name)
-        if not re.fullmatch(f"[0-9a-f]{{{2 * count}}}", value):
+        return self._digits(self._fields[name], name, count)
+
+    def pairs(self) -> list[KeyPair]:
+        """Read the pairs of a file that is not locked."""
+        keys = self._fields["keys"]
+        if not isinstance(keys, list) or not keys:
+            raise self.malformed("its keys are not a list")
+        pairs = []
+        for pair in keys:
+            if not isinstance(pair, dict) or set(pair) != _PAIR_FIELDS:
+                raise self.malformed("fields of its keys are missing or unknown")
+            at = pair["at"]
+            if type(at) is not int or not 0 <= at <= _LATEST:
+                raise self.malformed("the time of a key is not a number of seconds")
+            signing = self._digits(pair["signing_key"], "signing_key", SEED_BYTES)
+            sealing = self._digits(pair["sealing_key"], "sealing_key", SECRET_BYTES)
+            pairs.append(KeyPair(SigningKey(signing), SealingKey(sealing), at))
+        return pairs
+
+    def _digits(self, value: object, name: str, count: int) -> bytes:
+        if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{2 * count}}}", value):
             raise self.malformed(f"its {name} is not {2 * count} lowercase hexadecimal digits")
         return bytes.fromhex(value)
 
-    def base64(self, name: str, count: int) -> bytes:
-        """Decode base64 in its one spelling: no other alphabet, no stray bits at the end."""
+    def base64(self, name: str, step: int, extra: int) -> bytes:
+        """Decode base64 of some steps and an extra, in its one spelling: no stray bits."""
         value = self.text(name)
         decoded = b""
         with contextlib.suppress(ValueError):
             decoded = base64.b64decode(value, validate=True)
-        if len(decoded) != count or base64.b64encode(decoded).decode() != value:
-            raise self.malformed(f"its {name} is not the base64 of {count} bytes")
+        whole = len(decoded) > extra and (len(decoded) - extra) % step == 0
+        if not whole or base64.b64encode(decoded).decode() != value:
+            raise self.malformed(f"its {name} is not the base64 of some {step} bytes and {extra}")
         return decoded
 
     def malformed(self, why: str) -> KeyFileError:

@@ -1,8 +1,11 @@
 """Ed25519 signatures (spec, section 1.2): who said what.
 
-What is signed is built by the messages themselves; here are only keys and bytes.  This module
-knows nothing of sealing, so that the server can sign and verify without being able to decrypt.
+A key that took the place of another one carries the proof of it, which goes into every signature.
+What is signed is built by the messages themselves; here are only keys and bytes.  This module knows
+nothing of sealing, so that the server can sign and verify without being able to decrypt.
 """
+
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -20,12 +23,17 @@ SIGNATURE_BYTES = 64
 
 
 class SigningKey:
-    """A party's private Ed25519 key; it never shows itself."""
+    """A party's private Ed25519 key; it never shows itself.
 
-    __slots__ = ("_key", "_public")
+    ``proof`` are the rotations that lead from the party's first key to this one (section 2.2), none
+    for the first key.  This module knows nothing of their form.
+    """
 
-    def __init__(self, seed: bytes) -> None:
+    __slots__ = ("_key", "_public", "proof")
+
+    def __init__(self, seed: bytes, proof: tuple[Any, ...] = ()) -> None:
         """Take the key from its RFC 8032 seed, 32 raw bytes."""
+        self.proof = proof
         self._key = Ed25519PrivateKey.from_private_bytes(
             exact_bytes(seed, SEED_BYTES, "a signing key")
         )

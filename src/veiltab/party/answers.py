@@ -4,6 +4,7 @@ Refusals come as problem details (RFC 9457) and become errors of veiltab.
 """
 
 import json
+import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -11,12 +12,14 @@ from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 from veiltab.errors import (
+    AuditError,
     ConnectionFailedError,
     MalformedError,
     MismatchError,
     UnauthenticatedError,
     VeiltabError,
 )
+from veiltab.wire.audit import AuditEntry, AuditHead
 from veiltab.wire.codec import (
     MAX_INTEGER,
     TEXT,
@@ -34,9 +37,11 @@ from veiltab.wire.codec import (
 )
 from veiltab.wire.contract import DIGEST, PARTY_ID, PublicIdentity
 from veiltab.wire.requests import MAX_SKEW_SECONDS
+from veiltab.wire.signed import Signed
 
 T = TypeVar("T")
-_TIME = integer(0, MAX_INTEGER)
+TIME = integer(0, MAX_INTEGER)
+_CURSOR = re.compile(r"[0-9A-Za-z_-]{1,100}")
 
 
 def _check_flag(value: object, path: str) -> bool:
@@ -45,7 +50,7 @@ def _check_flag(value: object, path: str) -> bool:
     return value
 
 
-_FLAG = Codec(_check_flag, _check_flag)
+FLAG = Codec(_check_flag, _check_flag)
 
 
 class Answer(Part):
@@ -72,9 +77,9 @@ class CuratorStatus(Answer):
 
     name: str = wired(TEXT)
     party: bytes = wired(PARTY_ID)
-    signed: bool = wired(_FLAG)
-    aligned: bool = wired(_FLAG)
-    uploaded: bool = wired(_FLAG)
+    signed: bool = wired(FLAG)
+    aligned: bool = wired(FLAG)
+    uploaded: bool = wired(FLAG)
 
 
 @message
@@ -93,7 +98,7 @@ class StudySummary(Answer):
     title: str = wired(TEXT)
     state: str = wired(TEXT)
     role: str = wired(TEXT)
-    updated: int = wired(_TIME)
+    updated: int = wired(TIME)
 
 
 @message
@@ -108,6 +113,14 @@ class Status(StudySummary):
         optional(items(nested(ResearcherStatus)))
     )
     granted: tuple[str, ...] = wired(items(TEXT))
+
+
+@message
+class Block(Answer):
+    """Somebody whose proposals a party does not want; ``at`` is since when, in Unix seconds."""
+
+    party: bytes = wired(PARTY_ID)
+    at: int = wired(TIME)
 
 
 @message
@@ -144,6 +157,14 @@ def read_items(value: dict[str, Any], key: str, read: Callable[[Any, str], T]) -
     return list(items(Codec(read, lambda item, _: item)).read(value[key], key))
 
 
+def read_next(value: dict[str, Any]) -> str | None:
+    """Read how to ask for the next page: a text for a URL, or nothing after the last page."""
+    following = value.get("next")
+    if following is not None and not (isinstance(following, str) and _CURSOR.fullmatch(following)):
+        raise malformed("next", f"must be null or a short text, not {describe(following)}")
+    return following
+
+
 def as_message(loads: Callable[[bytes], T]) -> Callable[[Any, str], T]:
     """Return how to read a message that stands within an answer: as if it had come alone."""
 
@@ -156,6 +177,41 @@ def as_message(loads: Callable[[bytes], T]) -> Callable[[Any, str], T]:
             raise MalformedError(f"{path}: {error.message}", hint=error.hint) from error
 
     return read
+
+
+MAX_LOG_ENTRIES = 100_000
+"""The longest audit log that is read: studies have a few dozen entries, and some for each grant."""
+
+MAX_LOG_PAGE_BYTES = 2**22
+Log = tuple[list[AuditEntry], Signed[AuditHead]]
+
+
+def read_log_page(body: bytes, scope: bytes) -> Log:
+    """Read some entries of the log of a study or vault, and its head."""
+    answer = read_object(body)
+    entries = read_items(answer, "entries", AuditEntry.from_json)
+    head = as_message(AuditHead.loads)(answer.get("head"), "head")
+    for named in (head.body.study, *(entry.study for entry in entries)):
+        expect_study(named, scope, "audit log")
+    return entries, head
+
+
+def read_log_pages(fetch: Callable[[int], Log], after: int) -> Log:
+    """Read a log from an entry on.  ``fetch`` returns the page that begins there.
+
+    A server can make no page so long, nor so many of them, that they fill the memory.
+    """
+    entries: list[AuditEntry] = []
+    while True:
+        page, head = fetch(after + len(entries))
+        entries += page
+        if not page or after + len(entries) >= head.body.length:
+            return entries, head
+        if len(entries) > MAX_LOG_ENTRIES:
+            raise AuditError(
+                f"the audit log has more than {MAX_LOG_ENTRIES:,} entries",
+                hint="no study has so many; ask the server's operator",
+            )
 
 
 def expect_study(named: bytes, study: bytes, what: str) -> None:

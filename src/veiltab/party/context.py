@@ -33,11 +33,16 @@ class PartyContext:
     def find_study(self, text: str) -> bytes:
         """Find the study with this exact title, or whose id starts with these digits.
 
-        The server's titles count only for studies whose contract is not known here.
+        The server's titles count only for studies whose contract is not known here, and those of
+        proposals that nobody has looked at only if nothing else matches: whoever proposes a study
+        under the title of another one does not get in its way.
         """
-        listed = [(summary.study, summary.title) for summary in self.server.studies()]
-        unknown = [(s, title) for s, title in listed if self.home.study(s).title() is None]
-        return self.home.find_study(text, unknown)
+        return self.home.find_study(text, self._listed(), lambda: self._listed(inbox=True))
+
+    def _listed(self, *, inbox: bool = False) -> list[tuple[bytes, str]]:
+        """Return ids and titles of studies on the server whose contract is not known here."""
+        listed = [(summary.study, summary.title) for summary in self.server.studies(inbox=inbox)]
+        return [(s, title) for s, title in listed if self.home.study(s).title() is None]
 
     def contract(self, study: bytes) -> Signed[Contract]:
         """Fetch the contract with its signatures so far, and save it (see ``party.evidence``)."""

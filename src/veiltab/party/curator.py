@@ -1,9 +1,10 @@
 """What a curator does over the network, besides pushing: propose, sign, grant."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from veiltab.core.entropy import random_bytes
 from veiltab.errors import HomeError, InputError, NotFoundError, ParameterError, StateError
 from veiltab.files.chunks import FolderChunks
 from veiltab.files.disk import check_new
@@ -11,22 +12,25 @@ from veiltab.files.private import write_private
 from veiltab.party.context import PartyContext
 from veiltab.party.evidence import check_uploaded, fetch_release
 from veiltab.party.home import Home, read_identity
+from veiltab.party.known import check_parties
 from veiltab.party.ledgers import Note
 from veiltab.party.proposal import StudyDraft
 from veiltab.party.remote import Status
 from veiltab.party.secrets import is_proposer, share_contribution
+from veiltab.party.vault_answers import answer_folder, check_own_answer
+from veiltab.party.vault_steps import check_stored_study, stored_uploads
 from veiltab.protocol.curator.agreement import new_secret, sign_contract, unsigned
 from veiltab.protocol.curator.grant import grant as make_grant
 from veiltab.protocol.curator.ledger import Ledger
-from veiltab.protocol.curator.upload import CuratorContext
+from veiltab.protocol.curator.upload import CuratorContext, Prepared
 from veiltab.protocol.verify import (
     check_own_upload,
     may_see_release,
     verify,
     verify_agreement,
 )
-from veiltab.wire.contract import Contract, PublicIdentity
-from veiltab.wire.messages import Release, SignedGrant
+from veiltab.wire.contract import NONCE_BYTES, Contract, PublicIdentity, Vault
+from veiltab.wire.messages import Release, Repad, SignedGrant, Upload
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import State
 
@@ -60,6 +64,9 @@ def propose(context: PartyContext, draft: StudyDraft, ledger: Ledger) -> Contrac
     A proposal that was broken off is taken up: the same terms again, while the other curators
     have not all signed, are the same study, and cost nothing more.
     """
+    context.home.known.remember(draft.identities())
+    if draft.vault is not None:
+        return _propose_stored(context, draft, draft.vault, ledger)
     unsigned_contract = _unfinished(context, draft)
     if unsigned_contract is None:
         contribution, commitment, nonce = new_secret(context.entropy)
@@ -74,13 +81,47 @@ def propose(context: PartyContext, draft: StudyDraft, ledger: Ledger) -> Contrac
     return signed.body
 
 
+def _propose_stored(
+    context: PartyContext, draft: StudyDraft, vault: Vault, ledger: Ledger
+) -> Contract:
+    """Propose a study on stored tables, whose secret is the vault's."""
+    uploads = stored_uploads(context, vault)
+
+    def contract_with(nonce: bytes) -> Contract:
+        return draft.contract(
+            server=context.server.pinned,
+            secret_commitment=vault.secret_commitment,
+            nonce=nonce,
+            uploads=uploads,
+        )
+
+    proposal = None
+    for study in context.home.studies():
+        signed = context.home.study(study).contract()
+        # One that was not charged was never sent, and is forgotten.
+        charged = context.home.ledgers.ledger_of(study) is not None
+        if signed is not None and charged and contract_with(signed.body.nonce) == signed.body:
+            proposal = signed if _still_proposed(context, study) else proposal
+    if proposal is None:
+        proposal = unsigned(contract_with(random_bytes(NONCE_BYTES, context.entropy)))
+    check_stored_study(context, proposal.body)
+    signed = _sign(context, proposal, ledger)
+    context.server.propose(signed)
+    return signed.body
+
+
 def sign(context: PartyContext, signed: Signed[Contract], ledger: Ledger) -> Status:
     """Sign a study that somebody has proposed, if the ledger supports it.
 
     The contribution to the secret goes first: once everybody has signed, no part of it is missing.
+    A study on stored tables has the vault's secret, and must be about this curator's own table.
     """
+    check_parties(context.home, signed.body)
+    if signed.body.stored is not None:
+        check_stored_study(context, signed.body)
     cosigned = _sign(context, signed, ledger)
-    share_contribution(context, signed.body)
+    if signed.body.stored is None:
+        share_contribution(context, signed.body)
     return context.server.sign(signed.body.study_id, cosigned)
 
 
@@ -128,14 +169,14 @@ def grant(
             "this study has one-time pads, which never pass through the server",
             hint="name a file with --out, and hand it to the researcher directly",
         )
-    to = _find_researcher(contract, researcher)
+    to = find_researcher(contract, researcher)
     made = give_grant(context, signed, to, attributes, context.now + days * SECONDS_A_DAY)
     if file is not None:
         write_private(file, made.dumps())
     return GivenGrant(contract.title, to, made, file)
 
 
-def _find_researcher(contract: Contract, researcher: str | PublicIdentity) -> PublicIdentity:
+def find_researcher(contract: Contract, researcher: str | PublicIdentity) -> PublicIdentity:
     """Find who is meant: a file that is there, or somebody whom the contract names."""
     if isinstance(researcher, PublicIdentity):
         return researcher
@@ -161,13 +202,34 @@ def give_grant(
     researcher: PublicIdentity,
     attributes: Sequence[str] | None,
     expires: int,
+    *,
+    before_sending: Callable[[SignedGrant], None] = lambda _: None,
 ) -> SignedGrant:
-    """Check the release where its curators may see it, make the grant, keep it and send it."""
+    """Check the release where its curators may see it, make the grant, keep it and send it.
+
+    ``before_sending`` may still refuse.
+    """
     contract = verify_agreement(signed)
-    study = contract.study_id
+    check_parties(context.home, contract, researcher)
     context.home.ledgers.check_charged(contract)
     release = _fetch_release(context, contract)
-    folder, me = context.home.study(study), context.identity.party_id
+    curator, prepared = _prepared(context, contract, release)
+    wanted = _with_earlier(context, contract, researcher, attributes)
+    made = make_grant(curator, contract, prepared, researcher, wanted, expires=expires)
+    context.home.study(contract.study_id).save_grant(made)
+    before_sending(made)
+    context.server.send_grant(contract.study_id, made)
+    curator.outgoing.clear()  # released: the server needs nothing of it any more
+    return made
+
+
+def _prepared(
+    context: PartyContext, contract: Contract, release: Release | None
+) -> tuple[CuratorContext, Prepared[Upload] | Prepared[Repad]]:
+    """Return what this home has sent to the study, if the release was made from it, and where."""
+    if contract.stored is not None:
+        return _prepared_answer(context, contract, release)
+    folder, me = context.home.study(contract.study_id), context.identity.party_id
     private, outgoing = FolderChunks(folder.private), FolderChunks(folder.outgoing)
     prepared = folder.prepared(contract.schema_of(me), private)
     if prepared is None:
@@ -178,13 +240,23 @@ def give_grant(
     check_uploaded(context, contract, prepared.message)
     if release is not None:
         check_own_upload(release, prepared.message)
-    wanted = _with_earlier(context, contract, researcher, attributes)
-    curator = CuratorContext(context.identity, context.entropy, outgoing, private)
-    made = make_grant(curator, contract, prepared, researcher, wanted, expires=expires)
-    folder.save_grant(made)
-    context.server.send_grant(study, made)
-    outgoing.clear()  # released: the server needs nothing of it any more
-    return made
+    return CuratorContext(context.identity, context.entropy, outgoing, private), prepared
+
+
+def _prepared_answer(
+    context: PartyContext, contract: Contract, release: Release | None
+) -> tuple[CuratorContext, Prepared[Repad]]:
+    folder = answer_folder(context, contract)
+    answer = folder.answer(contract.study_id)
+    if answer is None or release is None:
+        raise StateError(
+            "this home has not answered this study",
+            hint="grant from the home that has; the new pads are kept there alone",
+        )
+    check_uploaded(context, contract, answer.message)
+    check_own_answer(release, folder, answer)
+    curator = CuratorContext(context.identity, context.entropy, folder.outgoing, folder.private)
+    return curator, answer
 
 
 def _fetch_release(context: PartyContext, contract: Contract) -> Release | None:

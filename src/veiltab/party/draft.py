@@ -1,12 +1,13 @@
-"""A first study file, drafted from a table: to be read, corrected and completed by a person.
+"""A first study or vault file, drafted from a table: to be read and completed by a person.
 
-The study file is for sharing, so it has no counts, and nothing of columns that it leaves out but
+The file is for sharing, so it has no counts, and nothing of columns that it leaves out but
 the names of those that look like ids.  Everything else goes into a recode file, which stays with
 the curator.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import polars as pl
 
@@ -32,10 +33,15 @@ PARTNER_FILE = "FILL-IN.json"
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A study file to complete and share, and a recode file to keep."""
+    """The text of a study or vault file to complete and share, and a recode file to keep."""
 
-    study: str
+    kind: Literal["study", "vault"]
+    text: str
     recode: str
+
+
+DraftFrom = Callable[[Iterable[pl.DataFrame], PublicIdentity], Draft]
+"""How a draft is made of a table in batches, for its curator."""
 
 
 def draft_study(
@@ -46,6 +52,28 @@ def draft_study(
     epsilon: float = 1.0,
 ) -> Draft:
     """Propose the columns of a table as attributes; a large one may come in batches."""
+    ids, proposals, recode = _propose(table)
+    parties = _parties_text(ids, proposals, 'mode = "aligned"\n')
+    return Draft("study", _study_text(me, title, epsilon) + parties, recode)
+
+
+def draft_vault(
+    table: pl.DataFrame | Iterable[pl.DataFrame],
+    me: PublicIdentity,
+    *,
+    title: str = "FILL IN: a title",
+) -> Draft:
+    """Propose the columns of a table as attributes of a vault."""
+    ids, proposals, recode = _propose(table)
+    about = comment(_ABOUT_DRAFT.format(what="vault", name=toml_string(me.name)))
+    text = f"{about}\ntitle = {toml_string(title)}\n\n"
+    return Draft("vault", text + _parties_text(ids, proposals, ""), recode)
+
+
+def _propose(
+    table: pl.DataFrame | Iterable[pl.DataFrame],
+) -> tuple[list[str], list[ProposedAttribute], str]:
+    """Return the columns that look like ids, the proposed attributes, and a recode file."""
     profiles = profile_table(table)
     names = printable_texts([profile.name for profile in profiles])
     proposals, too_many, cells = [], [], 1
@@ -59,30 +87,27 @@ def draft_study(
             cells *= proposal.attribute.size
             proposals.append(proposal)
     ids = [profile.name for profile in profiles if profile.use is Use.ID]
-    return Draft(
-        _study_text(me, title, epsilon, ids, proposals),
-        _recode_text(proposals) + _unused(profiles, names, too_many),
+    return ids, proposals, _recode_text(proposals) + _unused(profiles, names, too_many)
+
+
+def _study_text(me: PublicIdentity, title: str, epsilon: float) -> str:
+    return (
+        comment(_ABOUT_DRAFT.format(what="study", name=toml_string(me.name)))
+        + f"\ntitle = {toml_string(title)}\nepsilon = {toml_number(epsilon)}\n\n"
+        + comment(_ABOUT_POPULATION)
+        + "# expected_population = 10000\n\n"
     )
 
 
-def _study_text(
-    me: PublicIdentity,
-    title: str,
-    epsilon: float,
-    ids: Sequence[str],
-    proposals: Sequence[ProposedAttribute],
-) -> str:
+def _parties_text(ids: Sequence[str], proposals: Sequence[ProposedAttribute], mode: str) -> str:
     attributes = "".join(f"    {_inline(proposal.attribute)},\n" for proposal in proposals)
     nothing = "    # FILL IN: no column of the table could be proposed; see the recode file.\n"
     named = ", ".join(map(toml_string, ids))
     id_comment = f"Columns that look like ids: {named}" if ids else "No column looks like an id."
     return (
-        comment(_ABOUT_STUDY.format(name=toml_string(me.name)))
-        + f"\ntitle = {toml_string(title)}\nepsilon = {toml_number(epsilon)}\n\n"
-        + comment(_ABOUT_POPULATION)
-        + "# expected_population = 10000\n\n[linkage]\n"
+        "[linkage]\n"
         + comment(id_comment)
-        + 'by = "ids"\ncolumns = 1\nmode = "aligned"\nnormalisation = []\n\n'
+        + f'by = "ids"\ncolumns = 1\n{mode}normalisation = []\n\n'
         + f'[[curators]]\nidentity = "me"\nattributes = [\n{attributes or nothing}]\n\n'
         + comment("FILL IN: the file with the partner's public identity, and its attributes.")
         + f"[[curators]]\nidentity = {toml_string(PARTNER_FILE)}\nattributes = [\n"
@@ -90,13 +115,13 @@ def _study_text(
     )
 
 
-_ABOUT_STUDY = """\
-A study file, drafted from a table of {name}.  Read it, correct it, and complete it
+_ABOUT_DRAFT = """\
+A {what} file, drafted from a table of {name}.  Read it, correct it, and complete it
 where it says FILL IN, before you show it to anybody.
 
 The categories are the values that occur in the table; how often they do is not written here.
 But a category that few people have can reveal something by standing here at all: merge such
-categories, and remove attributes that the study does not need."""
+categories, and remove attributes that nobody needs."""
 
 _ABOUT_POPULATION = """\
 FILL IN: about how many respondents the curators have in common.  If all hold the same respondents

@@ -6,18 +6,21 @@ that shows one thing in the log and sends another, or that goes back on either, 
 """
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from veiltab.core.plan import Plan
 from veiltab.errors import MismatchError, NotGrantedError
+from veiltab.party.answers import Log
+from veiltab.party.study_folder import PinnedLog
 from veiltab.protocol import logged as log
 from veiltab.protocol.audit_log import verify_log, verify_more
 from veiltab.protocol.logged import Logged
 from veiltab.protocol.verify import may_see_release, verify_release
 from veiltab.wire.audit import AuditEntry, AuditHead
-from veiltab.wire.contract import Contract
-from veiltab.wire.messages import Release, Repad, Upload
+from veiltab.wire.contract import Agreement, Contract, Vault
+from veiltab.wire.messages import Release, Repad, RepadRequest, Upload
 from veiltab.wire.signed import Signed
 
 if TYPE_CHECKING:
@@ -69,36 +72,61 @@ def check_uploaded(
     log.check_upload(read_log(context, contract), own)
 
 
-def read_log(context: "PartyContext", contract: Contract) -> Logged:
-    """Fetch and verify what is new in a study's log, and remember it."""
-    study = contract.study_id
-    pinned = context.home.study(study).log
-    before = pinned.read() or Logged((0, study))
-    entries, head = context.server.audit(study, before.seen[0])
+def check_requested(
+    context: "PartyContext", contract: Contract, request: Signed[RepadRequest]
+) -> None:
+    """Refuse a request for new pads that the server has not logged."""
+    log.check_request(read_log(context, contract), request)
+
+
+def read_log(context: "PartyContext", agreement: Agreement) -> Logged:
+    """Fetch and verify what is new in the log of a study or vault, and remember it."""
+    pinned, fetch = _log_of(context, agreement)
+    start = Logged((0, agreement.scope))
+    before = pinned.read() or start
+    entries, head = fetch(agreement.scope, before.seen[0])
     with context.home.lock():
-        now = pinned.read() or Logged((0, study))
+        now = pinned.read() or start
         if now != before:  # another command of this home has seen more in the meantime
-            entries, head = context.server.audit(study, now.seen[0])
+            entries, head = fetch(agreement.scope, now.seen[0])
         key = context.server.pinned.signing_key
-        end = verify_more(study, entries, head, key, now.seen)
-        log.check_actors(contract, entries)
+        end = verify_more(agreement.scope, entries, head, key, now.seen)
+        log.check_actors(agreement, entries)
         after = now.followed_by(entries, end)
         pinned.save(after)
     return after
 
 
+def read_whole_log(
+    context: "PartyContext", agreement: Agreement
+) -> tuple[list[AuditEntry], Signed[AuditHead], Logged]:
+    """Fetch and verify the whole log of a study or vault, against what was seen before."""
+    pinned, fetch = _log_of(context, agreement)
+    start = Logged((0, agreement.scope))
+    with context.home.lock():
+        entries, head = fetch(agreement.scope, 0)
+        before = pinned.read() or start
+        key = context.server.pinned.signing_key
+        end = verify_log(agreement.scope, entries, head, key, before.seen)
+        log.check_actors(agreement, entries)
+        logged = start.followed_by(entries, end)
+        pinned.save(logged)
+    return entries, head, logged
+
+
+def _log_of(
+    context: "PartyContext", agreement: Agreement
+) -> tuple[PinnedLog, Callable[[bytes, int], Log]]:
+    """Return where a log is remembered, and how it is fetched from an entry on."""
+    if isinstance(agreement, Vault):
+        return context.home.vault(agreement.scope).log, context.server.vaults.audit
+    return context.home.study(agreement.scope).log, context.server.audit
+
+
 def examine(context: "PartyContext", study: bytes) -> Examined:
     """Fetch and verify a study's whole log, and compare contract and release with it."""
     contract = fetch_contract(context, study).body
-    pinned = context.home.study(study).log
-    with context.home.lock():
-        entries, head = context.server.audit(study)
-        before = pinned.read() or Logged((0, study))
-        key = context.server.pinned.signing_key
-        end = verify_log(study, entries, head, key, before.seen)
-        log.check_actors(contract, entries)
-        logged = Logged((0, study)).followed_by(entries, end)
-        pinned.save(logged)
+    entries, head, logged = read_whole_log(context, contract)
     if logged.release is not None and may_see_release(contract, context.identity.party_id):
         # A researcher without a grant is shown no release, and has nothing to compare.
         with contextlib.suppress(NotGrantedError):

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -21,9 +21,12 @@ from veiltab.files.private import (
     parse_file,
     write_private,
 )
+from veiltab.party.fingerprints import check_digits
 from veiltab.party.keyfile import load_identity, save_identity
+from veiltab.party.known import KnownParties
 from veiltab.party.ledgers import Ledgers, StoredLedger
 from veiltab.party.study_folder import StudyFolder
+from veiltab.party.vault_folder import VaultFolder
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.wire.codec import TEXT, dump, load, message, nested, wired
 from veiltab.wire.contract import PublicIdentity
@@ -43,7 +46,7 @@ LOCK_WAIT = 5.0
 
 SHORTEST_PREFIX = 4
 _LISTED = 10
-_STUDY_ID = re.compile("[0-9a-f]{64}")
+_ID = re.compile("[0-9a-f]{64}")
 
 
 @message
@@ -232,7 +235,7 @@ class Home:
         from veiltab.party import session  # noqa: PLC0415 - sessions are made of homes
 
         self.check_identity()  # before a server is asked
-        session.check_digits(fingerprint)
+        check_digits(fingerprint)
         authority = None if ca_file is None else Path(ca_file)
         server = session.discover(url, ca_file=authority)
         session.check_fingerprint(server, fingerprint)
@@ -260,6 +263,12 @@ class Home:
     def ledgers(self) -> Ledgers:
         """The privacy budgets of the data sets."""
         return Ledgers(self.path / "ledgers")
+
+    @property
+    def known(self) -> KnownParties:
+        """The parties that this home knows, and which of them were verified."""
+        self.check_identity()
+        return KnownParties(self)
 
     def budgets(self) -> list[StoredLedger]:
         """Return the privacy budget of each data set, and what it was spent on."""
@@ -295,32 +304,42 @@ class Home:
 
     def studies(self) -> list[bytes]:
         """Return the ids of all studies that this home knows."""
-        check_private_folder(self.path)
-        folder = self.path / "studies"
-        names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-        return [bytes.fromhex(name) for name in names if _STUDY_ID.fullmatch(name)]
+        return self._ids("studies")
 
-    def find_study(self, text: str, listed: Iterable[tuple[bytes, str]] = ()) -> bytes:
+    def find_study(
+        self,
+        text: str,
+        listed: Iterable[tuple[bytes, str]] = (),
+        unseen: Callable[[], Iterable[tuple[bytes, str]]] = tuple,
+    ) -> bytes:
         """Find the one study with this exact title, or whose id starts with these digits.
 
-        ``listed`` are ids and titles from elsewhere, such as the server's list.
+        ``listed`` are ids and titles from elsewhere, such as the server's list, and ``unseen``
+        returns others, which count if nothing else matches.
         """
         titles = {study: self.study(study).title() for study in self.studies()} | dict(listed)
-        wanted = text.strip()
-        prefix = wanted.lower() if len(wanted) >= SHORTEST_PREFIX else None
-        matches = [
-            study
-            for study, title in titles.items()
-            if wanted == title or (prefix and study.hex().startswith(prefix))
-        ]
-        if len(matches) == 1:
-            return matches[0]
-        shown = {study: titles[study] for study in matches or titles}
-        raise HomeError(
-            f"{f'{len(matches):,} studies match' if matches else 'no study matches'}"
-            f" {text!r}{_candidates(shown)}",
-            hint=f"give a study's exact title, or at least {SHORTEST_PREFIX} digits of its id",
-        )
+        if not _matching(titles, text):
+            titles |= dict(unseen())
+        return _find(text, titles, "study", "studies")
+
+    def vault(self, vault_id: bytes) -> VaultFolder:
+        """Return the folder of one vault, which need not exist yet."""
+        return VaultFolder(self.path / "vaults" / vault_id.hex(), vault_id)
+
+    def vaults(self) -> list[bytes]:
+        """Return the ids of all vaults that this home knows."""
+        return self._ids("vaults")
+
+    def find_vault(self, text: str, listed: Iterable[tuple[bytes, str]] = ()) -> bytes:
+        """Find the one vault with this exact title, or whose id starts with these digits."""
+        titles = {vault: self.vault(vault).title() for vault in self.vaults()} | dict(listed)
+        return _find(text, titles, "vault", "vaults")
+
+    def _ids(self, name: str) -> list[bytes]:
+        check_private_folder(self.path)
+        folder = self.path / name
+        names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+        return [bytes.fromhex(name) for name in names if _ID.fullmatch(name)]
 
     @property
     def _key(self) -> Path:
@@ -379,6 +398,29 @@ def _impostor(url: str, identity: PublicIdentity, trusted: PinnedServer) -> Home
         f" {trusted.url} has {fingerprint(trusted.identity.party_id)}",
         hint="send nothing: somebody may stand between you and the server; ask its operator by"
         " telephone, and forget the old server only if they confirm the new fingerprint",
+    )
+
+
+def _matching(titles: Mapping[bytes, str | None], text: str) -> list[bytes]:
+    wanted = text.strip()
+    prefix = wanted.lower() if len(wanted) >= SHORTEST_PREFIX else None
+    return [
+        scope
+        for scope, title in titles.items()
+        if wanted == title or (prefix and scope.hex().startswith(prefix))
+    ]
+
+
+def _find(text: str, titles: Mapping[bytes, str | None], what: str, many: str) -> bytes:
+    """Find the one id with this exact title, or that starts with these digits."""
+    matches = _matching(titles, text)
+    if len(matches) == 1:
+        return matches[0]
+    shown = {scope: titles[scope] for scope in matches or titles}
+    raise HomeError(
+        f"{f'{len(matches):,} {many} match' if matches else f'no {what} matches'}"
+        f" {text!r}{_candidates(shown)}",
+        hint=f"give a {what}'s exact title, or at least {SHORTEST_PREFIX} digits of its id",
     )
 
 

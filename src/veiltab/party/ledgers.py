@@ -106,7 +106,8 @@ class Ledgers:
         That happens where a ledger was restored from an old copy.
         """
         stored = self.ledger_of(contract.study_id)
-        if stored is not None and stored.ledger.covers(contract.study_id, contract.epsilon):
+        cost = Entry(contract.study_id, contract.epsilon, contract.delta, contract.accounting)
+        if stored is not None and cost in stored.ledger.entries:
             return
         raise BudgetError(
             f"{contract.title!r} is not charged to any data set of this home: was a ledger restored"

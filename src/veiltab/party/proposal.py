@@ -1,12 +1,21 @@
 """A study as its proposer describes it, before it becomes a contract."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from veiltab.core.plan import Plan, plan
 from veiltab.errors import InputError
 from veiltab.protocol.verify import plan_for
-from veiltab.wire.contract import Contract, CuratorTerms, Linkage, PadMode, PublicIdentity
+from veiltab.wire.contract import (
+    Contract,
+    CuratorTerms,
+    Linkage,
+    PadMode,
+    PublicIdentity,
+    Stored,
+    Vault,
+)
 from veiltab.wire.mechanism import DecoyTerms, MechanismTerms
 
 
@@ -15,7 +24,8 @@ class StudyDraft:
     """A study that can be proposed.
 
     ``expected_population`` is about how many respondents there are.  It decides which numbers are
-    planned for decoys, and stays with the proposer: no promise depends on it.
+    planned for decoys, and stays with the proposer: no promise depends on it.  A study that reads
+    stored tables has the curators and the linkage of their ``vault``.
     """
 
     title: str
@@ -28,11 +38,25 @@ class StudyDraft:
     curators: tuple[CuratorTerms, ...]
     researchers: tuple[PublicIdentity, ...] | None
     expected_population: int | None = None
+    vault: Vault | None = None
+
+    def identities(self) -> list[PublicIdentity]:
+        """Return everybody who is to take part, except for the server."""
+        return [*(terms.identity for terms in self.curators), *(self.researchers or ())]
 
     def contract(
-        self, *, server: PublicIdentity, secret_commitment: bytes, nonce: bytes
+        self,
+        *,
+        server: PublicIdentity,
+        secret_commitment: bytes,
+        nonce: bytes,
+        uploads: Sequence[bytes] = (),
     ) -> Contract:
-        """Return the contract of a new study; δ decides how its promise is computed."""
+        """Return the contract of a new study; δ decides how its promise is computed.
+
+        ``uploads`` are the digests of the stored tables, if it reads any.
+        """
+        stored = None if self.vault is None else Stored(self.vault.vault_id, tuple(uploads))
         return Contract(
             title=self.title,
             nonce=nonce,
@@ -47,7 +71,27 @@ class StudyDraft:
             pads=self.pads,
             linkage=self.linkage,
             secret_commitment=secret_commitment,
-            stored=None,
+            stored=stored,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VaultDraft:
+    """A vault that can be proposed."""
+
+    title: str
+    linkage: Linkage
+    curators: tuple[CuratorTerms, ...]
+
+    def vault(self, *, server: PublicIdentity, secret_commitment: bytes, nonce: bytes) -> Vault:
+        """Return the terms of a new vault."""
+        return Vault(
+            title=self.title,
+            nonce=nonce,
+            curators=self.curators,
+            server=server,
+            linkage=self.linkage,
+            secret_commitment=secret_commitment,
         )
 
 

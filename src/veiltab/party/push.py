@@ -4,9 +4,10 @@ Nothing is sent before the whole table has been read without an error.  The prep
 before any of it is sent, and sent again byte for byte until the server has all of it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import polars as pl
 
@@ -19,6 +20,7 @@ from veiltab.files.private import locked
 from veiltab.files.spool import FolderSpool
 from veiltab.party.context import PartyContext
 from veiltab.party.evidence import check_uploaded
+from veiltab.party.known import check_parties
 from veiltab.party.progress import OnProgress, Patience, Progress
 from veiltab.party.remote import Status
 from veiltab.party.secrets import combined_secret
@@ -35,8 +37,8 @@ from veiltab.protocol.curator.upload import (
     prepare_table,
 )
 from veiltab.protocol.verify import plan_for, planned_sample_size, verify_agreement
-from veiltab.wire.contract import Contract
-from veiltab.wire.messages import Alignment, Upload
+from veiltab.wire.contract import Contract, Vault
+from veiltab.wire.messages import Alignment, Repad, Upload
 from veiltab.wire.packing import TOKEN_BYTES, chunk_slices, packed_length
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import State
@@ -55,7 +57,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class _ReportingTable:
+class ReportingTable:
     """A table that reports how far it has been read."""
 
     table: Table
@@ -151,6 +153,7 @@ def push(
     status so far.
     """
     contract = _check_signed(context, signed)
+    check_parties(context.home, contract)
     context.home.ledgers.check_charged(contract)
     folder = context.home.study(contract.study_id)
     schema = contract.schema_of(context.identity.party_id)
@@ -215,7 +218,7 @@ def _not_open(status: Status) -> StateError:
 
 def _check_signed(context: PartyContext, signed: Signed[Contract]) -> Contract:
     """Return the contract if every curator has signed it, and this party is one of them."""
-    signers = {signature.key for signature in signed.signatures}
+    signers = {signature.root for signature in signed.signatures}
     identities = [terms.identity for terms in signed.body.curators]
     missing = [identity.name for identity in identities if identity.signing_key not in signers]
     if missing:
@@ -292,16 +295,28 @@ def _read_table(
     source: Source,
     progress: OnProgress,
 ) -> Intake:
-    """Read the whole table into an intake, in bounded memory."""
+    scratch = context.home.study(contract.study_id).path / "scratch"
     me = context.identity.party_id
-    spool = FolderSpool(context.home.study(contract.study_id).path / "scratch")
-    intake = Intake(contract, secret, contract.schema_of(me), spool, curator=me)
-    table, recode = _ReportingTable(source.table, progress), source.recode
+    return read_table(contract, me, secret, source, scratch=scratch, progress=progress)
+
+
+def read_table(
+    agreement: Contract | Vault,
+    me: bytes,
+    secret: bytes,
+    source: Source,
+    *,
+    scratch: Path,
+    progress: OnProgress,
+) -> Intake:
+    """Read the whole table into an intake, in bounded memory."""
+    intake = Intake(agreement, secret, agreement.schema_of(me), FolderSpool(scratch), curator=me)
+    table, recode = ReportingTable(source.table, progress), source.recode
     try:
         feed(
             intake,
             table,
-            contract.linkage,
+            agreement.linkage,
             source.ids,
             rules=recode.rules,
             columns=recode.columns,
@@ -326,24 +341,50 @@ def _send(
         raise _not_open(status)
     if status.state not in (State.OPEN, State.UPLOADED):
         return status
-    columns = [column.chunks for column in body.columns] + [body.tokens or ()]
-    digests = list(dict.fromkeys(digest for chunks in columns for digest in chunks))
     received = context.server.sent_chunks(study)
-    missing = [digest for digest in digests if digest not in received]
-    sent = len(digests) - len(missing)
-
-    def count(more: int) -> None:
-        nonlocal sent
-        sent += more
-        # In percent: with decoys, no number of rows is told to anybody.
-        progress(Progress("sending", 100 * sent // len(digests) if digests else 100, 100))
-
-    count(0)
-    # The server reads every chunk before it takes the upload, so that they need no check here.
-    context.server.send_chunks(study, ((d, outgoing.read(d)) for d in missing), count)
+    digests = chunk_digests(body)
+    sending = ChunkSending(digests, received, outgoing, progress)
+    context.server.send_chunks(study, sending.missing(), sending.count)
     try:
         return context.server.upload(study, prepared.message)
     except DigestError:
-        for digest in digests:
-            outgoing.get(digest)  # if our own disk has damaged a chunk, this says so
+        sending.look_for_damage()
         raise
+
+
+def chunk_digests(body: Upload | Repad) -> list[bytes]:
+    """Return the digests of all chunks that a message refers to, each once."""
+    tokens = body.tokens if isinstance(body, Upload) else None
+    columns = [column.chunks for column in body.columns] + [tokens or ()]
+    return list(dict.fromkeys(digest for chunks in columns for digest in chunks))
+
+
+@dataclass(slots=True)
+class ChunkSending:
+    """The chunks that a server does not have yet, and how far it is with them."""
+
+    digests: Sequence[bytes]
+    received: Collection[bytes]
+    outgoing: FolderChunks
+    progress: OnProgress
+    _sent: int = 0
+
+    def missing(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield what is to be sent.
+
+        The server reads every chunk before it takes the message, so that they need no check here.
+        """
+        missing = [digest for digest in self.digests if digest not in self.received]
+        self.count(len(self.digests) - len(missing))
+        return ((digest, self.outgoing.read(digest)) for digest in missing)
+
+    def count(self, more: int) -> None:
+        """Report how much the server has, in percent: with decoys, nobody is told how many rows."""
+        self._sent += more
+        done = 100 * self._sent // len(self.digests) if self.digests else 100
+        self.progress(Progress("sending", done, 100))
+
+    def look_for_damage(self) -> None:
+        """Read every chunk again: if our own disk has damaged one, this says so."""
+        for digest in self.digests:
+            self.outgoing.get(digest)

@@ -12,14 +12,16 @@ from veiltab.core.entropy import Entropy, random_bytes
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import (
-    AuditError,
     MalformedError,
     MismatchError,
     ParameterError,
     VersionError,
 )
 from veiltab.party.answers import (
+    MAX_LOG_PAGE_BYTES,
+    Block,
     CuratorStatus,
+    Log,
     ResearcherStatus,
     ServerStatus,
     Status,
@@ -28,9 +30,13 @@ from veiltab.party.answers import (
     expect_study,
     read_items,
     read_list,
+    read_log_page,
+    read_log_pages,
+    read_next,
     read_object,
 )
 from veiltab.party.connection import CHUNK, Call, ClosedAtEnd, Connection, Headers, Reach, Retry
+from veiltab.party.remote_vault import RemoteVaults
 from veiltab.party.transfer import (
     ReleasedChunks,
     read_bundle,
@@ -39,7 +45,7 @@ from veiltab.party.transfer import (
     send_all,
 )
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.wire.audit import AuditEntry, AuditHead, Witness
+from veiltab.wire.audit import Witness
 from veiltab.wire.bundles import BUNDLE_BYTES, NamedChunk, bundle_pieces
 from veiltab.wire.codec import MAX_TEXT, TEXT, dump
 from veiltab.wire.contract import DIGEST, Contract, PublicIdentity
@@ -67,11 +73,8 @@ __all__ = [
     "released_sizes",
 ]
 
-MAX_LOG_ENTRIES = 100_000
-"""The longest audit log that is read: studies have a few dozen entries, and some for each grant."""
-
-MAX_LOG_PAGE_BYTES = 2**22
 _MAX_DISCOVERY_BYTES = 2**16
+_MAX_PAGES = 1_000
 
 
 class RemoteServer(ClosedAtEnd):
@@ -98,6 +101,7 @@ class RemoteServer(ClosedAtEnd):
         self._clock = clock
         self._lock = Lock()
         self._connection = Connection(url, reach or Reach(), retry or Retry(), clock)
+        self.vaults = RemoteVaults(lambda call: self._connection.send(call, self._sign))
 
     @staticmethod
     def discover(
@@ -136,9 +140,38 @@ class RemoteServer(ClosedAtEnd):
             )
         return party
 
-    def studies(self) -> list[StudySummary]:
-        """Return all studies that this party takes part in."""
-        return read_list(self._get("/v1/studies"), "studies", StudySummary.from_json)
+    def studies(self, *, inbox: bool = False) -> list[StudySummary]:
+        """Return all studies that this party has looked at, or with ``inbox`` those it has not."""
+        studies: list[StudySummary] = []
+        after: str | None = None
+        for _ in range(_MAX_PAGES):
+            query = "&".join(["inbox=true"] * inbox + [f"after={after}"] * (after is not None))
+            answer = read_object(self._get(f"/v1/studies{f'?{query}' if query else ''}"))
+            studies += read_items(answer, "studies", StudySummary.from_json)
+            after = read_next(answer)
+            if after is None:
+                return studies
+        raise MalformedError(
+            f"the server lists more than {_MAX_PAGES:,} pages of studies",
+            hint="ask the server's operator what is wrong",
+        )
+
+    # Whose proposals one does not want
+
+    def block(self, party: bytes) -> None:
+        """Refuse a party's proposals from now on."""
+        self._connection.send(Call("PUT", _block(party)), self._sign)
+
+    def unblock(self, party: bytes) -> None:
+        """Allow a party's proposals again."""
+        self._connection.send(Call("DELETE", _block(party)), self._sign)
+
+    def blocks(self) -> dict[bytes, int]:
+        """Return whom this party has blocked on the server, and since when."""
+        blocks = read_list(self._get("/v1/blocks"), "blocks", Block.from_json)
+        return {block.party: block.at for block in blocks}
+
+    # Contracts
 
     def propose(self, signed: Signed[Contract]) -> Status:
         """Propose a study; sending the same contract again changes nothing."""
@@ -263,34 +296,15 @@ class RemoteServer(ClosedAtEnd):
             expect_study(signed.body.study, study, "publication")
         return publications
 
-    def audit(self, study: bytes, after: int = 0) -> tuple[list[AuditEntry], Signed[AuditHead]]:
-        """Return a study's log from an entry on, and its head; ``protocol.audit_log`` checks both.
+    def audit(self, study: bytes, after: int = 0) -> Log:
+        """Return a study's log from an entry on, and its head; ``protocol.audit_log`` checks it."""
 
-        The log comes in pages.  A server can make none of them so long, nor so many, that it fills
-        the memory.
-        """
-        entries: list[AuditEntry] = []
-        while True:
-            page, head = self._audit_page(study, after + len(entries))
-            entries += page
-            if not page or after + len(entries) >= head.body.length:
-                return entries, head
-            if len(entries) > MAX_LOG_ENTRIES:
-                raise AuditError(
-                    f"the audit log has more than {MAX_LOG_ENTRIES:,} entries",
-                    hint="no study has so many; ask the server's operator",
-                )
+        def fetch(start: int) -> Log:
+            path = _path(study, "audit") + (f"?after={start}" if start else "")
+            call = Call("GET", path, limit=MAX_LOG_PAGE_BYTES)
+            return read_log_page(self._connection.send(call, self._sign), study)
 
-    def _audit_page(self, study: bytes, after: int) -> tuple[list[AuditEntry], Signed[AuditHead]]:
-        path = _path(study, "audit") + (f"?after={after}" if after else "")
-        call = Call("GET", path, limit=MAX_LOG_PAGE_BYTES)
-        answer = read_object(self._connection.send(call, self._sign))
-        entries = read_items(answer, "entries", AuditEntry.from_json)
-        head = as_message(AuditHead.loads)(answer.get("head"), "head")
-        for entry in entries:
-            expect_study(entry.study, study, "audit log")
-        expect_study(head.body.study, study, "head of the audit log")
-        return entries, head
+        return read_log_pages(fetch, after)
 
     def leave_head(self, study: bytes, signed: Signed[Witness]) -> None:
         """Tell the others which end of the log the server has shown to this party."""
@@ -317,6 +331,10 @@ class RemoteServer(ClosedAtEnd):
         created, party = int(self._clock()), self.identity.party_id
         signature = self.identity.signing.sign(signature_base(parts, created, nonce, party))
         return signature_headers(parts, RequestSignature(created, nonce, party, signature))
+
+
+def _block(party: bytes) -> str:
+    return f"/v1/blocks/{DIGEST.write(party, 'party')}"
 
 
 def _path(study: bytes, *parts: str) -> str:

@@ -9,14 +9,19 @@ from veiltab.errors import InputError, InvitationError, MismatchError, Parameter
 from veiltab.party.connection import ClosedAtEnd, Reach, Retry
 from veiltab.party.context import PartyContext, check_registered
 from veiltab.party.curator import choose_ledger, propose
+from veiltab.party.fingerprints import same_digits
 from veiltab.party.home import Home, PinnedServer
-from veiltab.party.proposal import StudyDraft
+from veiltab.party.known import BlockedParty
+from veiltab.party.proposal import StudyDraft, VaultDraft
 from veiltab.party.remote import RemoteServer, StudySummary
+from veiltab.party.remote_vault import VaultSummary
 from veiltab.party.study import Study
 from veiltab.party.study_file import read_study_file
+from veiltab.party.vault import Vault
+from veiltab.party.vault_file import read_vault_file
+from veiltab.party.vault_steps import known_vault, propose_vault
 from veiltab.wire.contract import PublicIdentity
 
-_FINGERPRINT = re.compile("[0-9]{30}")
 _INVITATION = re.compile("[0-9a-f]{40}")
 
 
@@ -36,6 +41,11 @@ class Session(ClosedAtEnd):
         self._context.server.close()
 
     @property
+    def context(self) -> PartyContext:
+        """What every step of this party needs."""
+        return self._context
+
+    @property
     def home(self) -> Home:
         """The home of this party."""
         return self._context.home
@@ -50,9 +60,31 @@ class Session(ClosedAtEnd):
         """The server that this home has pinned."""
         return self._context.server.pinned
 
-    def studies(self) -> list[StudySummary]:
-        """List the studies that name this party."""
-        return self._context.server.studies()
+    def studies(self, *, inbox: bool = False) -> list[StudySummary]:
+        """List the studies that this party has looked at, or with ``inbox`` those it has not."""
+        return self._context.server.studies(inbox=inbox)
+
+    def block(self, party: str | PathLike[str] | PublicIdentity) -> BlockedParty:
+        """Have nothing to do with a party: the server refuses its proposals, and so do you.
+
+        ``party`` is a public identity, the path of its file, or the name of a party that is known.
+        """
+        identity = self.home.known.identify(party)
+        if identity.party_id in (self.identity.party_id, self.server.party_id):
+            raise ParameterError(
+                f"{identity.name!r} is {'you' if identity == self.identity else 'your server'}",
+                hint="name another party",
+            )
+        blocked = self.home.known.block(identity)
+        self._context.server.block(identity.party_id)
+        return blocked
+
+    def unblock(self, party: str) -> BlockedParty:
+        """Let a party that was blocked, by its name or its party id, be met again."""
+        blocked = self.home.known.find_blocked(party)
+        self._context.server.unblock(blocked.party)
+        self.home.known.unblock(blocked.party)
+        return blocked
 
     def study(self, name: str) -> Study:
         """Find a study by its exact title, or by the first digits of its id."""
@@ -64,10 +96,35 @@ class Session(ClosedAtEnd):
         The same file again takes up a proposal that was interrupted, and costs nothing more.
         """
         if not isinstance(draft, StudyDraft):
-            draft = read_study_file(Path(draft), self.identity)
+            draft = read_study_file(Path(draft), self.identity, known_vault(self.home))
         with self.home.lock():
             contract = propose(self._context, draft, choose_ledger(self.home, dataset))
         return Study(self._context, contract.study_id)
+
+    def vaults(self) -> list[VaultSummary]:
+        """List the vaults that name this party."""
+        return self._context.server.vaults.all_vaults()
+
+    def vault(self, name: str) -> Vault:
+        """Find a vault by its exact title, or by the first digits of its id.
+
+        The server's titles count only for vaults whose terms are not known here.
+        """
+        home = self.home
+        listed = [(line.vault, line.title) for line in self.vaults()]
+        unknown = [(v, title) for v, title in listed if home.vault(v).title() is None]
+        return Vault(self._context, home.find_vault(name, unknown))
+
+    def propose_vault(self, draft: VaultDraft | str | PathLike[str]) -> Vault:
+        """Propose the vault that a vault file describes, and sign it; it costs no privacy.
+
+        The same file again takes up a proposal that was interrupted.
+        """
+        if not isinstance(draft, VaultDraft):
+            draft = read_vault_file(Path(draft), self.identity)
+        with self.home.lock():
+            terms = propose_vault(self._context, draft)
+        return Vault(self._context, terms.vault_id)
 
 
 def connect(home: Home, identity: PrivateIdentity, retry: Retry | None = None) -> Session:
@@ -85,21 +142,10 @@ def discover(
     return RemoteServer.discover(url, reach=Reach(ca_file=ca_file), retry=retry)
 
 
-def check_digits(expected: str) -> None:
-    """Refuse what cannot be a fingerprint, before anybody is asked."""
-    if not _FINGERPRINT.fullmatch("".join(expected.split())):
-        raise ParameterError(
-            f"{expected!r} is not a fingerprint",
-            hint="it has thirty digits, such as 12345 67890 12345 67890 12345 67890; ask the"
-            " operator",
-        )
-
-
 def check_fingerprint(server: PublicIdentity, expected: str) -> None:
     """Refuse a server whose fingerprint is not the one that its operator gave."""
-    check_digits(expected)
-    shown = fingerprint(server.party_id)
-    if "".join(expected.split()) != "".join(shown.split()):
+    if not same_digits(server.party_id, expected):
+        shown = fingerprint(server.party_id)
         raise MismatchError(
             f"the server that answers has the fingerprint {shown}, not {expected}",
             hint="check the URL and the fingerprint with the operator; nothing was sent",

@@ -12,10 +12,12 @@ from veiltab.estimates import Estimate
 from veiltab.party.coalitions import Coalition, coalitions
 from veiltab.party.context import PartyContext
 from veiltab.party.curator import GivenGrant, choose_ledger, grant, sign
+from veiltab.party.known import Acquaintance, acquaintances
 from veiltab.party.progress import OnProgress, Patience, Progress, ignore_progress
 from veiltab.party.push import Preview, Source, check, push
 from veiltab.party.remote import Status
 from veiltab.party.researcher import as_grant, estimate_study, publish_study
+from veiltab.party.vault_answers import answer_study
 from veiltab.party.witnesses import Audit, audit
 from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import SignedGrant
@@ -67,6 +69,10 @@ class Study:
     def coalitions(self) -> list[Coalition]:
         """Return what each party, and each group that works together, could learn."""
         return coalitions(self.terms)
+
+    def parties(self) -> list[Acquaintance]:
+        """Return everybody whom the contract names, and whether their fingerprint was compared."""
+        return acquaintances(self._context.home, self.terms)
 
     def status(self) -> Status:
         """Ask where the study stands, and who has done what."""
@@ -128,6 +134,13 @@ class Study:
         patience = Patience(timeout) if wait else None
         given = None if table is None else source
         return push(self._context, signed, given, progress, patience)
+
+    def answer(self, *, progress: OnProgress = ignore_progress) -> Status:
+        """Answer a study on a vault with new pads for the drawn rows; the table is not needed.
+
+        There is one answer: the same call again sends the same bytes, where that is needed.
+        """
+        return answer_study(self._context, self._fetch(), progress)
 
     def wait(
         self,
@@ -230,9 +243,20 @@ class Study:
         recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None,
         query: str | None,
     ) -> Source:
-        opened = open_table(table() if callable(table) else table, query)
         schema = signed.body.schema_of(self._context.identity.party_id)
-        return Source(opened, tuple(as_names(ids) or ()), _as_recode(recode, schema))
+        return make_source(schema, table, ids, recode, query)
+
+
+def make_source(
+    schema: Schema,
+    table: object,
+    ids: str | Sequence[str],
+    recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None,
+    query: str | None,
+) -> Source:
+    """Open a table as a curator names it; ``schema`` is its own part of the agreement."""
+    opened = open_table(table() if callable(table) else table, query)
+    return Source(opened, tuple(as_names(ids) or ()), _as_recode(recode, schema))
 
 
 def as_names(names: str | Sequence[str] | None) -> Sequence[str] | None:
@@ -267,7 +291,7 @@ def waits_for(status: Status) -> tuple[str, ...]:
     """Return the names of the curators who have to act next."""
     if status.state == State.PROPOSED:
         return tuple(curator.name for curator in status.curators if not curator.signed)
-    if status.state == State.OPEN:
+    if status.state in (State.OPEN, State.SAMPLED):
         return tuple(curator.name for curator in status.curators if not curator.uploaded)
     return ()
 

@@ -7,13 +7,15 @@ key.
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
+from veiltab.core.hashing import SEALING_PUBLIC_BYTES, SIGNING_PUBLIC_BYTES
 from veiltab.core.mechanism import LinkageMode
 from veiltab.core.schema import MAX_CATEGORIES, Attribute
-from veiltab.errors import InputError, MalformedError, StudyFileError
+from veiltab.errors import HomeError, InputError, MalformedError, StudyFileError
 from veiltab.files.toml import Document, TomlTable, read_bytes
 from veiltab.party.proposal import DecoyWishes, StudyDraft, plan_decoys
 from veiltab.wire.codec import MAX_INTEGER, TEXT, Codec, choice, describe, integer, items, malformed
@@ -27,6 +29,7 @@ from veiltab.wire.contract import (
     LinkageBy,
     Normalisation,
     PublicIdentity,
+    Vault,
 )
 from veiltab.wire.mechanism import DELTA, EPSILON, SAMPLE_SIZE, PaperTerms
 
@@ -46,11 +49,13 @@ STUDY_KEYS = {
     "expected_population": "write about how many respondents there are, such as 10000",
     "pads": 'write pads = "stream" or pads = "one-time"',
     "sample_size": f'leave it out, or write sample_size = "{OPTIMAL}" or a whole number',
+    "vault": 'write a table with name = "…", the title of the vault that the study reads',
     "linkage": 'write a table with by = "ids" or by = "rows"',
     "curators": "write a [[curators]] table for each curator",
     "researchers": "write a [[researchers]] table for each one; leave all out to let the curators"
     " grant access to whom they like",
 }
+VAULT_KEYS = {"name": "write the vault's exact title, or the first digits of its id"}
 LINKAGE_KEYS = {
     "by": 'write by = "ids" or by = "rows"',
     "mode": 'write mode = "aligned" if all curators hold the same respondents, else "matched"',
@@ -69,7 +74,7 @@ RESEARCHER_KEYS = {"identity": CURATOR_KEYS["identity"]}
 IDENTITY_KEYS = {
     "name": "write the party's name",
     "signing_key": "write the 64 digits of the party's public signing key",
-    "sealing_key": "write the 64 digits of the party's public sealing key",
+    "sealing_key": "write the 2,432 digits of the party's public sealing key",
 }
 
 _BY: Codec[LinkageBy] = choice("ids", "rows")
@@ -84,14 +89,22 @@ def example_study() -> str:
     return (files("veiltab.party") / "example.toml").read_text(encoding="utf-8")
 
 
-def read_study_file(path: Path, me: PublicIdentity) -> StudyDraft:
+FindVault = Callable[[str], Vault]
+"""How a vault is found by its title or the first digits of its id."""
+
+
+def read_study_file(
+    path: Path, me: PublicIdentity, find_vault: FindVault | None = None
+) -> StudyDraft:
     """Read a study file; ``me`` is the proposer, whom it calls ``"me"``.
 
-    Refused is whatever could not become a contract, so that nobody signs in vain.
+    Refused is whatever could not become a contract, so that nobody signs in vain.  A file with
+    ``[vault]`` is about stored tables, which ``find_vault`` knows.
     """
     document = Document(read_bytes(path, "study file"), str(path))
     table = TomlTable(document, (), document.values, STUDY_KEYS)
-    parties = _Parties(path.parent, me)
+    parties = Parties(path.parent, me)
+    vault = None if "vault" not in table else _vault(table, find_vault)
     draft = StudyDraft(
         title=table.get("title", TEXT.read),
         epsilon=table.get("epsilon", EPSILON.read),
@@ -99,18 +112,46 @@ def read_study_file(path: Path, me: PublicIdentity) -> StudyDraft:
         population=table.get_or("population", POPULATION.read, None),
         mechanism=PaperTerms(table.get_or("sample_size", _read_size, None)),
         pads=table.get_or("pads", PADS.read, "stream"),
-        linkage=_linkage(table),
-        curators=tuple(
-            _curator(entry, parties) for entry in table.tables("curators", CURATOR_KEYS)
-        ),
+        linkage=read_linkage(table) if vault is None else vault.linkage,
+        curators=read_curators(table, parties) if vault is None else vault.curators,
         researchers=_researchers(table, parties),
         expected_population=table.get_or("expected_population", POPULATION.read, None),
+        vault=vault,
     )
     _check_terms(path, draft, me)
-    if table.get_or("mechanism", _MECHANISM.read, "decoys") == "decoys":
+    if _mechanism(table, draft) == "decoys":
         return _with_decoys(path, draft, table)
     _check_without_decoys(draft, table)
     return draft
+
+
+def _mechanism(table: TomlTable, draft: StudyDraft) -> str:
+    """Return the mechanism that is named, or the default: decoys, but for stored tables."""
+    stored = "shuffle" if draft.delta else "paper"
+    name = table.get_or("mechanism", _MECHANISM.read, "decoys" if draft.vault is None else stored)
+    if name == "decoys" and draft.vault is not None:
+        raise table.error(
+            "mechanism",
+            "stored tables have no decoys: a server that sees rows in many studies could tell"
+            " which are decoys",
+            f'leave it out, or write mechanism = "{stored}"',
+        )
+    return name
+
+
+def _vault(table: TomlTable, find_vault: FindVault | None) -> Vault:
+    """Find the vault that a study file names; it states the curators and the linkage."""
+    name = table.table("vault", VAULT_KEYS).get("name", TEXT.read)
+    for key in ("curators", "linkage"):
+        if key in table:
+            raise table.error(key, "the vault states this, for all of its studies", "leave it out")
+    if find_vault is None:
+        hint = "propose it from the home of a curator of the vault"
+        raise table.error("vault", "no vault is known here", hint)
+    try:
+        return find_vault(name)
+    except HomeError as error:
+        raise table.error("vault", error.message, error.hint) from error
 
 
 def _read_size(value: object, path: str) -> int | None:
@@ -126,7 +167,7 @@ def _check_without_decoys(draft: StudyDraft, table: TomlTable) -> None:
             raise table.error(
                 key, 'goes with mechanism = "decoys" only', "leave it out, or use decoys"
             )
-    name = table.get("mechanism", _MECHANISM.read)
+    name = _mechanism(table, draft)
     if (name == "shuffle") != (draft.delta > 0):
         raise table.error("mechanism", *_WRONG_DELTA[name])
 
@@ -197,10 +238,11 @@ def _read_curator_epsilon(value: object, path: str) -> float:
     return math.inf if value == UNBOUNDED else EPSILON.read(value, path)
 
 
-def _linkage(study: TomlTable) -> Linkage:
-    study.get("linkage", lambda value, _: value)
-    table = study.table("linkage", LINKAGE_KEYS)
-    mode: LinkageMode = table.get_or("mode", LINKAGE_MODE.read, "aligned")
+def read_linkage(document: TomlTable, default: LinkageMode = "aligned") -> Linkage:
+    """Read ``[linkage]``, which must be there."""
+    document.get("linkage", lambda value, _: value)
+    table = document.table("linkage", LINKAGE_KEYS)
+    mode = table.get_or("mode", LINKAGE_MODE.read, default)
     if table.get("by", _BY.read) == "ids":
         return Linkage.by_ids(
             table.get_or("columns", integer(1, MAX_INTEGER).read, 1),
@@ -217,7 +259,12 @@ def _linkage(study: TomlTable) -> Linkage:
     return Linkage.by_rows(mode)
 
 
-def _curator(table: TomlTable, parties: "_Parties") -> CuratorTerms:
+def read_curators(table: TomlTable, parties: "Parties") -> tuple[CuratorTerms, ...]:
+    """Read every ``[[curators]]``, at least one."""
+    return tuple(_curator(entry, parties) for entry in table.tables("curators", CURATOR_KEYS))
+
+
+def _curator(table: TomlTable, parties: "Parties") -> CuratorTerms:
     attributes = tuple(_attribute(entry) for entry in table.tables("attributes", ATTRIBUTE_KEYS))
     return CuratorTerms(parties.read(table), attributes)
 
@@ -231,14 +278,14 @@ def _attribute(table: TomlTable) -> Attribute:
     return table.get("categories", read)
 
 
-def _researchers(table: TomlTable, parties: "_Parties") -> tuple[PublicIdentity, ...] | None:
+def _researchers(table: TomlTable, parties: "Parties") -> tuple[PublicIdentity, ...] | None:
     if "researchers" not in table:
         return None
     return tuple(parties.read(entry) for entry in table.tables("researchers", RESEARCHER_KEYS))
 
 
 @dataclass(frozen=True, slots=True)
-class _Parties:
+class Parties:
     """Finds out who is meant by ``identity = …``."""
 
     folder: Path
@@ -274,16 +321,24 @@ class _Parties:
 
 def _check_terms(path: Path, draft: StudyDraft, me: PublicIdentity) -> None:
     """Refuse terms that contradict each other: those of the contract, with any server."""
-    nobody = PublicIdentity("server", bytes(32), bytes(32))
+    nobody = PublicIdentity("server", bytes(SIGNING_PUBLIC_BYTES), bytes(SEALING_PUBLIC_BYTES))
+    uploads = [] if draft.vault is None else [bytes(32)] * len(draft.curators)
     try:
-        draft.contract(server=nobody, secret_commitment=bytes(32), nonce=bytes(NONCE_BYTES))
+        draft.contract(
+            server=nobody, secret_commitment=bytes(32), nonce=bytes(NONCE_BYTES), uploads=uploads
+        )
     except (MalformedError, InputError) as error:
         raise StudyFileError(
             f"{path}: {error.message}",
             hint="each party once, each attribute name once; the numbers of categories multiply"
             " to 2 up to 2^48 cells, and a sample is no larger than the population",
         ) from error
-    if me.party_id not in {terms.party_id for terms in draft.curators}:
+    check_proposer(path, draft.curators, me)
+
+
+def check_proposer(path: Path, curators: tuple[CuratorTerms, ...], me: PublicIdentity) -> None:
+    """Refuse a proposal by somebody who is not among its curators."""
+    if me.party_id not in {terms.party_id for terms in curators}:
         raise StudyFileError(
             f"{path}: you are not among the curators",
             hint=f'write identity = "{ME}" in your own [[curators]]; only a curator can propose',

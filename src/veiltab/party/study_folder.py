@@ -28,7 +28,7 @@ from veiltab.wire.codec import (
     wired,
 )
 from veiltab.wire.contract import DIGEST, PARTY_ID, Contract
-from veiltab.wire.messages import CHUNKS, Publication, SignedGrant, Upload, check_chunks
+from veiltab.wire.messages import CHUNKS, Publication, Repad, SignedGrant, Upload, check_chunks
 from veiltab.wire.signed import Message, Signed
 
 if TYPE_CHECKING:
@@ -58,31 +58,61 @@ class _PreparedFile(Message):
 
     def check(self) -> None:
         """Refuse anything but one kind of pads, for every column and every row."""
-        upload, pads = self.upload.body, self.keys if self.digests is None else self.digests
-        if pads is None or (self.keys is not None and self.digests is not None):
-            raise malformed("keys, digests", "exactly one of the two must be null")
-        if len(pads) != len(upload.columns):
-            raise malformed("pads", f"must be of {len(upload.columns):,} columns")
-        for position, digests in enumerate(self.digests or ()):
-            check_chunks(digests, upload.rows, f"digests[{position}]")
+        check_pads(self.keys, self.digests, self.upload.body)
 
     def __repr__(self) -> str:
         """Show which upload it is, and nothing of its pads."""
         return f"_PreparedFile(upload={self.upload.body.upload_id.hex()!r})"
 
 
+def check_pads(
+    keys: tuple[bytes, ...] | None,
+    digests: tuple[tuple[bytes, ...], ...] | None,
+    body: Upload | Repad,
+) -> None:
+    """Refuse anything but one kind of pads, for every column and every row of a message."""
+    pads = keys if digests is None else digests
+    if pads is None or (keys is not None and digests is not None):
+        raise malformed("keys, digests", "exactly one of the two must be null")
+    if len(pads) != len(body.columns):
+        raise malformed("pads", f"must be of {len(body.columns):,} columns")
+    for position, chunks in enumerate(digests or ()):
+        check_chunks(chunks, body.rows, f"digests[{position}]")
+
+
+def pad_fields(
+    prepared: Prepared[Upload] | Prepared[Repad],
+) -> tuple[tuple[bytes, ...] | None, tuple[tuple[bytes, ...], ...] | None]:
+    """Return the keys of stream pads, or the digests of one-time pads, and ``None`` for others."""
+    pads, body = prepared.pads, prepared.message.body
+    if isinstance(pads, StreamPads) and pads.upload_id == body.upload_id:
+        return pads.keys, None
+    if isinstance(pads, OneTimePads) and (pads.upload_id, pads.rows) == (body.upload_id, body.rows):
+        return None, pads.digests
+    raise MismatchError(
+        "these pads are not the pads of this upload",
+        hint="keep the upload and its pads as they were prepared together",
+    )
+
+
+def read_pads(
+    keys: tuple[bytes, ...] | None,
+    digests: tuple[tuple[bytes, ...], ...] | None,
+    body: Upload | Repad,
+    schema: Schema,
+    private: ChunkStore,
+) -> Pads:
+    """Return the pads of a message, as :func:`pad_fields` wrote them."""
+    check_column_names(body.columns, schema)
+    if keys is not None:
+        return StreamPads(body.upload_id, schema.attributes, keys)
+    return OneTimePads(body.upload_id, schema.attributes, body.rows, digests or (), private)
+
+
 def dump_prepared(prepared: Prepared[Upload]) -> bytes:
     """Write an upload and its pads; the bytes are as secret as the records."""
-    pads, upload = prepared.pads, prepared.message.body
-    if pads.upload_id != upload.upload_id or not isinstance(pads, StreamPads | OneTimePads):
-        raise _foreign_pads()
-    if isinstance(pads, StreamPads):
-        file = _PreparedFile(digests=None, keys=pads.keys, upload=prepared.message)
-    elif pads.rows != upload.rows:
-        raise _foreign_pads()
-    else:
-        file = _PreparedFile(digests=pads.digests, keys=None, upload=prepared.message)
-    return file.canonical()
+    keys, digests = pad_fields(prepared)
+    return _PreparedFile(digests=digests, keys=keys, upload=prepared.message).canonical()
 
 
 def parse_prepared(data: bytes, schema: Schema, private: ChunkStore) -> Prepared[Upload]:
@@ -92,22 +122,8 @@ def parse_prepared(data: bytes, schema: Schema, private: ChunkStore) -> Prepared
     them must not show those (see :func:`veiltab.files.private.parse_file`).
     """
     file = _PreparedFile.from_json(load(data))
-    upload = file.upload.body
-    check_column_names(upload.columns, schema)
-    pads: Pads
-    if file.keys is not None:
-        pads = StreamPads(upload.upload_id, schema.attributes, file.keys)
-    else:
-        digests = file.digests or ()
-        pads = OneTimePads(upload.upload_id, schema.attributes, upload.rows, digests, private)
+    pads = read_pads(file.keys, file.digests, file.upload.body, schema, private)
     return Prepared(file.upload, pads)
-
-
-def _foreign_pads() -> MismatchError:
-    return MismatchError(
-        "these pads are not the pads of this upload",
-        hint="keep the upload and its pads as they were prepared together",
-    )
 
 
 @message

@@ -1,12 +1,13 @@
 """Comparing what a server has shown to different parties: through the server, or by files."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from veiltab.errors import AuditError, InputError, MessageError
+from veiltab.errors import AuditError, InputError, MessageError, OutOfSpaceError, QuotaError
 from veiltab.files.disk import check_new
 from veiltab.files.private import write_private
 from veiltab.party.context import PartyContext
@@ -130,7 +131,8 @@ def audit(
     left = context.server.heads(study)
     others = [signed for signed in left if signed.body.party != context.identity.party_id]
     witnesses += [_with_witness(comparison, study, signed) for signed in others]
-    context.server.leave_head(study, leave_witness(comparison.examined.head, context.identity))
+    with suppress(OutOfSpaceError, QuotaError):  # the log is verified, whatever the server takes
+        context.server.leave_head(study, leave_witness(comparison.examined.head, context.identity))
     return Audit(comparison.examined, tuple(witnesses))
 
 
@@ -159,7 +161,7 @@ def _with_witness(comparison: _Comparison, study: bytes, signed: Signed[Witness]
     body = signed.body.head.body
     try:
         # A researcher whom the contract does not name has no key that is known here.
-        keys = [signature.key for signature in signed.signatures]
+        keys = [signature.root for signature in signed.signatures]
         key = keys[0] if party is None else party.signing_key
         head = verify_witness(study, signed, key, comparison.server_key)
     except (AuditError, MessageError):

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from veiltab.errors import AuditError
 from veiltab.protocol.audit_log import Seen
-from veiltab.protocol.verify import signers
 from veiltab.wire.audit import AuditEntry
-from veiltab.wire.contract import Agreement, Contract
+from veiltab.wire.contract import Agreement, Contract, Vault
 from veiltab.wire.messages import Release, Repad, RepadRequest, Upload
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import AuditEvent
@@ -106,21 +105,20 @@ def check_actors(agreement: Agreement, entries: Iterable[AuditEntry]) -> None:
             raise _contradiction(entry, f"an author, {entry.actor.hex()}, who has no such part")
 
 
-def check_contract(before: Logged | None, logged: Logged, signed: Signed[Contract]) -> None:
-    """Refuse a contract that is not the logged one, or has other signatures than the log.
+def check_contract(
+    before: Logged | None, logged: Logged, signed: Signed[Contract] | Signed[Vault]
+) -> None:
+    """Refuse a contract or vault that is not the logged one, or has other signatures than the log.
 
     Between the two looks at the log, ``before`` and ``logged``, further curators may have signed.
     """
-    check_digest("contract", logged.contract, signed.digest)
-    on_it = {
-        terms.party_id
-        for terms in signed.body.curators
-        if terms.identity.signing_key in signers(signed)
-    }
+    check_digest(signed.body.kind, logged.contract, signed.digest)
+    keys = {signature.root for signature in signed.signatures}
+    on_it = {t.party_id for t in signed.body.curators if t.identity.signing_key in keys}
     hidden = frozenset() if before is None else before.signers - on_it
     if not on_it <= logged.signers or hidden:
         raise AuditError(
-            f"the contract has {len(on_it)} signatures where the audit log has"
+            f"the {signed.body.kind} has {len(on_it)} signatures where the audit log has"
             f" {len(logged.signers)}, and not the same ones",
             hint=_HINT,
         )

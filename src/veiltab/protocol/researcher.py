@@ -150,7 +150,7 @@ def _open_grant(
             hint="with one-time pads, the curator sends you the whole grant file directly",
         )
     context = seal_context(body.study, body.curator, body.researcher, body.grant_id)
-    material = identity.sealing.open(grant.sealed, SEAL_PURPOSE, context)
+    material = identity.open(grant.sealed, SEAL_PURPOSE, context)
     attributes = [a for a in curator.attributes if a.name in body.attributes]
     if body.pads == "stream":
         return _stream_readers(attributes, material)

@@ -22,10 +22,11 @@ from veiltab.errors import (
     PromiseError,
     SignatureError,
 )
+from veiltab.protocol.keys import verify_chain
 from veiltab.protocol.stores import Digests, check_column_names
 from veiltab.wire.contract import Agreement, Contract, CuratorTerms, Vault
 from veiltab.wire.mechanism import PURE_1, PaperTerms, accounting_name
-from veiltab.wire.messages import Grant, Publication, Release, Repad, SignedGrant, Upload
+from veiltab.wire.messages import Grant, Publication, Release, SignedGrant, Upload
 from veiltab.wire.signed import Message, Signature, Signed, signing_input
 
 Body = TypeVar("Body", bound=Message)
@@ -44,10 +45,10 @@ def cosign(signed: Signed[Body], key: SigningKey) -> Signed[Body]:
 
 
 def verify(signed: Signed[Body], signers: Iterable[bytes]) -> Body:
-    """Return the body if exactly these keys have signed it, and every signature is right."""
+    """Return the body if exactly the parties of these first keys have signed it, and all right."""
     expected = set(signers)
     verify_some(signed, expected)
-    missing = expected - {signature.key for signature in signed.signatures}
+    missing = expected - {signature.root for signature in signed.signatures}
     if missing:
         raise SignatureError(
             f"{len(missing)} of {len(expected)} signatures on the {signed.body.kind} are missing",
@@ -57,26 +58,26 @@ def verify(signed: Signed[Body], signers: Iterable[bytes]) -> Body:
 
 
 def verify_some(signed: Signed[Body], allowed: Iterable[bytes]) -> Body:
-    """Return the body if every signature on it is right and by one of these keys."""
+    """Return the body if every signature is right, and by a party of one of these first keys.
+
+    A newer key comes with the rotations that lead to it.  Whether it is the newest one of its party
+    is for the server to say, when the message is sent.
+    """
     keys = set(allowed)
     for signature in signed.signatures:
-        if signature.key not in keys:
+        if signature.root not in keys:
             raise SignatureError(
                 f"the {signed.body.kind} is signed by {signature.key.hex()}, who has no part in it",
                 hint="ask for the message as its own parties signed it",
             )
+        verify_chain(signature.rotations)
         signing.verify(signature.key, signed.signing_input, signature.signature)
     return signed.body
 
 
-def signers(signed: Signed[Body]) -> set[bytes]:
-    """Return the keys of those who have signed, none of which is verified yet."""
-    return {signature.key for signature in signed.signatures}
-
-
 def _signature(body: Message, key: SigningKey) -> Signature:
     data = signing_input(body.kind, body.canonical())
-    return Signature(key=key.public, signature=key.sign(data))
+    return Signature(key=key.public, signature=key.sign(data), rotations=key.proof)
 
 
 def verify_agreement(signed: Signed[AgreementType]) -> AgreementType:
@@ -222,25 +223,17 @@ def verify_release(contract: Contract, signed: Signed[Release]) -> tuple[Release
     return released, _checked_plan(contract, released)
 
 
-def check_own_upload(
-    release: Release, own: Signed[Upload] | Signed[Repad], table_rows: int | None = None
-) -> None:
-    """Refuse a release that was not made from a curator's own upload, before pads are granted.
-
-    Of a stored table, ``own`` are the new pads, and ``table_rows`` says how many rows it has.
-    """
-    body = own.body
+def check_own_upload(release: Release, upload: Signed[Upload]) -> None:
+    """Refuse a release that was not made from a curator's own upload, before pads are granted."""
+    body = upload.body
     digests = [other.digest for other in release.uploads if other.curator == body.curator]
-    stated = body.population if isinstance(body, Upload) else None
-    if digests != [own.digest] or stated not in (None, release.population):
+    if digests != [upload.digest] or body.population not in (None, release.population):
         raise MismatchError(
             "the release was not made from the table that you pushed",
             hint="grant nothing; show the release to the other curators and ask the operator",
         )
-    if table_rows is None and isinstance(body, Upload) and body.tokens is not None:
-        table_rows = body.rows
-    if table_rows is not None:
-        check_claimed_population(release.population, table_rows)
+    if body.tokens is not None:
+        check_claimed_population(release.population, body.rows)
 
 
 def check_claimed_population(population: int | None, table_rows: int) -> None:
@@ -360,7 +353,7 @@ def verify_publication(
     body = signed.body
     check_researcher(contract, body.researcher)
     keys = [r.signing_key for r in contract.researchers or () if r.party_id == body.researcher]
-    verify(signed, keys or [signature.key for signature in signed.signatures])
+    verify(signed, keys or [signature.root for signature in signed.signatures])
     if body.study != contract.study_id or body.release != release.digest:
         raise MismatchError(
             "the publication is of another study or another release",

@@ -3,16 +3,20 @@
 Every request is counted, logged and answered.
 """
 
+import asyncio
 import logging
 import socket
+import ssl
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI, Response
+from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,10 +24,12 @@ from uvicorn.config import Config
 
 from veiltab.errors import ParameterError
 from veiltab.server.auth import Gate
+from veiltab.server.connections import Crowd
 from veiltab.server.context import ServiceContext
-from veiltab.server.limits import SOFTWARE_VERSION
+from veiltab.server.limits import KIB, SOFTWARE_VERSION
+from veiltab.server.monitoring import CONTENT_TYPE, Metrics
 from veiltab.server.problems import install_problems, unexpected
-from veiltab.server.routes import operator_routes, party_routes, study_routes
+from veiltab.server.routes import block_routes, operator_routes, party_routes, study_routes
 from veiltab.server.vault_routes import repad_routes, vault_routes
 from veiltab.server.witnesses import witness_routes
 from veiltab.server.worker import Worker
@@ -43,17 +49,19 @@ CHUNK_ROUTES = frozenset(
 """Routes that are counted only if they fail: how often they are asked tells how long tables are."""
 
 
-BACKLOG = 512
-MOST_CONNECTIONS = 500
-"""At once; further clients are told to come back later."""
+BACKLOG = 128
+"""Connections that wait for the service to look; so many more files may be open for a moment."""
+
+UNSENT_BYTES = 128 * KIB
+"""How much of an answer the system holds for a reader, beyond what is on its way."""
 
 
 class Observer:
     """Counts and logs every request by its route, never by what is in it."""
 
-    def __init__(self, app: ASGIApp, context: ServiceContext) -> None:
+    def __init__(self, app: ASGIApp, context: ServiceContext, gate: Gate) -> None:
         """Wrap an application."""
-        self._app, self._context = app, context
+        self._app, self._context, self._gate = app, context, gate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and record its outcome."""
@@ -66,6 +74,8 @@ class Observer:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if "route" not in scope:
+                    await self._gate.lost(scope)
                 headers = MutableHeaders(scope=message)
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Cache-Control"] = "no-store"
@@ -120,6 +130,7 @@ def create_app(context: ServiceContext) -> FastAPI:
         version=SOFTWARE_VERSION,
         description=DESCRIPTION,
         lifespan=lifespan,
+        openapi_url=None,  # it has no limit
         docs_url=None,  # both pages would load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,  # a redirect would repeat the request's URL, with any host in it
@@ -128,12 +139,43 @@ def create_app(context: ServiceContext) -> FastAPI:
     install_problems(app)
     app.include_router(operator_routes(context, worker, gate))
     app.include_router(party_routes(context, gate))
+    app.include_router(block_routes(context, gate))
     app.include_router(study_routes(context, gate, worker))
     app.include_router(vault_routes(context, gate))
     app.include_router(repad_routes(context, gate, worker))
     app.include_router(witness_routes(context, gate))
-    app.add_middleware(Observer, context=context)
+    app.add_api_route(
+        "/openapi.json",
+        _description(app),
+        include_in_schema=False,
+        dependencies=[Depends(gate.stranger)],
+    )
+    app.add_middleware(Observer, context=context, gate=gate)
     return app
+
+
+def metrics_app(metrics: Metrics) -> ASGIApp:
+    """Return the application of the operator's own port."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        answer = Response("there is only GET /metrics here\n", 404)
+        if scope["path"] == "/metrics" and scope["method"] in {"GET", "HEAD"}:
+            answer = Response(metrics.expose(), media_type=CONTENT_TYPE)
+        await answer(scope, receive, send)
+
+    return app
+
+
+def _description(app: FastAPI) -> Callable[[], Awaitable[Response]]:
+    """Return the route that describes all others, with an answer that is made once."""
+    made: list[Response] = []
+
+    async def openapi() -> Response:
+        if not made:
+            made.append(JSONResponse(app.openapi()))
+        return made[0]
+
+    return openapi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +184,7 @@ class Address:
 
     With ``behind_proxy``, the service believes what a proxy on this machine says about a client's
     address.  Without a proxy, clients could invent addresses, and have a rate limit for each.
+    The metrics are on a port of this machine alone; 0 is none.
     """
 
     host: str = "127.0.0.1"
@@ -149,6 +192,7 @@ class Address:
     certificate: Path | None = None
     certificate_key: Path | None = None
     behind_proxy: bool = False
+    metrics_port: int = 0
 
     def __post_init__(self) -> None:
         """Refuse half of a certificate."""
@@ -163,17 +207,33 @@ class Address:
         return "http" if self.certificate is None else "https"
 
 
-class _Server(uvicorn.Server):
-    """Calls ``ready`` after start-up, with its socket open."""
+class WebServer(uvicorn.Server):
+    """Serves an application, and its metrics to this machine; ``ready`` is called when it can."""
 
-    def __init__(self, config: Config, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: Config, metrics: Config, ready: Callable[[], None] = lambda: None
+    ) -> None:
+        """Take the configurations of both; nothing is opened yet."""
         super().__init__(config)
-        self._ready = ready
+        self._metrics, self._ready = metrics, ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """Listen on the first socket, and answer for the metrics on a second one."""
+        first, *others = sockets or []
+        await super().startup([first])
+        for listening in others:
+            self.servers.append(await self._listen_for_metrics(listening))
         if self.started:
             self._ready()
+
+    async def _listen_for_metrics(self, listening: socket.socket) -> asyncio.Server:
+        config = self._metrics
+
+        def protocol() -> asyncio.Protocol:
+            made: Callable[..., asyncio.Protocol] = config.http_protocol_class
+            return made(config=config, server_state=self.server_state, app_state={})
+
+        return await asyncio.get_running_loop().create_server(protocol, sock=listening)
 
 
 def serve(context: ServiceContext, address: Address, ready: Callable[[str], None]) -> None:
@@ -181,35 +241,77 @@ def serve(context: ServiceContext, address: Address, ready: Callable[[str], None
 
     SIGTERM and SIGINT let running requests finish.  The data directory is locked meanwhile.
     """
-    with _listen(address) as listening, context.folders.lock():
-        host, port = listening.getsockname()[:2]
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(_listen(address))]
+        if address.metrics_port:
+            sockets.append(stack.enter_context(_listen_for_metrics(address.metrics_port)))
+        stack.enter_context(context.folders.lock())
+        host, port = sockets[0].getsockname()[:2]
         url = f"{address.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-        server = _Server(_configure(context, address), lambda: ready(url))
-        server.run(sockets=[listening])
+        web_server(context, address, ready=lambda: ready(url)).run(sockets)
 
 
-def _configure(context: ServiceContext, address: Address) -> Config:
-    """Do everything that can fail before the service starts."""
+def web_server(
+    context: ServiceContext,
+    address: Address,
+    app: FastAPI | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> WebServer:
+    """Do everything that can fail before the service starts.
+
+    The application is that of the context unless another one is given.
+    """
+    crowd = Crowd(
+        context.settings,
+        context.metrics,
+        by_address=not address.behind_proxy,
+        tls=_certified(address),
+    )
+    local = Crowd(context.settings, Metrics())  # counts apart: it is the operator's
+    metrics = _configure(metrics_app(context.metrics), context, local, lifespan="off")
+    service = _configure(
+        app or create_app(context), context, crowd, proxy_headers=address.behind_proxy
+    )
+    return WebServer(service, metrics, ready)
+
+
+def _configure(
+    app: ASGIApp,
+    context: ServiceContext,
+    crowd: Crowd,
+    *,
+    proxy_headers: bool = False,
+    lifespan: Literal["on", "off"] = "on",
+) -> Config:
     config = Config(
-        create_app(context),
+        app,
+        http=crowd.protocol(),
+        loop="asyncio",
+        ws="none",  # a web socket would leave the guarded protocol
+        lifespan=lifespan,
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=address.behind_proxy,
-        limit_concurrency=MOST_CONNECTIONS,
+        proxy_headers=proxy_headers,
+        backlog=BACKLOG,
         timeout_graceful_shutdown=context.settings.shutdown_seconds,
-        timeout_keep_alive=75,
-        ssl_certfile=address.certificate,
-        ssl_keyfile=address.certificate_key,
     )
+    config.load()
+    return config
+
+
+def _certified(address: Address) -> ssl.SSLContext | None:
+    if address.certificate is None:
+        return None
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        config.load()
+        tls.load_cert_chain(address.certificate, address.certificate_key, password="")
     except OSError as error:  # errors of TLS are among these
         raise ParameterError(
             f"the certificate or its key cannot be used: {error.strerror or error}",
             hint="give --tls-cert a chain and --tls-key its key, readable and in PEM form",
         ) from error
-    return config
+    return tls
 
 
 def _listen(address: Address) -> socket.socket:
@@ -222,9 +324,22 @@ def _listen(address: Address) -> socket.socket:
         # Connections inherit it.  Without, each answer's body waits for the client to acknowledge
         # its headers, which many do 40 ms later.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # what is unsent would wait in the system, unseen
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     except OSError as error:
         raise ParameterError(
             f"cannot listen on {address.host} port {address.port}: {error.strerror or error}",
             hint="choose another --port or --host; 127.0.0.1 is this machine alone",
         ) from error
     return listening
+
+
+def _listen_for_metrics(port: int) -> socket.socket:
+    """Open the operator's port, which only this machine can reach."""
+    try:
+        return socket.create_server(("127.0.0.1", port), reuse_port=False)
+    except OSError as error:
+        raise ParameterError(
+            f"cannot listen on 127.0.0.1 port {port} for metrics: {error.strerror or error}",
+            hint="choose another --metrics-port; 0 is none",
+        ) from error

@@ -3,21 +3,39 @@
 A stranger becomes a party by an invitation, which is a code that works once.
 """
 
+import asyncio
 import hashlib
+import math
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import Scope
 
 from veiltab.core.entropy import random_bytes
 from veiltab.core.hashing import labelled_hash
 from veiltab.crypto import signing
-from veiltab.errors import SignatureError, UnauthenticatedError
+from veiltab.errors import (
+    LengthRequiredError,
+    RateLimitError,
+    SignatureError,
+    TooLargeError,
+    UnauthenticatedError,
+)
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import Records
-from veiltab.server.limits import MAX_SENDERS, Buckets, Places, too_large
+from veiltab.server.limits import (
+    MAX_SENDERS,
+    Buckets,
+    InFlight,
+    Place,
+    Places,
+    network,
+    too_large,
+)
 from veiltab.wire.codec import TEXT, exact_fields, load
 from veiltab.wire.contract import PublicIdentity
 from veiltab.wire.requests import (
@@ -37,10 +55,17 @@ CODE_BYTES = 20
 DEFAULT_DAYS = 14
 SECONDS_A_DAY = 86_400
 
-LARGE_AT_ONCE = 8
-"""How many bodies that may be longer than a chunk are read at once; others wait."""
+PROVED = "veiltab.proved"
+"""The ASGI extension by which a connection is told that the sender of a request is known."""
 
-_STRANGER = "register with the server first; sign with the identity that you registered"
+LOOK_UPS_AT_ONCE = 4
+"""Senders that are looked up in the database at once: most of them are strangers."""
+
+REMEMBERED_SECONDS = 5
+"""How long a sender is not looked up again; the operator may have changed it meanwhile."""
+
+_LONGEST_LENGTH = 15
+"""Digits of a Content-Length that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +100,10 @@ class Newcomer:
 
 
 class Gate:
-    """Admits requests of registered parties; refuses all others before they cost much."""
+    """Admits requests of registered parties; refuses all others before they cost much.
+
+    All who are refused get the same answer, after the same work.
+    """
 
     def __init__(self, context: ServiceContext) -> None:
         """Start with full buckets."""
@@ -83,12 +111,31 @@ class Gate:
         self._context = context
         self._parties = Buckets(settings.rate, settings.burst, context.clock)
         self._strangers = Buckets(settings.stranger_rate, settings.stranger_burst, context.clock)
-        self._known: dict[bytes, PublicIdentity] = {}
-        self._places = Places(LARGE_AT_ONCE)
+        self._known: OrderedDict[bytes, tuple[PublicIdentity | None, float]] = OrderedDict()
+        self._look_ups = asyncio.Semaphore(LOOK_UPS_AT_ONCE)
+        self._in_flight = InFlight(settings.requests, settings.party_requests)
+        self._places = Places(
+            settings.body_memory_bytes, settings.grace_seconds / 4, settings.crowded_rate
+        )
 
-    def stranger(self, request: Request) -> None:
-        """Count a request of somebody unknown against its network address."""
-        self._strangers.take(request.client.host if request.client else "")
+    async def stranger(self, request: Request) -> None:
+        """Count a request of somebody unknown against its network address.
+
+        One too many is refused after a while: a connection carries one request at a time, so
+        waiting costs its sender more than the service.
+        """
+        try:
+            self._strangers.take(_network(request.scope))
+        except RateLimitError:
+            await asyncio.sleep(self._context.settings.stranger_wait_seconds)
+            raise
+
+    async def lost(self, scope: Scope) -> None:
+        """Count a request to no route, which is answered late if they are too many."""
+        try:
+            self._strangers.take(_network(scope))
+        except RateLimitError:
+            await asyncio.sleep(self._context.settings.stranger_wait_seconds)
 
     def sender(self, most_bytes: int) -> Callable[[Request], AsyncIterator[Sender]]:
         """Return the dependency of a route that takes signed requests of registered parties."""
@@ -96,30 +143,42 @@ class Gate:
         async def check(request: Request) -> AsyncIterator[Sender]:
             try:
                 signature, parts = _parse(request)
-                identity = await self._registered(signature.party)
-                self._check(signature, parts, identity)
+                identity = self._check(signature, parts, await self._registered(signature.party))
             except UnauthenticatedError:
-                self.stranger(request)
+                await self.stranger(request)
                 raise
+            _note_proved(request.scope)
             self._parties.take(signature.party)
-            async with self._place(signature.party, most_bytes):
-                pieces = await _body(request, most_bytes)
+            async with AsyncExitStack() as stack:
+                stack.enter_context(self._in_flight.take(signature.party))
+                pieces = await self._receive(request, signature.party, most_bytes, stack)
                 digest = parse_content_digest(parts.content_digest)
                 await run_in_threadpool(self._use, signature, pieces, digest)
                 yield Sender(identity, pieces, digest)
 
         return check
 
-    def _place(self, party: bytes, most: int) -> AbstractAsyncContextManager[None]:
-        """Wait, if the body may be large, for a place in memory, and keep it meanwhile."""
-        large = most > self._context.settings.chunk_bytes
-        return self._places.take(party) if large else nullcontext()
+    async def _receive(
+        self, request: Request, party: bytes, most: int, stack: AsyncExitStack
+    ) -> list[bytes]:
+        """Read a body; a large one waits for a place in memory, which the stack gives back."""
+        small = self._context.settings.small_bytes
+        length = _length(request, most)
+        if length is None and most > small:
+            return await _unannounced(request, small)
+        if length is None or length <= small:
+            return await _body(request, most if length is None else length)
+        place = await stack.enter_async_context(self._places.take(party, length))
+        async with place.arriving():
+            return await _body(request, length, place)
 
     async def newcomer(self, request: Request) -> Newcomer:
         """Return a party that asks to be registered, proved by its own signature."""
-        self.stranger(request)
+        await self.stranger(request)
         signature, parts = _parse(request)
-        pieces = await _body(request, self._context.settings.small_bytes)
+        most = self._context.settings.small_bytes
+        _length(request, most)
+        pieces = await _body(request, most)
         _check_digest(pieces, parse_content_digest(parts.content_digest))
         identity, invitation = _registration(b"".join(pieces))
         if identity.party_id != signature.party:
@@ -130,44 +189,48 @@ class Gate:
         self._check(signature, parts, identity)
         return Newcomer(identity, invitation, signature)
 
-    async def _registered(self, party: bytes) -> PublicIdentity:
-        """Return a registered party; it is remembered, because it never changes."""
-        identity = self._known.get(party)
-        if identity is None:
-            identity = await run_in_threadpool(self._look_up, party)
-            if len(self._known) >= MAX_SENDERS:
-                self._known.clear()
-            self._known[party] = identity
+    async def _registered(self, party: bytes) -> PublicIdentity | None:
+        """Return a registered party, or none; either is remembered for a moment."""
+        identity, then = self._known.get(party, (None, -math.inf))
+        if abs(self._context.clock() - then) > REMEMBERED_SECONDS:
+            async with self._look_ups:
+                identity = await run_in_threadpool(self._look_up, party)
+            self._known[party] = identity, self._context.clock()
+            if len(self._known) > MAX_SENDERS:
+                self._known.popitem(last=False)
         return identity
 
-    def _look_up(self, party: bytes) -> PublicIdentity:
+    def forget(self, party: bytes) -> None:
+        """Look a party up again: it has changed."""
+        self._known.pop(party, None)
+
+    def _look_up(self, party: bytes) -> PublicIdentity | None:
+        """Return a party that may ask, by the newest of its keys, or none."""
         with self._context.database.reading() as records:
-            identity = records.party(party)
-        if identity is None:
-            raise UnauthenticatedError("the sender is not registered here", hint=_STRANGER)
-        return identity
+            return records.party(party)
 
     def _check(
-        self, signature: RequestSignature, parts: SignedParts, identity: PublicIdentity
-    ) -> None:
-        """Refuse a request to another server, from another time, or signed by somebody else."""
-        if parts.server != self._context.identity.party_id.hex():
-            raise UnauthenticatedError(
-                "the request is meant for another server",
-                hint="compare the server's fingerprint; it may have changed its identity",
-            )
-        if abs(signature.created - self._context.now) > MAX_SKEW_SECONDS:
-            raise UnauthenticatedError(
-                f"the request was signed more than {MAX_SKEW_SECONDS} s from now",
-                hint="set the clock of your machine right",
-            )
+        self, signature: RequestSignature, parts: SignedParts, identity: PublicIdentity | None
+    ) -> PublicIdentity:
+        """Refuse a request to another server, from another time, or signed by somebody else.
+
+        The signature of somebody unknown is verified too, by a key that is not its own: how long
+        the answer takes must not tell whether a party is registered.
+        """
+        key = (identity or self._context.identity).signing_key
         base = signature_base(parts, signature.created, signature.nonce, signature.party)
-        try:
-            signing.verify(identity.signing_key, base, signature.signature)
-        except SignatureError as error:
+        is_signed = False
+        with suppress(SignatureError):
+            signing.verify(key, base, signature.signature)
+            is_signed = True
+        is_here = parts.server == self._context.identity.party_id.hex()
+        is_now = abs(signature.created - self._context.now) <= MAX_SKEW_SECONDS
+        if identity is None or not (is_signed and is_here and is_now):
             raise UnauthenticatedError(
-                "the request's signature is wrong", hint=_STRANGER
-            ) from error
+                "the sender is not known, or the signature is not good here and now",
+                hint="sign with the identity that is registered; compare clock and server",
+            )
+        return identity
 
     def _use(self, signature: RequestSignature, pieces: Sequence[bytes], digest: bytes) -> None:
         """Refuse a body that is not the one that was signed, or that has come before."""
@@ -201,16 +264,39 @@ def _parse(request: Request) -> tuple[RequestSignature, SignedParts]:
     return parse_signature(header(SIGNATURE_INPUT_HEADER), header(SIGNATURE_HEADER)), parts
 
 
-async def _body(request: Request, most: int) -> list[bytes]:
-    """Read the body, up to its limit, in the pieces in which it arrives."""
-    announced = request.headers.get("content-length", "0")
-    if announced.isdecimal() and int(announced) > most:
+def _network(scope: Scope) -> str:
+    """Return the network address that a request is counted against."""
+    client = scope.get("client")
+    return network(client[0]) if client else ""
+
+
+def _note_proved(scope: Scope) -> None:
+    """Tell the connection, if it is one of ours, that it is needed."""
+    connection = scope.get("extensions", {}).get(PROVED)
+    if connection is not None:
+        connection["prove"]()
+
+
+def _length(request: Request, most: int) -> int | None:
+    """Return the length of a body as it is announced, if it is."""
+    announced = request.headers.get("content-length")
+    if announced is None:
+        return None
+    is_read = announced.isdecimal() and len(announced) <= _LONGEST_LENGTH
+    if not is_read or int(announced) > most:
         raise too_large("the body", most)
+    return int(announced)
+
+
+async def _body(request: Request, most: int, place: Place | None = None) -> list[bytes]:
+    """Read the body, up to its limit, in the pieces in which it arrives."""
     pieces, size = [], 0
     try:
         async for piece in request.stream():
             pieces.append(piece)
             size += len(piece)
+            if place is not None:
+                place.received = size
             if size > most:
                 raise too_large("the body", most)
     except ClientDisconnect as error:  # nobody reads the answer, but it is not a bug either
@@ -218,6 +304,17 @@ async def _body(request: Request, most: int) -> list[bytes]:
             "the body broke off", hint="send it again, with its Content-Digest"
         ) from error
     return pieces
+
+
+async def _unannounced(request: Request, most: int) -> list[bytes]:
+    """Read a body that could have been long, and has not said so."""
+    try:
+        return await _body(request, most)
+    except TooLargeError as error:
+        raise LengthRequiredError(
+            f"the body has more than {most:,} bytes, and its length is not announced",
+            hint="send it with a Content-Length",
+        ) from error
 
 
 def _check_digest(pieces: Sequence[bytes], digest: bytes) -> None:

@@ -142,6 +142,18 @@ class DataDirectory:
         with disk_errors("finishing a deletion"):
             sweep(self._studies)
 
+    def free_bytes(self) -> int:
+        """Return how much the server could still write to the disk."""
+        with disk_errors("measuring the disk"):
+            disk = os.statvfs(self._path)
+        return disk.f_bavail * disk.f_frsize
+
+    def total_bytes(self) -> int:
+        """Return the size of the disk."""
+        with disk_errors("measuring the disk"):
+            disk = os.statvfs(self._path)
+        return disk.f_blocks * disk.f_frsize
+
     def check_writable(self) -> None:
         """Write and delete a file on the disk, or raise :class:`UnavailableError`."""
         with disk_errors("a test of writing"):

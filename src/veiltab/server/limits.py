@@ -1,21 +1,22 @@
 """How much the service accepts, and how fast, from each sender."""
 
 import asyncio
+import ipaddress
 import math
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from threading import Lock
-from weakref import WeakValueDictionary
 
-from veiltab.errors import RateLimitError, TooLargeError
+from veiltab.errors import RateLimitError, TooLargeError, UnavailableError
 from veiltab.wire.bundles import BUNDLE_BYTES, CHUNK_BYTES
 
 SOFTWARE_VERSION = version("veiltab")
 KIB = 1024
 MIB = 1024 * KIB
+GIB = 1024 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,12 @@ class Settings:
 
     ``rate`` is in requests a second for each party, and ``burst`` is how many may come at once.
     Strangers, who have not proved who they are, are counted by network address.
+
+    The last ones are quotas of one party: proposals that not everybody has signed, and proposals
+    in a day; grants of one curator in a study, and to one researcher of it; bytes of messages, and
+    of messages and chunks together.  Below ``free_bytes_reserve`` on the disk, or a twentieth of
+    a small disk, nothing new is taken.  After ``proposal_days`` unsigned proposals expire, and
+    ``archive_days`` after the last change of a finished study its contents are deleted.
     """
 
     message_bytes: int = 16 * MIB
@@ -37,6 +44,38 @@ class Settings:
     shutdown_seconds: int = 20
     poll_seconds: float = 2.0
     """How often the worker looks for work that nobody woke it for, such as after a crash."""
+    contract_bytes: int = 2 * MIB
+    grant_bytes: int = 256 * KIB
+    open_proposals: int = 64
+    daily_proposals: int = 200
+    study_grants: int = 1000
+    researcher_grants: int = 64
+    party_message_bytes: int = 256 * MIB
+    party_disk_bytes: int = 64 * GIB
+    free_bytes_reserve: int = GIB
+    proposal_days: int = 30
+    archive_days: int = 365
+
+    # Connections, before anybody has proved who it is.  Rates are in bytes a second.
+    connections: int = 500
+    connections_per_address: int = 32
+    connection_rate: float = 50.0
+    connection_burst: int = 200
+    header_bytes: int = 16 * KIB
+    header_lines: int = 64
+    handshake_seconds: float = 10.0
+    first_byte_seconds: float = 10.0
+    header_seconds: float = 10.0
+    keep_alive_seconds: float = 30.0
+    grace_seconds: float = 10.0
+    least_rate: float = 4.0 * KIB
+    stranger_wait_seconds: float = 1.0
+
+    # Requests of parties.
+    requests: int = 256
+    party_requests: int = 16
+    body_memory_bytes: int = 128 * MIB
+    crowded_rate: float = 256.0 * KIB
 
 
 MAX_SENDERS = 10_000
@@ -69,24 +108,176 @@ class Buckets:
             )
 
 
-class Places:
-    """Places in memory for large bodies, of which one sender can have half.
+def network(host: str) -> str:
+    """Return what is counted as one network address: of IPv6, the 64 bits of a customer's network.
 
-    A slow sender keeps its places for long, but cannot keep all of them.
+    Whatever is no address, such as a text that a proxy was given, is one address together.
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return ""
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return f"{int(address) >> 64:x}::/64"
+
+
+class Patience:
+    """How long a slow peer is waited for: a grace period, renewed by bytes at the least rate.
+
+    So a peer may pause for the grace period, at any time, and must keep up the rate on average.
     """
 
-    def __init__(self, places: int) -> None:
-        """Start with every place free."""
-        self._most_of_one = max(1, places // 2)
-        self._all = asyncio.Semaphore(places)
-        self._by_sender: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
+    def __init__(self, grace: float, rate: float) -> None:
+        """Start with the whole grace period, in seconds; the rate is in bytes a second."""
+        self._grace, self._rate, self._left = grace, rate, grace
+
+    def renew(self) -> None:
+        """Grant the whole grace period again."""
+        self._left = self._grace
+
+    def lasts(self, seconds: float, size: int) -> bool:
+        """Count time that has passed and bytes that have come; tell whether to wait on."""
+        self._left = min(self._grace, self._left - seconds + size / self._rate)
+        return self._left > 0
+
+
+class InFlight:
+    """Requests that are being answered, of all senders and of each; for one event loop."""
+
+    def __init__(self, most: int, most_of_one: int) -> None:
+        """Start with none."""
+        self._most, self._most_of_one = most, most_of_one
+        self._counts: Counter[Hashable] = Counter()
+
+    @contextmanager
+    def take(self, sender: Hashable) -> Iterator[None]:
+        """Count a request for as long as the block runs, or refuse it at once."""
+        if self._counts[sender] >= self._most_of_one:
+            raise RateLimitError(
+                f"you have {self._most_of_one} requests in progress, and may not have more",
+                hint="wait for the answers to some of them",
+            )
+        if self._counts.total() >= self._most:
+            raise UnavailableError("the server is busy", hint="try again in a moment")
+        self._counts[sender] += 1
+        try:
+            yield
+        finally:
+            self._counts[sender] -= 1
+            if not self._counts[sender]:
+                del self._counts[sender]
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """Memory for one body."""
+
+    sender: Hashable
+    size: int
+    given: asyncio.Future[float]
+    """The time at which it was given."""
+    received: int = 0
+    _arriving: asyncio.Timeout | None = field(default=None, repr=False)
 
     @asynccontextmanager
-    async def take(self, sender: Hashable) -> AsyncIterator[None]:
+    async def arriving(self) -> AsyncIterator[None]:
+        """Let the place be lost while the body arrives in the block."""
+        try:
+            async with asyncio.timeout(None) as self._arriving:
+                yield
+        except TimeoutError as error:
+            raise UnavailableError(
+                "the body arrives slowly, and others wait for its place",
+                hint="send it again in a moment",
+            ) from error
+        finally:
+            self._arriving = None
+
+    def is_slow(self, now: float, grace: float, rate: float) -> bool:
+        """Tell whether the body has had its time, and arrives below a rate."""
+        if self._arriving is None:
+            return False
+        seconds = now - self.given.result()
+        return seconds >= grace and self.received < rate * seconds
+
+    def lose(self) -> None:
+        """End the block in which the body arrives."""
+        if self._arriving is not None:
+            self._arriving.reschedule(0.0)
+            self._arriving = None
+
+
+class Places:
+    """Memory for large bodies, which senders share; one of them can have half.
+
+    What gets free goes to whoever has least.  While somebody waits, bodies that arrive slowly lose
+    their places: so nobody can hold all of them for long.
+    """
+
+    def __init__(self, size: int, grace: float, rate: float) -> None:
+        """Start with all of it free; bodies below ``rate`` lose their places after ``grace``."""
+        self._free, self._most_of_one = size, size // 2
+        self._grace, self._rate = grace, rate
+        self._held: Counter[Hashable] = Counter()
+        self._waiting: list[Place] = []
+        self._given: set[Place] = set()
+
+    @asynccontextmanager
+    async def take(self, sender: Hashable, size: int) -> AsyncIterator[Place]:
         """Wait for a place, and keep it for as long as the block runs."""
-        of_sender = self._by_sender.setdefault(sender, asyncio.Semaphore(self._most_of_one))
-        async with of_sender, self._all:
-            yield
+        place = Place(sender, size, asyncio.get_running_loop().create_future())
+        self._waiting.append(place)
+        self._hand_out()
+        try:
+            while not place.given.done():
+                await asyncio.wait([place.given], timeout=self._grace)
+                self._take_from_slow()
+            yield place
+        finally:
+            self._give_back(place)
+            self._hand_out()
+
+    def _give_back(self, place: Place) -> None:
+        if place not in self._given:
+            self._waiting.remove(place)
+            return
+        self._given.remove(place)
+        self._free += place.size
+        self._held[place.sender] -= place.size
+        if not self._held[place.sender]:
+            del self._held[place.sender]
+
+    def _fair(self) -> list[Place]:
+        """Return who waits for others and not for itself, those with least first."""
+        fair = [
+            place
+            for place in self._waiting
+            if place.sender not in self._held
+            or self._held[place.sender] + place.size <= self._most_of_one
+        ]
+        return sorted(fair, key=lambda place: self._held[place.sender])
+
+    def _hand_out(self) -> None:
+        now = asyncio.get_running_loop().time()
+        while fair := self._fair():
+            place = fair[0]
+            if place.size > self._free and self._given:
+                return
+            self._waiting.remove(place)
+            self._given.add(place)
+            self._free -= place.size
+            self._held[place.sender] += place.size
+            place.given.set_result(now)
+
+    def _take_from_slow(self) -> None:
+        """End the slow body of whoever has most, if somebody else waits."""
+        now = asyncio.get_running_loop().time()
+        slow = [place for place in self._given if place.is_slow(now, self._grace, self._rate)]
+        if slow and self._fair():
+            max(slow, key=lambda place: self._held[place.sender]).lose()
 
 
 class Memory:

@@ -38,9 +38,23 @@ class StudyLine(BaseModel):
 
 
 class StudyList(BaseModel):
-    """The studies that name the sender."""
+    """A page of studies that name the sender; ``next`` asks for the following page."""
 
     studies: list[StudyLine]
+    next: str | None
+
+
+class Block(BaseModel):
+    """A party whose proposals the sender does not want, and since when."""
+
+    party: str
+    at: int
+
+
+class Blocks(BaseModel):
+    """Whom the sender has blocked."""
+
+    blocks: list[Block]
 
 
 class NamedParty(BaseModel):
@@ -83,9 +97,10 @@ class VaultLine(BaseModel):
 
 
 class VaultList(BaseModel):
-    """The vaults that name the sender."""
+    """A page of vaults that name the sender; ``next`` asks for the following page."""
 
     vaults: list[VaultLine]
+    next: str | None
 
 
 class VaultCurator(NamedParty):

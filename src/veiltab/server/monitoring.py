@@ -62,8 +62,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Metrics:
     """The metrics of one server, in a registry of its own.
 
-    Anybody can read them.  So nothing is counted that grows with the rows of a study: a curator
-    knows its decoys, and would learn how many people the others hold.
+    They are the operator's.  Still nothing is counted that grows with the rows of a study: a
+    curator who sees them knows its decoys, and would learn how many people the others hold.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Metrics:
         )
         self.releases = Counter(
             "veiltab_releases",
-            "Attempts at a release, by outcome: released, aborted, damaged, failed, done.",
+            "Attempts at a release or a draw: released, sampled, aborted, damaged, failed, done.",
             ["outcome"],
             registry=self._registry,
         )
@@ -101,7 +101,17 @@ class Metrics:
         )
         self.waiting = Gauge(
             "veiltab_studies_waiting",
-            "Studies whose uploads are complete and that are not released yet.",
+            "Studies that wait to be drawn or released.",
+            registry=self._registry,
+        )
+
+        self.connections = Gauge(
+            "veiltab_connections", "Connections that are open.", registry=self._registry
+        )
+        self.ended = Counter(
+            "veiltab_connections_ended",
+            "Connections that the service has ended: too_many, too_slow, unusable.",
+            ["reason"],
             registry=self._registry,
         )
 

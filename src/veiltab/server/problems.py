@@ -14,6 +14,7 @@ from veiltab.errors import (
     NotFoundError,
     RateLimitError,
     TooLargeError,
+    UnauthenticatedError,
     UnavailableError,
     VeiltabError,
 )
@@ -25,8 +26,20 @@ RETRY_SECONDS = 1
 _log = logging.getLogger("veiltab.service")
 
 
+_UNAUTHENTICATED = UnauthenticatedError(
+    "the request is not signed by a registered party, for this server, now and for the first time",
+    hint="sign each request anew with the key that you have registered; compare your clock and the"
+    " server's fingerprint; ask the operator whether your party is registered here",
+)
+
+
 def problem(error: VeiltabError) -> JSONResponse:
-    """Return the answer to a request that has failed with this error."""
+    """Return the answer to a request that has failed with this error.
+
+    Whoever is not authenticated is not told why: that would tell who is registered.
+    """
+    if isinstance(error, UnauthenticatedError):
+        error = _UNAUTHENTICATED
     headers = {}
     if isinstance(error, RateLimitError | UnavailableError):
         headers["Retry-After"] = str(RETRY_SECONDS)

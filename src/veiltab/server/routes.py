@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 from fastapi.responses import StreamingResponse
 
 from veiltab.server import auth, steps, views
@@ -14,6 +14,7 @@ from veiltab.server.models import (
     JSON,
     PROBLEMS,
     Alignments,
+    Blocks,
     Chunks,
     Grants,
     Nothing,
@@ -28,18 +29,25 @@ from veiltab.server.models import (
     bytes_answer,
     repeated,
 )
-from veiltab.server.monitoring import CONTENT_TYPE
 from veiltab.server.worker import Worker
 from veiltab.wire.bundles import MAX_ASKED
 from veiltab.wire.codec import TEXT, exact_fields, items, load
 from veiltab.wire.contract import DIGEST
 from veiltab.wire.signed import VERSION
 
-PUBLIC = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/server"})
+PUBLIC = frozenset({"/healthz", "/readyz", "/openapi.json", "/v1/server"})
 """Routes that answer anybody; none of them says anything about a party or a study."""
 
 HEX = r"^[0-9a-f]{64}$"
 StudyId = Annotated[str, Path(pattern=HEX, description="The study's id, in hexadecimal.")]
+
+PartyId = Annotated[str, Path(pattern=HEX, description="A party's id, in hexadecimal.")]
+PAGE = 100
+After = Annotated[
+    str | None,
+    Query(pattern=r"^[0-9]{1,12}-[0-9a-f]{64}$", description="`next` of the page before."),
+]
+Limit = Annotated[int, Query(ge=1, le=PAGE, description="How many studies at most.")]
 
 ASKED = items(DIGEST, least=1, most=MAX_ASKED)
 
@@ -63,10 +71,6 @@ def operator_routes(context: ServiceContext, worker: Worker, gate: Gate) -> APIR
         context.folders.check_writable()
         worker.check_alive()
         return {"status": "ready"}
-
-    @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
-    def metrics() -> Response:
-        return Response(context.metrics.expose(), media_type=CONTENT_TYPE)
 
     @router.get("/v1/server", summary="Who this server is")
     def server() -> Server:
@@ -95,7 +99,35 @@ def party_routes(context: ServiceContext, gate: Gate) -> APIRouter:
         response: Response, newcomer: Annotated[Newcomer, Depends(gate.newcomer)]
     ) -> Registered:
         created(response, new=auth.register(context, newcomer))
+        gate.forget(newcomer.identity.party_id)
         return Registered(party=newcomer.identity.party_id.hex())
+
+    return router
+
+
+def block_routes(context: ServiceContext, gate: Gate) -> APIRouter:
+    """Return the routes by which a party says whose proposals it does not want."""
+    router = APIRouter(tags=["parties"], responses=PROBLEMS, route_class=ThreadRoute)
+    small = Annotated[Sender, Depends(gate.sender(context.settings.small_bytes))]
+
+    @router.get("/v1/blocks", summary="Whose proposals you do not want")
+    def blocks(sender: small) -> Blocks:
+        return views.blocks(context, sender)
+
+    @router.put(
+        "/v1/blocks/{party}",
+        summary="Refuse a party's proposals from now on",
+        status_code=201,
+        responses=repeated(Nothing),
+    )
+    def block(response: Response, party: PartyId, sender: small) -> Nothing:
+        created(response, new=steps.block(context, sender, bytes.fromhex(party)))
+        return Nothing()
+
+    @router.delete("/v1/blocks/{party}", summary="Allow a party's proposals again")
+    def unblock(party: PartyId, sender: small) -> Nothing:
+        steps.unblock(context, sender, bytes.fromhex(party))
+        return Nothing()
 
     return router
 
@@ -107,9 +139,12 @@ def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRout
     small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
     large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]
 
-    @router.get("/v1/studies", summary="The studies that name you")
-    def list_studies(sender: small) -> StudyList:
-        return views.studies(context, sender)
+    @router.get("/v1/studies", summary="The studies that name you, in pages")
+    def list_studies(
+        sender: small, after: After = None, limit: Limit = PAGE, *, inbox: bool = False
+    ) -> StudyList:
+        cursor = None if after is None else views.read_cursor(after)
+        return views.studies(context, sender, cursor, limit, inbox=inbox)
 
     @router.post(
         "/v1/studies",

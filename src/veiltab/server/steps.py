@@ -5,15 +5,22 @@ from typing import TypeVar
 
 from veiltab.core.entropy import random_bytes
 from veiltab.crypto.entropy import KEY_BYTES
-from veiltab.errors import DigestError, MismatchError, SignatureError, StateError
+from veiltab.errors import DigestError, MismatchError, QuotaError, SignatureError, StateError
 from veiltab.files.bundles import BundledChunks
 from veiltab.protocol.server.accept import check_upload
 from veiltab.protocol.server.transitions import expect
-from veiltab.protocol.verify import AgreementType, signers, verify, verify_some
+from veiltab.protocol.verify import AgreementType, verify, verify_some
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
-from veiltab.server.db.records import CURATOR, RESEARCHER, Records, StudyRecord
+from veiltab.server.db.lists import HIDDEN, INBOX
+from veiltab.server.db.records import RESEARCHER
+from veiltab.server.db.usage import GrantLine
 from veiltab.server.limits import too_large
+from veiltab.server.proposals import add_agreement, note_signatures
+from veiltab.server.quotas import (
+    MAX_BLOCKS,
+    check_space,
+)
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.stored_vault import check_study_on_vault
 from veiltab.wire.bundles import check_bundle
@@ -36,19 +43,39 @@ Sent = TypeVar("Sent", Alignment, Secret, Upload, Repad, Grant, Publication)
 
 def propose(context: ServiceContext, sender: Sender) -> tuple[bytes, bool]:
     """Take a new contract from one of its curators; return the study, and whether it is new."""
+    check_space(context)
     signed = Contract.loads(sender.body)
     contract = signed.body
     _check_proposal(context, sender, signed)
     with context.database.transaction() as records:
         if records.study(contract.study_id) is not None:
-            _add_signatures(StoredStudy.find(context, records, contract.study_id), signed)
+            _add_signatures(StoredStudy.find(context, records, contract.study_id), sender, signed)
             return contract.study_id, False
         check_study_on_vault(context, records, sender.party, contract)
-        _add_study(context, records, contract)
+        vault = None if contract.stored is None else contract.stored.vault
+        add_agreement(context, records, contract, sender.party, vault=vault)
         stored = StoredStudy.find(context, records, contract.study_id)
         stored.log(AuditEvent.PROPOSED, sender.party, signed.digest)
-        _add_signatures(stored, signed)
+        _add_signatures(stored, sender, signed)
     return contract.study_id, True
+
+
+def block(context: ServiceContext, sender: Sender, party: bytes) -> bool:
+    """Refuse a party's proposals to the sender; ``False`` if they were refused before."""
+    with context.database.transaction() as records:
+        new = records.block(sender.party, party, context.now)
+        if records.block_count(sender.party) > MAX_BLOCKS:
+            raise QuotaError(
+                f"you have blocked {MAX_BLOCKS:,} parties already",
+                hint="unblock some; and tell the operator, who can ban a party",
+            )
+    return new
+
+
+def unblock(context: ServiceContext, sender: Sender, party: bytes) -> bool:
+    """Allow a party's proposals to the sender again; ``False`` if they were allowed before."""
+    with context.database.transaction() as records:
+        return records.unblock(sender.party, party)
 
 
 def sign(context: ServiceContext, sender: Sender, study: bytes) -> None:
@@ -56,7 +83,7 @@ def sign(context: ServiceContext, sender: Sender, study: bytes) -> None:
     signed = Contract.loads(sender.body)
     with context.database.transaction() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
-        _add_signatures(stored, signed)
+        _add_signatures(stored, sender, signed)
 
 
 def abort(context: ServiceContext, sender: Sender, study: bytes, reason: str) -> None:
@@ -75,6 +102,7 @@ def abort(context: ServiceContext, sender: Sender, study: bytes, reason: str) ->
             name = stored.contract.body.curator(sender.party).identity.name
             stored.save_end(server_study, reason=f"{name}: {reason}")
             stored.log(AuditEvent.ABORTED, sender.party)
+            records.hide_unseen(study)
     context.folders.forget_study(study)
     context.database.scrub()
 
@@ -208,9 +236,31 @@ def grant(context: ServiceContext, sender: Sender, study: bytes) -> bool:
         stored.resume().accept_grant(sent, context.now)
         new = stored.keep(body.kind, sender.party, digest, sender.body, reference=body.grant_id)
         if new:
-            records.add_member(study, body.researcher, RESEARCHER)
+            _add_grant(stored, body)
             stored.log(AuditEvent.GRANTED, sender.party, digest)
         return new
+
+
+def _add_grant(stored: StoredStudy, body: Grant) -> None:
+    """Note what a new grant covers, and for whom; refuse too many."""
+    records, limits, study = stored.records, stored.context.settings, stored.study
+    names = stored.contract.body.schema.names
+    covered = [(names.index(name), name) for name in body.attributes]
+    line = GrantLine(body.grant_id, body.curator, body.researcher, covered, body.expires)
+    if not records.add_granted(study, line):
+        raise MismatchError("another grant has this id", hint="draw a fresh id for each grant")
+    if (
+        records.grant_count(study, body.curator) > limits.study_grants
+        or records.grant_count(study, body.curator, body.researcher) > limits.researcher_grants
+    ):
+        raise QuotaError(
+            f"you have given {limits.study_grants:,} grants in this study, or"
+            f" {limits.researcher_grants} of them to this researcher",
+            hint="give grants for longer, and for several attributes at once",
+        )
+    blocked = records.has_blocked(body.researcher, body.curator)
+    place, now = HIDDEN if blocked else INBOX, stored.context.now
+    records.add_member(study, body.researcher, RESEARCHER, place=place, now=now)
 
 
 def publish(context: ServiceContext, sender: Sender, study: bytes) -> bool:
@@ -236,35 +286,13 @@ def _check_proposal(context: ServiceContext, sender: Sender, signed: Signed[Cont
         )
     contract.curator(sender.party)
     verify_some(signed, [terms.identity.signing_key for terms in contract.curators])
-    if sender.identity.signing_key not in {signature.key for signature in signed.signatures}:
+    if sender.identity.signing_key not in {signature.root for signature in signed.signatures}:
         raise SignatureError(
             "the proposer has not signed the contract", hint="sign what you propose"
         )
 
 
-def _add_study(context: ServiceContext, records: Records, contract: Contract) -> None:
-    """Keep a new contract without its signatures, which are added as a step of their own."""
-    study, now = contract.study_id, context.now
-    records.add_study(
-        StudyRecord(
-            study=study,
-            title=contract.title,
-            contract=Signed(contract, ()).dumps(),
-            state=str(State.PROPOSED),
-            noise_key=None,
-            reason=None,
-            created=now,
-            updated=now,
-            vault=None if contract.stored is None else contract.stored.vault,
-        )
-    )
-    for terms in contract.curators:
-        records.add_member(study, terms.party_id, CURATOR)
-    for researcher in contract.researchers or ():
-        records.add_member(study, researcher.party_id, RESEARCHER)
-
-
-def _add_signatures(stored: StoredStudy, signed: Signed[Contract]) -> None:
+def _add_signatures(stored: StoredStudy, sender: Sender, signed: Signed[Contract]) -> None:
     server_study = stored.resume()
     before = server_study.contract
     server_study.sign(signed)
@@ -276,6 +304,8 @@ def _add_signatures(stored: StoredStudy, signed: Signed[Contract]) -> None:
     drawing = opened and signed.body.stored is not None
     key = draw_key(stored.context, stored.study) if drawing else None
     stored.save(server_study, noise_key=key)
+    note_signatures(stored.records, server_study.contract)
+    stored.records.look(stored.study, sender.party)
     for terms in new_signers(signed.body, before, server_study.contract):
         stored.log(AuditEvent.SIGNED, terms.party_id, signed.digest)
     if opened:
@@ -286,7 +316,8 @@ def new_signers(
     agreement: Agreement, before: Signed[AgreementType], after: Signed[AgreementType]
 ) -> list[CuratorTerms]:
     """Return the curators whose signatures have come, whoever has sent them."""
-    keys = signers(after) - signers(before)
+    there = {signature.root for signature in before.signatures}
+    keys = {signature.root for signature in after.signatures} - there
     return [terms for terms in agreement.curators if terms.identity.signing_key in keys]
 
 

@@ -23,7 +23,7 @@ from veiltab.server.models import (
     bytes_answer,
     repeated,
 )
-from veiltab.server.routes import ASKED, HEX, StudyId, created
+from veiltab.server.routes import ASKED, HEX, PAGE, After, Limit, StudyId, created
 from veiltab.server.worker import Worker
 from veiltab.wire.codec import TEXT, exact_fields, load
 
@@ -37,9 +37,12 @@ def vault_routes(context: ServiceContext, gate: Gate) -> APIRouter:
     small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
     large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]
 
-    @router.get("/v1/vaults", summary="The vaults that name you")
-    def list_vaults(sender: small) -> VaultList:
-        return vault_views.vaults(context, sender)
+    @router.get("/v1/vaults", summary="The vaults that name you, in pages")
+    def list_vaults(
+        sender: small, after: After = None, limit: Limit = PAGE, *, inbox: bool = False
+    ) -> VaultList:
+        cursor = None if after is None else views.read_cursor(after)
+        return vault_views.vaults(context, sender, cursor, limit, inbox=inbox)
 
     @router.post(
         "/v1/vaults",

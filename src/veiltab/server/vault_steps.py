@@ -9,7 +9,9 @@ from veiltab.protocol.verify import verify_some
 from veiltab.server import steps
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
-from veiltab.server.db.records import CURATOR, VAULT, Records, StudyRecord
+from veiltab.server.db.records import VAULT
+from veiltab.server.proposals import add_agreement, note_signatures
+from veiltab.server.quotas import check_space
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.stored_vault import StoredVault
 from veiltab.wire.contract import Vault
@@ -20,17 +22,18 @@ from veiltab.wire.states import AuditEvent, State, VaultState
 
 def propose(context: ServiceContext, sender: Sender) -> tuple[bytes, bool]:
     """Take the terms of a vault from one of its curators; return its id, and whether it is new."""
+    check_space(context)
     signed = Vault.loads(sender.body)
     terms = signed.body
     _check_proposal(context, sender, signed)
     with context.database.transaction() as records:
         new = records.study(terms.vault_id) is None
         if new:
-            _add_vault(context, records, terms)
+            add_agreement(context, records, terms, sender.party, kind=VAULT)
         stored = StoredVault.find(context, records, terms.vault_id)
         if new:
             stored.log(AuditEvent.PROPOSED, sender.party, signed.digest)
-        _add_signatures(stored, signed)
+        _add_signatures(stored, sender, signed)
     return terms.vault_id, new
 
 
@@ -39,7 +42,7 @@ def sign(context: ServiceContext, sender: Sender, vault: bytes) -> None:
     signed = Vault.loads(sender.body)
     with context.database.transaction() as records:
         stored = StoredVault.of_curator(context, records, vault, sender.party)
-        _add_signatures(stored, signed)
+        _add_signatures(stored, sender, signed)
 
 
 def send_secret(context: ServiceContext, sender: Sender, vault: bytes) -> bool:
@@ -189,27 +192,7 @@ def _check_proposal(context: ServiceContext, sender: Sender, signed: Signed[Vaul
         raise SignatureError("the proposer has not signed the vault", hint="sign what you propose")
 
 
-def _add_vault(context: ServiceContext, records: Records, terms: Vault) -> None:
-    """Keep new terms without their signatures, which are added as a step of their own."""
-    vault, now = terms.vault_id, context.now
-    records.add_study(
-        StudyRecord(
-            study=vault,
-            title=terms.title,
-            contract=Signed(terms, ()).dumps(),
-            state=str(VaultState.PROPOSED),
-            noise_key=None,
-            reason=None,
-            created=now,
-            updated=now,
-            kind=VAULT,
-        )
-    )
-    for curator in terms.curators:
-        records.add_member(vault, curator.party_id, CURATOR)
-
-
-def _add_signatures(stored: StoredVault, signed: Signed[Vault]) -> None:
+def _add_signatures(stored: StoredVault, sender: Sender, signed: Signed[Vault]) -> None:
     server_vault = stored.resume()
     before = server_vault.terms
     server_vault.sign(signed)
@@ -217,6 +200,8 @@ def _add_signatures(stored: StoredVault, signed: Signed[Vault]) -> None:
         return
     expect_vault(stored.state, VaultState.PROPOSED)
     stored.save(server_vault)
+    note_signatures(stored.records, server_vault.terms)
+    stored.records.look(stored.study, sender.party)
     for terms in steps.new_signers(signed.body, before, server_vault.terms):
         stored.log(AuditEvent.SIGNED, terms.party_id, signed.digest)
     if server_vault.state is VaultState.OPEN:

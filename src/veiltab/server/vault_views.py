@@ -6,40 +6,45 @@ from veiltab.errors import NotGrantedError
 from veiltab.protocol.server.transitions import expect
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
+from veiltab.server.db.lists import INBOX, LISTED, Cursor
 from veiltab.server.db.records import CURATOR, VAULT
 from veiltab.server.models import VaultCurator, VaultLine, VaultList, VaultStatus
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.stored_vault import StoredVault
-from veiltab.server.views import Served, serve_chunks
+from veiltab.server.views import Served, look, serve_chunks, write_cursor
 from veiltab.wire.messages import RepadRequest, Secret, Upload
 from veiltab.wire.states import State
 
 
-def vaults(context: ServiceContext, sender: Sender) -> VaultList:
-    """List the vaults that name the sender."""
+def vaults(
+    context: ServiceContext, sender: Sender, after: Cursor | None, limit: int, *, inbox: bool
+) -> VaultList:
+    """Return a page of the vaults that the sender has looked at, or of those it has not."""
     with context.database.reading() as records:
-        named = records.studies_of(sender.party, VAULT)
+        place = INBOX if inbox else LISTED
+        page = records.page_of_studies(sender.party, place, after, limit + 1, VAULT)
     return VaultList(
         vaults=[
             VaultLine(
-                vault=record.study.hex(),
-                title=record.title,
-                state=record.state,
-                role=role,
-                updated=record.updated,
+                vault=line.study.hex(),
+                title=line.title,
+                state=line.state,
+                role=line.role,
+                updated=line.updated,
             )
-            for record, role in named
-        ]
+            for line in page[:limit]
+        ],
+        next=write_cursor(page[limit - 1].cursor) if len(page) > limit else None,
     )
 
 
 def status(context: ServiceContext, sender: Sender, vault: bytes) -> VaultStatus:
     """Say where a vault stands, who has done what, and which tables it holds."""
     with context.database.reading() as records:
-        stored = StoredVault.of_curator(context, records, vault, sender.party)
-        signed, record = stored.terms, stored.record
-        uploads = {m.sender: m.digest for m in records.messages(vault, Upload.kind)}
-    keys = {signature.key for signature in signed.signatures}
+        record = StoredVault.of_curator(context, records, vault, sender.party).record
+        place, named = records.place(vault, sender.party), records.named(vault)
+        uploads = records.digests(vault, Upload.kind)
+    look(context, sender, vault, place)
     return VaultStatus(
         vault=vault.hex(),
         title=record.title,
@@ -49,13 +54,13 @@ def status(context: ServiceContext, sender: Sender, vault: bytes) -> VaultStatus
         updated=record.updated,
         curators=[
             VaultCurator(
-                name=terms.identity.name,
-                party=terms.party_id.hex(),
-                signed=terms.identity.signing_key in keys,
-                uploaded=terms.party_id in uploads,
-                upload=uploads[terms.party_id].hex() if terms.party_id in uploads else None,
+                name=member.name,
+                party=member.party.hex(),
+                signed=member.signed,
+                uploaded=member.party in uploads,
+                upload=uploads[member.party].hex() if member.party in uploads else None,
             )
-            for terms in signed.body.curators
+            for member in named
         ],
     )
 
@@ -63,7 +68,10 @@ def status(context: ServiceContext, sender: Sender, vault: bytes) -> VaultStatus
 def terms(context: ServiceContext, sender: Sender, vault: bytes) -> bytes:
     """Return the terms with the signatures so far."""
     with context.database.reading() as records:
-        return StoredVault.of_curator(context, records, vault, sender.party).record.contract
+        content = StoredVault.of_curator(context, records, vault, sender.party).record.contract
+        place = records.place(vault, sender.party)
+    look(context, sender, vault, place)
+    return content
 
 
 def secrets(context: ServiceContext, sender: Sender, vault: bytes) -> list[object]:

@@ -1,20 +1,23 @@
 """What each party can see of a study: no more than its role allows."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from threading import Lock
 
-from veiltab.errors import DamagedError, DigestError, WithheldError
+from veiltab.errors import DamagedError, DigestError, UnavailableError, WithheldError
 from veiltab.files.bundles import BundledChunks, Copy
 from veiltab.protocol.server.transitions import expect
 from veiltab.protocol.verify import may_see_release
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
-from veiltab.server.db.records import CURATOR, Records
+from veiltab.server.db.lists import INBOX, LISTED, Cursor
+from veiltab.server.db.records import CURATOR, RESEARCHER
 from veiltab.server.limits import Memory, too_large
 from veiltab.server.models import (
+    Block,
+    Blocks,
     CuratorStatus,
     NamedParty,
     Status,
@@ -23,49 +26,67 @@ from veiltab.server.models import (
 )
 from veiltab.server.stored_study import StoredStudy
 from veiltab.wire.bundles import bundled_bytes, in_pieces, write_index
-from veiltab.wire.messages import Alignment, Grant, Publication, Repad, Secret, SignedGrant, Upload
+from veiltab.wire.messages import Alignment, Publication, Repad, Secret, SignedGrant, Upload
 from veiltab.wire.states import State
 
 _READING = Lock()
 """Held while chunks are read: threads that hash small chunks at the same time slow each other."""
 
 
-def studies(context: ServiceContext, sender: Sender) -> StudyList:
-    """List the studies that name the sender."""
+def studies(
+    context: ServiceContext, sender: Sender, after: Cursor | None, limit: int, *, inbox: bool
+) -> StudyList:
+    """Return a page of the studies that the sender has looked at, or of those it has not."""
     with context.database.reading() as records:
-        studies = records.studies_of(sender.party)
+        place = INBOX if inbox else LISTED
+        page = records.page_of_studies(sender.party, place, after, limit + 1)
     return StudyList(
         studies=[
             StudyLine(
-                study=record.study.hex(),
-                title=record.title,
-                state=record.state,
-                role=role,
-                updated=record.updated,
+                study=line.study.hex(),
+                title=line.title,
+                state=line.state,
+                role=line.role,
+                updated=line.updated,
             )
-            for record, role in studies
-        ]
+            for line in page[:limit]
+        ],
+        next=write_cursor(page[limit - 1].cursor) if len(page) > limit else None,
     )
 
 
+def write_cursor(cursor: Cursor) -> str:
+    """Return the text by which a client asks for the page that follows."""
+    created, study = cursor
+    return f"{created}-{study.hex()}"
+
+
+def read_cursor(text: str) -> Cursor:
+    """Read what :func:`write_cursor` has written."""
+    created, _, study = text.partition("-")
+    return int(created), bytes.fromhex(study)
+
+
+def blocks(context: ServiceContext, sender: Sender) -> Blocks:
+    """List whom the sender has blocked."""
+    with context.database.reading() as records:
+        blocked = records.blocked_by(sender.party)
+    return Blocks(blocks=[Block(party=party.hex(), at=at) for party, at in blocked])
+
+
 def status(context: ServiceContext, sender: Sender, study: bytes) -> Status:
-    """Say where a study stands, and who has done what."""
+    """Say where a study stands, and who has done what, without reading contract or grants."""
     with context.database.reading() as records:
         stored = StoredStudy.of(context, records, study, sender.party)
         role = records.role(study, sender.party) or ""
-        signed, record = stored.contract, stored.record
-        aligned = {message.sender for message in records.messages(study, Alignment.kind)}
-        sent = Upload.kind if record.vault is None else Repad.kind
-        uploaded = {message.sender for message in records.messages(study, sent)}
-        grants = _grants(records, study)
-    keys = {signature.key for signature in signed.signatures}
-    contract, researchers = signed.body, signed.body.researchers
-    granted = {
-        name
-        for grant in grants
-        if grant.body.researcher == sender.party and grant.body.expires > context.now
-        for name in grant.body.attributes
-    }
+        record, named = stored.record, records.named(study)
+        place = records.place(study, sender.party)
+        aligned = records.digests(study, Alignment.kind)
+        sent = Upload.kind if stored.record.vault is None else Repad.kind
+        uploaded = records.digests(study, sent)
+        granted = records.granted_to(study, sender.party, context.now)
+    look(context, sender, study, place)
+    researchers = [member for member in named if member.role == RESEARCHER]
     return Status(
         study=study.hex(),
         title=record.title,
@@ -75,25 +96,36 @@ def status(context: ServiceContext, sender: Sender, study: bytes) -> Status:
         updated=record.updated,
         curators=[
             CuratorStatus(
-                name=terms.identity.name,
-                party=terms.party_id.hex(),
-                signed=terms.identity.signing_key in keys,
-                aligned=terms.party_id in aligned,
-                uploaded=terms.party_id in uploaded,
+                name=member.name,
+                party=member.party.hex(),
+                signed=member.signed,
+                aligned=member.party in aligned,
+                uploaded=member.party in uploaded,
             )
-            for terms in contract.curators
+            for member in named
+            if member.role == CURATOR
         ],
         researchers=None
-        if researchers is None
-        else [NamedParty(name=each.name, party=each.party_id.hex()) for each in researchers],
-        granted=[name for name in contract.schema.names if name in granted],
+        if record.any_researcher
+        else [NamedParty(name=member.name, party=member.party.hex()) for member in researchers],
+        granted=granted,
     )
+
+
+def look(context: ServiceContext, sender: Sender, study: bytes, place: str | None) -> None:
+    """Move a study from the sender's inbox to its list; on a full disk, some other time."""
+    if place != LISTED:
+        with suppress(UnavailableError), context.database.transaction() as records:
+            records.look(study, sender.party)
 
 
 def contract(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
     """Return the contract with the signatures so far."""
     with context.database.reading() as records:
-        return StoredStudy.of(context, records, study, sender.party).record.contract
+        content = StoredStudy.of(context, records, study, sender.party).record.contract
+        place = records.place(study, sender.party)
+    look(context, sender, study, place)
+    return content
 
 
 def secrets(context: ServiceContext, sender: Sender, study: bytes) -> list[object]:
@@ -228,12 +260,8 @@ def grants(context: ServiceContext, sender: Sender, study: bytes) -> list[object
     """Return the grants that the sender has given, or was given."""
     with context.database.reading() as records:
         StoredStudy.of(context, records, study, sender.party)
-        kept = _grants(records, study)
-    return [
-        grant.to_json()
-        for grant in kept
-        if sender.party in (grant.body.curator, grant.body.researcher)
-    ]
+        contents = records.grants_of(study, sender.party)
+    return [SignedGrant.loads(content).to_json() for content in contents]
 
 
 def publications(context: ServiceContext, sender: Sender, study: bytes) -> list[object]:
@@ -242,8 +270,3 @@ def publications(context: ServiceContext, sender: Sender, study: bytes) -> list[
         StoredStudy.of(context, records, study, sender.party)
         messages = records.messages(study, Publication.kind)
     return [Publication.loads(message.content).to_json() for message in messages]
-
-
-def _grants(records: Records, study: bytes) -> list[SignedGrant]:
-    messages = records.messages(study, Grant.kind)
-    return [SignedGrant.loads(message.content) for message in messages]

@@ -13,6 +13,7 @@ from veiltab.server.auth import Gate, Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import MessageRecord, Records
 from veiltab.server.models import PROBLEMS, AuditLog, Heads, Nothing, ThreadRoute, body, repeated
+from veiltab.server.quotas import check_space, check_usage
 from veiltab.server.routes import StudyId, created
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.stored_vault import StoredVault
@@ -75,6 +76,7 @@ def audit_page(context: ServiceContext, records: Records, scope: bytes, after: i
 
 def leave_head(context: ServiceContext, sender: Sender, study: bytes) -> bool:
     """Keep what a party says that it was shown: one head of each, replaced by longer ones alone."""
+    check_space(context)
     signed = Witness.loads(sender.body)
     head = signed.body.head
     with context.database.transaction() as records:
@@ -99,6 +101,7 @@ def leave_head(context: ServiceContext, sender: Sender, study: bytes) -> bool:
             at=context.now,
         )
         records.replace_message(record)
+        check_usage(context, records, sender.party)
     return True
 
 

@@ -104,7 +104,7 @@ class PublicIdentity(Part):
 
     name: str = wired(TEXT)
     signing_key: bytes = wired(hexadecimal(KEY_BYTES))
-    sealing_key: bytes = wired(hexadecimal(KEY_BYTES))
+    sealing_key: bytes = wired(hexadecimal(hashing.SEALING_PUBLIC_BYTES))
 
     @property
     def party_id(self) -> bytes:

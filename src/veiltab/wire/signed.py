@@ -1,29 +1,35 @@
 """Messages, and the signatures on them (spec 1.1 and 1.2).
 
-Here a signature is two byte strings of the right length.  ``protocol.verify`` verifies it and
-decides who must have signed.
+Here a signature is byte strings of the right length, with the rotations that lead to its key, if
+any, in order.  ``protocol.verify`` verifies it and decides who must have signed.
 """
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
+from veiltab.core.hashing import MAX_ROTATIONS
 from veiltab.errors import VersionError
 from veiltab.wire.codec import (
+    Codec,
     Part,
     describe,
     dump,
     exact_fields,
     hexadecimal,
     items,
+    join,
     load,
     malformed,
     nested,
     part,
     wired,
 )
+
+if TYPE_CHECKING:
+    from veiltab.wire.rotation import Rotation
 
 VERSION = 1
 """The only version of the protocol that this code speaks."""
@@ -81,12 +87,67 @@ class SignedMessage(Message):
 Body = TypeVar("Body", bound=Message)
 
 
+class _Proved(Part):
+    """A part that names its rotations only if there are any."""
+
+    __slots__ = ()
+
+    def to_json(self, path: str = "") -> dict[str, Any]:
+        """Return the part as JSON values."""
+        value = super().to_json(path)
+        return value if value["rotations"] else {k: v for k, v in value.items() if k != "rotations"}
+
+    @classmethod
+    def from_json(cls, value: object, path: str = "") -> Self:
+        """Read the part in either form; an empty list would be a third one."""
+        if isinstance(value, dict):
+            if value.get("rotations") == []:
+                raise malformed(join(path, "rotations"), "must be left out where there are none")
+            value = {"rotations": [], **value}
+        return super().from_json(value, path)
+
+
+def _read_rotation(value: object, path: str) -> "Signed[Rotation]":
+    from veiltab.wire.rotation import Rotation  # noqa: PLC0415 - a rotation is signed itself
+
+    return Signed.from_json(Rotation, exact_fields(value, ("body", "signatures"), path))
+
+
+_ROTATIONS: Codec[tuple["Signed[Rotation]", ...]] = items(
+    Codec(_read_rotation, lambda rotation, _: rotation.to_json()), most=MAX_ROTATIONS
+)
+
+
 @part
-class Signature(Part):
-    """An Ed25519 signature and the public key that it is said to be of (spec 1.2)."""
+class Signature(_Proved):
+    """An Ed25519 signature and the public key that it is said to be of (spec 1.2).
+
+    A key that took the place of a party's first one comes with the rotations that lead to it
+    (spec 2.2), so that everybody can check it without asking anybody.
+    """
 
     key: bytes = wired(hexadecimal(KEY_BYTES))
     signature: bytes = wired(hexadecimal(SIGNATURE_BYTES))
+    rotations: tuple["Signed[Rotation]", ...] = field(
+        default=(), metadata={"codec": _ROTATIONS, "key": None}
+    )
+
+    def check(self) -> None:
+        """Refuse rotations that are no chain, or that lead to another key."""
+        if self.rotations:
+            from veiltab.wire.rotation import check_chain  # noqa: PLC0415 - see above
+
+            if check_chain(self.rotations)[-1] != self.key:
+                raise malformed("rotations", "lead to another key than the one that signs")
+
+    @property
+    def root(self) -> bytes:
+        """The first signing key of the party that signs: the one that contracts name."""
+        if not self.rotations:
+            return self.key
+        first = self.rotations[0]
+        (before,) = {item.key for item in first.signatures} - {first.body.signing_key}
+        return before
 
 
 SIGNATURES = items(nested(Signature))
@@ -94,7 +155,7 @@ SIGNATURES = items(nested(Signature))
 
 @dataclass(frozen=True, slots=True)
 class Signed(Generic[Body]):
-    """A message and its signatures, sorted by key, one per key (spec 1.2)."""
+    """A message and its signatures, sorted by their parties' first keys, one each (spec 1.2)."""
 
     body: Body
     signatures: tuple[Signature, ...]
@@ -131,9 +192,9 @@ class Signed(Generic[Body]):
         return signing_input(self.body.kind, self.body.canonical())
 
     def with_signature(self, signature: Signature) -> "Signed[Body]":
-        """Add a signature, or replace the one of the same key."""
-        by_key = {item.key: item for item in (*self.signatures, signature)}
-        return Signed(self.body, tuple(by_key[key] for key in sorted(by_key)))
+        """Add a signature, or replace the one of the same party."""
+        by_root = {item.root: item for item in (*self.signatures, signature)}
+        return Signed(self.body, tuple(by_root[root] for root in sorted(by_root)))
 
 
 def signing_input(kind: str, body_bytes: bytes) -> bytes:
@@ -167,5 +228,5 @@ def _check_signatures(signatures: Sequence[Signature], *, cosigned: bool) -> Non
     if not cosigned and len(signatures) != 1:
         raise malformed("signatures", f"must have exactly one item, not {len(signatures):,}")
     for position, (before, after) in enumerate(pairwise(signatures), start=1):
-        if before.key >= after.key:
+        if before.root >= after.root:
             raise malformed(f"signatures[{position}].key", "must be greater than the one before")

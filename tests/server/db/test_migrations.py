@@ -37,8 +37,8 @@ def test_constraints_and_their_names_are_alike(database: Database) -> None:
             assert key["name"] == table.primary_key.name
             foreign = {constraint["name"] for constraint in inspector.get_foreign_keys(table.name)}
             assert foreign == {constraint.name for constraint in table.foreign_key_constraints}
-        checks = [check["name"] for check in inspector.get_check_constraints("members")]
-        assert checks == ["ck_members_role"]
+        checks = {check["name"] for check in inspector.get_check_constraints("members")}
+        assert checks == {"ck_members_place", "ck_members_role"}
 
 
 def test_there_is_one_newest_schema() -> None:
@@ -56,10 +56,10 @@ def test_migrating_again_keeps_the_data(database: Database) -> None:
 
 @pytest.mark.slow
 def test_servers_may_start_at_the_same_time(address: str) -> None:
-    """One migrates, the others wait and find it done."""
+    """One migrates, the other waits and finds it done."""
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(3, mp_context=spawn) as processes:
-        assert list(processes.map(migrate_once, [address] * 3)) == [True] * 3
+    with ProcessPoolExecutor(2, mp_context=spawn) as processes:
+        assert list(processes.map(migrate_once, [address] * 2)) == [True] * 2
 
 
 def test_a_newer_database_is_refused(database: Database) -> None:

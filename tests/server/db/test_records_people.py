@@ -8,7 +8,7 @@ from veiltab.server.db.records import Invitation
 from veiltab.wire.contract import PublicIdentity
 
 CODE, OTHER_CODE = b"\x00code".ljust(32, b"\xff"), b"\x01" * 32
-ALICE = PublicIdentity("Clinic Süd 😀", b"\x01" * 32, b"\x02" * 32)
+ALICE = PublicIdentity("Clinic Süd 😀", b"\x01" * 32, b"\x02" * 1216)
 BOB, CAROL = b"b" * 32, b"c" * 32
 
 

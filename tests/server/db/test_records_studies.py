@@ -13,7 +13,9 @@ from tests.server.db.study_records import (
 )
 from veiltab.errors import StateError
 from veiltab.server.db.database import Database
+from veiltab.server.db.lists import INBOX, LISTED
 from veiltab.server.db.records import CURATOR, RESEARCHER
+from veiltab.wire.contract import PublicIdentity
 
 ALICE, BOB = b"a" * 32, b"b" * 32
 
@@ -103,15 +105,38 @@ def test_a_party_sees_its_studies_oldest_first(database: Database) -> None:
     with database.transaction() as records:
         for study, created in ((young, 300), (old, 200), (foreign, 100)):
             records.add_study(study_record(study, created=created))
-        records.add_member(young, ALICE, CURATOR)
-        records.add_member(old, ALICE, RESEARCHER)
-        records.add_member(foreign, BOB, CURATOR)
+        records.add_member(young, ALICE, CURATOR, now=300)
+        records.add_member(old, ALICE, RESEARCHER, now=200)
+        records.add_member(foreign, BOB, CURATOR, now=100)
     with database.reading() as records:
-        assert records.studies_of(ALICE) == [
-            (study_record(old, created=200), RESEARCHER),
-            (study_record(young, created=300), CURATOR),
-        ]
-        assert records.studies_of(b"c" * 32) == []
+        page = records.page_of_studies(ALICE, INBOX, None, 10)
+        assert [(line.study, line.role) for line in page] == [(old, RESEARCHER), (young, CURATOR)]
+        assert records.page_of_studies(ALICE, INBOX, None, 1) == page[:1]
+        assert records.page_of_studies(ALICE, INBOX, page[0].cursor, 10) == page[1:]
+        assert records.page_of_studies(ALICE, INBOX, page[1].cursor, 10) == []
+        assert records.page_of_studies(ALICE, LISTED, None, 10) == []
+        assert records.page_of_studies(b"c" * 32, INBOX, None, 10) == []
+
+
+def test_blocks_are_each_partys_own(database: Database) -> None:
+    """Whoever is unknown or banned, or has blocked the sender, is out of reach for it."""
+    carol, dave = (
+        PublicIdentity(name, name.encode().ljust(32), bytes(32)) for name in ("carol", "dave")
+    )
+    with database.transaction() as records:
+        for party in (carol, dave):
+            assert records.add_party(party, 100)
+        assert records.block(carol.party_id, ALICE, 100)
+        assert not records.block(carol.party_id, ALICE, 200)
+    parties = [carol.party_id, dave.party_id, BOB]
+    with database.reading() as records:
+        assert records.blocked_by(carol.party_id) == [(ALICE, 100)]
+        assert records.out_of_reach(parties, ALICE) == {carol.party_id, BOB}
+        assert records.out_of_reach(parties, BOB) == {BOB}
+    with database.transaction() as records:
+        assert records.unblock(carol.party_id, ALICE)
+        assert not records.unblock(carol.party_id, ALICE)
+        assert records.out_of_reach(parties, ALICE) == {BOB}
 
 
 def test_studies_are_found_by_their_state(database: Database) -> None:

@@ -20,11 +20,12 @@ PURPOSE = "secret"
 
 
 def public_identity(identity: PrivateIdentity) -> PublicIdentity:
-    """Return what others may know of a party."""
+    """Return what others may know of a party: who it is for ever, by its first keys."""
+    first = identity.pairs[0]
     return PublicIdentity(
         name=identity.name,
-        signing_key=identity.signing.public,
-        sealing_key=identity.sealing.public,
+        signing_key=first.signing.public,
+        sealing_key=first.sealing.public,
     )
 
 
@@ -108,7 +109,7 @@ def receive_secret(
             hint="ask its sender for the secret of this study, sealed to you",
         )
     context = _context(agreement, message.sender, identity.party_id)
-    secret = identity.sealing.open(message.sealed, PURPOSE, context)
+    secret = identity.open(message.sealed, PURPOSE, context)
     _check_secret(agreement, secret)
     return secret
 

@@ -62,11 +62,6 @@ class Ledger:
         fits = self.epsilon_spent + _exact(epsilon) <= _exact(self.epsilon_limit)
         return fits and self.delta_spent + _exact(delta) <= _exact(self.delta_limit)
 
-    def covers(self, study: bytes, epsilon: float) -> bool:
-        """Tell whether a study is charged, with no less than its ε."""
-        charged = [entry.epsilon for entry in self.entries if entry.study == study]
-        return any(_exact(epsilon) <= _exact(paid) for paid in charged)
-
     def charge(
         self,
         study: bytes,

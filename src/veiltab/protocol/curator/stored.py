@@ -1,6 +1,7 @@
 """A curator's stored table: uploaded once, and re-padded for each study (spec 12.2)."""
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,32 @@ from veiltab.wire.packing import chunk_slices, pack
 from veiltab.wire.signed import Signed
 
 
+class Answers(Protocol):
+    """Where the answers of a stored table are kept, for as long as the table is."""
+
+    def answer(self, study: bytes) -> Prepared[Repad] | None:
+        """Return what was answered to a study."""
+
+    def save_answer(self, answer: Prepared[Repad]) -> None:
+        """Keep an answer; it must last before any of it is sent."""
+
+
+class MemoryAnswers:
+    """Answers in memory: for tests and simulations."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._answers: dict[bytes, Prepared[Repad]] = {}
+
+    def answer(self, study: bytes) -> Prepared[Repad] | None:
+        """Return what was answered to a study."""
+        return self._answers.get(study)
+
+    def save_answer(self, answer: Prepared[Repad]) -> None:
+        """Keep an answer."""
+        self._answers[answer.message.body.study] = answer
+
+
 class StoredTable:
     """The upload and pads of a stored table, and the one answer given for each study.
 
@@ -31,8 +58,10 @@ class StoredTable:
     would link a respondent across releases.
     """
 
-    def __init__(self, vault: Vault, prepared: Prepared[Upload]) -> None:
-        """Take the table as it was prepared for a vault."""
+    def __init__(
+        self, vault: Vault, prepared: Prepared[Upload], answers: Answers | None = None
+    ) -> None:
+        """Take the table as it was prepared for a vault; ``answers`` are in memory by default."""
         if prepared.message.body.scope != vault.vault_id or not isinstance(
             prepared.pads, StreamPads
         ):
@@ -43,7 +72,7 @@ class StoredTable:
         self._vault = vault
         self.upload = prepared.message
         self._pads = prepared.pads
-        self._answers: dict[bytes, tuple[bytes, Prepared[Repad]]] = {}
+        self._answers = MemoryAnswers() if answers is None else answers
 
     def repad(
         self,
@@ -57,19 +86,19 @@ class StoredTable:
         One answer per study: the same request gets it again, another one is refused.
         """
         contract = verify_agreement(signed)
-        earlier = self._answers.get(contract.study_id)
+        earlier = self._answers.answer(contract.study_id)
         if earlier is not None:
-            if earlier[0] != request.digest:
+            if earlier.message.body.request_digest != request.digest:
                 raise StateError(
                     "new pads for this study were given already, for other rows",
                     hint="a study draws its rows once; abort it and propose a new one",
                 )
-            return earlier[1]
+            return earlier
         body = verify(request, [contract.server.signing_key])
         self._check(context, contract, body)
         self._check_positions(_positions(body, incoming))
         answer = self._answer(context, contract, request, incoming)
-        self._answers[contract.study_id] = (request.digest, answer)
+        self._answers.save_answer(answer)
         return answer
 
     def _check(self, context: CuratorContext, contract: Contract, request: RepadRequest) -> None:

@@ -4,26 +4,17 @@ These are invitations and parties, studies and their members, and the messages a
 study.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import (
-    Connection,
-    RowMapping,
-    Table,
-    bindparam,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from veiltab.errors import InvitationError, StateError
+from veiltab.server.db.lists import ListRecords
 from veiltab.server.db.tables import AUDIT, INVITATIONS, MEMBERS, MESSAGES, NONCES, PARTIES, STUDIES
+from veiltab.server.db.usage import UsageRecords
+from veiltab.server.db.view import TransactionView
 from veiltab.wire.contract import PublicIdentity
 from veiltab.wire.states import State
 
@@ -35,16 +26,17 @@ VAULT: Final = "vault"
 """The kinds of what is kept among the studies."""
 
 # Most requests run these statements; building one takes longer than running it.
-_STUDY = select(STUDIES).where(STUDIES.c.study == bindparam("wanted"))
+_STUDY = select(*(column for column in STUDIES.c if column.name != "size")).where(
+    STUDIES.c.study == bindparam("wanted")
+)
 _STUDY_TO_CHANGE = _STUDY.with_for_update()  # SQLite has one writer at a time, and leaves this out
 _ROLE = select(MEMBERS.c.role).where(
     MEMBERS.c.study == bindparam("wanted"), MEMBERS.c.party == bindparam("member")
 )
-_MESSAGES = (
-    select(MESSAGES)
-    .where(MESSAGES.c.study == bindparam("wanted"), MESSAGES.c.kind == bindparam("of_kind"))
-    .order_by(MESSAGES.c.at, MESSAGES.c.sender, MESSAGES.c.reference)
-)
+_MESSAGE = select(*(column for column in MESSAGES.c if column.name != "size"))
+_MESSAGES = _MESSAGE.where(
+    MESSAGES.c.study == bindparam("wanted"), MESSAGES.c.kind == bindparam("of_kind")
+).order_by(MESSAGES.c.at, MESSAGES.c.sender, MESSAGES.c.reference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +56,9 @@ class StudyRecord:
     """A study or a vault as the server knows it.
 
     ``contract`` is the canonical bytes of the contract, or of the vault's terms, with the
-    signatures so far.  ``vault`` is the vault that a study reads, if it reads one.
+    signatures so far, and ``any_researcher`` whether it leaves open who may be granted something.
+    ``vault`` is the vault that a study reads, if it reads one.  ``archived`` is when the contents
+    of all other messages were erased, if they were.
     """
 
     study: bytes
@@ -75,6 +69,9 @@ class StudyRecord:
     reason: str | None
     created: int
     updated: int
+    proposer: bytes = b""
+    any_researcher: bool = True
+    archived: int | None = None
     kind: str = STUDY
     vault: bytes | None = None
 
@@ -94,27 +91,6 @@ class MessageRecord:
     digest: bytes
     content: bytes = field(repr=False)
     at: int
-
-
-class TransactionView:
-    """A connection on which a transaction has begun; the parts of ``Records`` build on it."""
-
-    def __init__(self, connection: Connection, *, writing: bool) -> None:
-        """Take the connection; ``writing`` says whether the transaction may write."""
-        self._connection = connection
-        self._writing = writing
-
-    def _insert_new(self, table: Table, values: Mapping[str, Any]) -> bool:
-        """Insert a row unless one with its primary key is there; say whether it was inserted.
-
-        Of two transactions that insert the same key at once, one waits for the other to end and
-        then finds the row: exactly one of them gets ``True``.
-        """
-        statement = _insertion(self._connection.dialect.name, table)
-        # SQLAlchemy asks the driver how many rows an INSERT made only if it is told to.
-        options = {"preserve_rowcount": True}
-        result = self._connection.execute(statement, values, execution_options=options)
-        return result.rowcount == 1
 
 
 class PeopleRecords(TransactionView):
@@ -182,7 +158,7 @@ class StudyRecords(TransactionView):
 
     def add_study(self, record: StudyRecord) -> None:
         """Add a study; refuse one that exists."""
-        if not self._insert_new(STUDIES, asdict(record)):
+        if not self._insert_new(STUDIES, {**asdict(record), "size": len(record.contract)}):
             raise StateError(
                 f"the study {record.study.hex()} is there already",
                 hint="ask for its status; repeat the request if it was sent twice at once",
@@ -200,21 +176,12 @@ class StudyRecords(TransactionView):
 
     def update_study(self, record: StudyRecord) -> None:
         """Replace the record of a study."""
-        statement = update(STUDIES).where(STUDIES.c.study == record.study).values(**asdict(record))
+        values = {**asdict(record), "size": len(record.contract)}
+        statement = update(STUDIES).where(STUDIES.c.study == record.study).values(**values)
         if self._connection.execute(statement).rowcount != 1:
             raise StateError(
                 f"there is no study {record.study.hex()} to change", hint="add the study first"
             )
-
-    def studies_of(self, party: bytes, kind: str = STUDY) -> list[tuple[StudyRecord, str]]:
-        """Return the studies or vaults that name a party, each with its role, the oldest first."""
-        statement = (
-            select(STUDIES, MEMBERS.c.role)
-            .join(MEMBERS, MEMBERS.c.study == STUDIES.c.study)
-            .where(MEMBERS.c.party == party, STUDIES.c.kind == kind)
-            .order_by(STUDIES.c.created, STUDIES.c.study)
-        )
-        return [_with_role(row) for row in self._connection.execute(statement).mappings()]
 
     def studies_in(self, states: Collection[str]) -> list[bytes]:
         """Return the ids of the studies that are in one of these states, the oldest first."""
@@ -243,10 +210,6 @@ class StudyRecords(TransactionView):
         )
         return list(self._connection.execute(statement).scalars())
 
-    def add_member(self, study: bytes, party: bytes, role: str) -> None:
-        """Give a party a role in a study; a role that it has already stays."""
-        self._insert_new(MEMBERS, {"study": study, "party": party, "role": role})
-
     def role(self, study: bytes, party: bytes) -> str | None:
         """Return a party's role in a study: ``curator``, ``researcher`` or none."""
         wanted = {"wanted": study, "member": party}
@@ -259,7 +222,7 @@ class MessageRecords(TransactionView):
 
     def add_message(self, record: MessageRecord) -> bool:
         """Add a message; ``False`` if it is there already, and refuse another in its place."""
-        if self._insert_new(MESSAGES, asdict(record)):
+        if self._insert_new(MESSAGES, {**asdict(record), "size": len(record.content)}):
             return True
         earlier = self.message(record.study, record.kind, record.sender, record.reference)
         if earlier is None or earlier.digest != record.digest:
@@ -274,13 +237,13 @@ class MessageRecords(TransactionView):
         key = ("study", "kind", "sender", "reference")
         same = [MESSAGES.c[name] == getattr(record, name) for name in key]
         self._connection.execute(delete(MESSAGES).where(*same))
-        self._connection.execute(insert(MESSAGES).values(**asdict(record)))
+        self.add_message(record)
 
     def message(
         self, study: bytes, kind: str, sender: bytes, reference: bytes = b""
     ) -> MessageRecord | None:
         """Return one message."""
-        statement = select(MESSAGES).where(
+        statement = _MESSAGE.where(
             MESSAGES.c.study == study,
             MESSAGES.c.kind == kind,
             MESSAGES.c.sender == sender,
@@ -294,12 +257,19 @@ class MessageRecords(TransactionView):
         rows = self._connection.execute(_MESSAGES, {"wanted": study, "of_kind": kind})
         return [MessageRecord(**row) for row in rows.mappings()]
 
+    def digests(self, study: bytes, kind: str) -> dict[bytes, bytes]:
+        """Return the digests of the messages of one kind by their senders, without the messages."""
+        statement = select(MESSAGES.c.sender, MESSAGES.c.digest).where(
+            MESSAGES.c.study == study, MESSAGES.c.kind == kind
+        )
+        return {row.sender: row.digest for row in self._connection.execute(statement)}
+
     def forget_contents(self, study: bytes, kind: str) -> None:
         """Erase the contents of the messages of one kind; their senders and digests stay."""
         self._connection.execute(
             update(MESSAGES)
             .where(MESSAGES.c.study == study, MESSAGES.c.kind == kind)
-            .values(content=b"")
+            .values(content=b"", size=0)
         )
 
     def append_audit(self, study: bytes, content: bytes, hash: bytes) -> None:  # noqa: A002 - the field's name in the log
@@ -330,22 +300,8 @@ class MessageRecords(TransactionView):
         return None if row is None else (row.sequence + 1, row.hash)
 
 
-class Records(PeopleRecords, StudyRecords, MessageRecords):
+class Records(PeopleRecords, StudyRecords, ListRecords, MessageRecords, UsageRecords):
     """One transaction's view of the database; ``Database`` makes it, and ends the transaction.
 
     Times are in seconds since 1970; ids, digests and messages are bytes.
     """
-
-
-@cache
-def _insertion(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """Build a statement once: every request inserts a nonce, and building takes longer."""
-    if dialect == "sqlite":
-        return sqlite.insert(table).on_conflict_do_nothing()
-    return postgresql.insert(table).on_conflict_do_nothing()
-
-
-def _with_role(row: RowMapping) -> tuple[StudyRecord, str]:
-    fields = dict(row)
-    role = fields.pop("role")
-    return StudyRecord(**fields), role

@@ -2,6 +2,7 @@
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     ForeignKey,
@@ -41,6 +42,16 @@ PARTIES = Table(
     Column("signing_key", LargeBinary, nullable=False),
     Column("sealing_key", LargeBinary, nullable=False),
     Column("created", BigInteger, nullable=False),
+    Column("banned", BigInteger),
+)
+
+# Whose proposals a party refuses.
+BLOCKS = Table(
+    "blocks",
+    METADATA,
+    Column("party", LargeBinary, primary_key=True),
+    Column("blocked", LargeBinary, primary_key=True),
+    Column("at", BigInteger, nullable=False),
 )
 
 NONCES = Table(
@@ -68,7 +79,12 @@ STUDIES = Table(
     Column("reason", Text),
     Column("created", BigInteger, nullable=False),
     Column("updated", BigInteger, nullable=False),
+    Column("proposer", LargeBinary, nullable=False),
+    Column("any_researcher", Boolean, nullable=False),
+    Column("archived", BigInteger),
+    Column("size", BigInteger, nullable=False),  # of the contract, for the proposer's quota
     Index(None, "state"),
+    Index("ix_studies_proposer", "proposer", "state", "created", "size"),
     Index(None, "vault"),
 )
 
@@ -78,8 +94,15 @@ MEMBERS = Table(
     Column("study", LargeBinary, ForeignKey("studies.study"), primary_key=True),
     Column("party", LargeBinary, primary_key=True),
     Column("role", Text, nullable=False),
+    Column("place", Text, nullable=False),
+    Column("name", Text),
+    Column("position", BigInteger),
+    Column("signed", Boolean, nullable=False),
+    Column("created", BigInteger, nullable=False),
     CheckConstraint("role IN ('curator', 'researcher')", name="role"),
-    Index(None, "party"),
+    CheckConstraint("place IN ('listed', 'inbox', 'hidden')", name="place"),
+    # In the order of the pages of a list, so that a long list costs no more than a short one.
+    Index("ix_members_party", "party", "place", "created", "study"),
 )
 
 MESSAGES = Table(
@@ -90,8 +113,34 @@ MESSAGES = Table(
     Column("sender", LargeBinary, primary_key=True),
     Column("reference", LargeBinary, primary_key=True),
     Column("digest", LargeBinary, nullable=False),
+    Column("size", BigInteger, nullable=False),  # of the content, for the sender's quota
     Column("content", LargeBinary, nullable=False),
     Column("at", BigInteger, nullable=False),
+    Index("ix_messages_sender", "sender", "size"),
+)
+
+# What a grant is about, so that no status need read the grant itself.
+GRANTED = Table(
+    "granted",
+    METADATA,
+    Column("study", LargeBinary, ForeignKey("studies.study"), primary_key=True),
+    Column("grant_id", LargeBinary, primary_key=True),
+    Column("curator", LargeBinary, nullable=False),
+    Column("researcher", LargeBinary, nullable=False),
+    Column("attributes", Text, nullable=False),
+    Column("expires", BigInteger, nullable=False),
+    Index("ix_granted_study", "study", "researcher"),
+)
+
+# Bytes and chunks of a study on the disk, for which a party answers.
+HELD = Table(
+    "held",
+    METADATA,
+    Column("study", LargeBinary, ForeignKey("studies.study"), primary_key=True),
+    Column("party", LargeBinary, primary_key=True),
+    Column("bytes", BigInteger, nullable=False),
+    Column("chunks", BigInteger, nullable=False),
+    Index("ix_held_party", "party", "bytes"),
 )
 
 # Triggers in the migration refuse every change of an entry, and every entry out of its order.

@@ -16,6 +16,7 @@ def upgrade() -> None:
     _create_people()
     _create_studies()
     _create_messages()
+    _create_usage()
     if op.get_bind().dialect.name == "sqlite":
         _protect_audit_on_sqlite()
     else:
@@ -40,7 +41,15 @@ def _create_people() -> None:
         sa.Column("signing_key", sa.LargeBinary, nullable=False),
         sa.Column("sealing_key", sa.LargeBinary, nullable=False),
         sa.Column("created", sa.BigInteger, nullable=False),
+        sa.Column("banned", sa.BigInteger),
         sa.PrimaryKeyConstraint("party", name="pk_parties"),
+    )
+    op.create_table(
+        "blocks",
+        sa.Column("party", sa.LargeBinary, nullable=False),
+        sa.Column("blocked", sa.LargeBinary, nullable=False),
+        sa.Column("at", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("party", "blocked", name="pk_blocks"),
     )
     op.create_table(
         "nonces",
@@ -65,20 +74,31 @@ def _create_studies() -> None:
         sa.Column("reason", sa.Text),
         sa.Column("created", sa.BigInteger, nullable=False),
         sa.Column("updated", sa.BigInteger, nullable=False),
+        sa.Column("proposer", sa.LargeBinary, nullable=False),
+        sa.Column("any_researcher", sa.Boolean, nullable=False),
+        sa.Column("archived", sa.BigInteger),
+        sa.Column("size", sa.BigInteger, nullable=False),
         sa.PrimaryKeyConstraint("study", name="pk_studies"),
     )
     op.create_index("ix_studies_state", "studies", ["state"])
+    op.create_index("ix_studies_proposer", "studies", ["proposer", "state", "created", "size"])
     op.create_index("ix_studies_vault", "studies", ["vault"])
     op.create_table(
         "members",
         sa.Column("study", sa.LargeBinary, nullable=False),
         sa.Column("party", sa.LargeBinary, nullable=False),
         sa.Column("role", sa.Text, nullable=False),
+        sa.Column("place", sa.Text, nullable=False),
+        sa.Column("name", sa.Text),
+        sa.Column("position", sa.BigInteger),
+        sa.Column("signed", sa.Boolean, nullable=False),
+        sa.Column("created", sa.BigInteger, nullable=False),
         sa.PrimaryKeyConstraint("study", "party", name="pk_members"),
         sa.ForeignKeyConstraint(["study"], ["studies.study"], name="fk_members_study"),
         sa.CheckConstraint("role IN ('curator', 'researcher')", name=op.f("ck_members_role")),
+        sa.CheckConstraint("place IN ('listed', 'inbox', 'hidden')", name=op.f("ck_members_place")),
     )
-    op.create_index("ix_members_party", "members", ["party"])
+    op.create_index("ix_members_party", "members", ["party", "place", "created", "study"])
 
 
 def _create_messages() -> None:
@@ -89,11 +109,13 @@ def _create_messages() -> None:
         sa.Column("sender", sa.LargeBinary, nullable=False),
         sa.Column("reference", sa.LargeBinary, nullable=False),
         sa.Column("digest", sa.LargeBinary, nullable=False),
+        sa.Column("size", sa.BigInteger, nullable=False),
         sa.Column("content", sa.LargeBinary, nullable=False),
         sa.Column("at", sa.BigInteger, nullable=False),
         sa.PrimaryKeyConstraint("study", "kind", "sender", "reference", name="pk_messages"),
         sa.ForeignKeyConstraint(["study"], ["studies.study"], name="fk_messages_study"),
     )
+    op.create_index("ix_messages_sender", "messages", ["sender", "size"])
     op.create_table(
         "audit",
         sa.Column("study", sa.LargeBinary, nullable=False),
@@ -103,6 +125,31 @@ def _create_messages() -> None:
         sa.PrimaryKeyConstraint("study", "sequence", name="pk_audit"),
         sa.ForeignKeyConstraint(["study"], ["studies.study"], name="fk_audit_study"),
     )
+
+
+def _create_usage() -> None:
+    op.create_table(
+        "granted",
+        sa.Column("study", sa.LargeBinary, nullable=False),
+        sa.Column("grant_id", sa.LargeBinary, nullable=False),
+        sa.Column("curator", sa.LargeBinary, nullable=False),
+        sa.Column("researcher", sa.LargeBinary, nullable=False),
+        sa.Column("attributes", sa.Text, nullable=False),
+        sa.Column("expires", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("study", "grant_id", name="pk_granted"),
+        sa.ForeignKeyConstraint(["study"], ["studies.study"], name="fk_granted_study"),
+    )
+    op.create_index("ix_granted_study", "granted", ["study", "researcher"])
+    op.create_table(
+        "held",
+        sa.Column("study", sa.LargeBinary, nullable=False),
+        sa.Column("party", sa.LargeBinary, nullable=False),
+        sa.Column("bytes", sa.BigInteger, nullable=False),
+        sa.Column("chunks", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("study", "party", name="pk_held"),
+        sa.ForeignKeyConstraint(["study"], ["studies.study"], name="fk_held_study"),
+    )
+    op.create_index("ix_held_party", "held", ["party", "bytes"])
 
 
 def _protect_audit_on_sqlite() -> None:

@@ -1,0 +1,35 @@
+"""Fingerprints as people type them: thirty digits, with any spaces between them."""
+
+import re
+
+from veiltab.crypto.identity import fingerprint
+from veiltab.errors import MismatchError, ParameterError
+from veiltab.wire.contract import PublicIdentity
+
+_FINGERPRINT = re.compile("[0-9]{30}")
+
+
+def check_digits(expected: str) -> None:
+    """Refuse what cannot be a fingerprint, before anybody is asked."""
+    if not _FINGERPRINT.fullmatch("".join(expected.split())):
+        raise ParameterError(
+            f"{expected!r} is not a fingerprint",
+            hint="it has thirty digits, such as 12345 67890 12345 67890 12345 67890; ask whoever it"
+            " belongs to",
+        )
+
+
+def same_digits(party_id: bytes, digits: str) -> bool:
+    """Tell whether thirty digits, with any spaces between them, are a party's fingerprint."""
+    check_digits(digits)
+    return "".join(digits.split()) == "".join(fingerprint(party_id).split())
+
+
+def check_same_fingerprint(identity: PublicIdentity, digits: str) -> None:
+    """Refuse a party whose fingerprint is not the one that somebody was told."""
+    if not same_digits(identity.party_id, digits):
+        raise MismatchError(
+            f"{identity.name!r} has the fingerprint {fingerprint(identity.party_id)}, not {digits}",
+            hint="if nobody has mistyped it, this is not the party that you have asked; nothing was"
+            " changed",
+        )

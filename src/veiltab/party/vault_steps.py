@@ -1,0 +1,316 @@
+"""What a curator does with a vault over the network: propose, sign, push, and check studies on it.
+
+A vault's secret is the proposer's alone, and is on its disk before anything refers to it.  Whatever
+is broken off can be done again: what was sent is not sent twice.
+"""
+
+from collections.abc import Callable
+
+from veiltab.errors import (
+    DigestError,
+    HomeError,
+    MismatchError,
+    NotFoundError,
+    ParameterError,
+    StateError,
+)
+from veiltab.files.chunks import FolderChunks
+from veiltab.files.private import locked
+from veiltab.files.spool import FolderSpool
+from veiltab.party.context import PartyContext
+from veiltab.party.evidence import read_log, read_whole_log
+from veiltab.party.home import Home
+from veiltab.party.known import check_parties
+from veiltab.party.progress import OnProgress, Progress
+from veiltab.party.proposal import VaultDraft
+from veiltab.party.push import LOCK_WAIT, ChunkSending, Source, chunk_digests, read_table
+from veiltab.party.remote_vault import VaultStatus
+from veiltab.protocol.audit_log import Seen
+from veiltab.protocol.curator import agreement
+from veiltab.protocol.curator.agreement import new_secret, receive_secret, share_secret, unsigned
+from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.curator.upload import CuratorContext, Prepared, prepare_table
+from veiltab.protocol.logged import check_contract, check_upload
+from veiltab.protocol.verify import check_vault, verify_agreement
+from veiltab.wire.audit import AuditEntry
+from veiltab.wire.contract import Contract, Vault
+from veiltab.wire.messages import Upload
+from veiltab.wire.signed import Signed
+from veiltab.wire.states import AuditEvent, VaultState
+
+
+def fetch_terms(context: PartyContext, vault: bytes) -> Signed[Vault]:
+    """Fetch a vault with its signatures so far, compare it with its log, and save it.
+
+    The vault id is a hash of the terms, so the server cannot change them; but they must be for the
+    server that this home has pinned, and the server must not have gone back to an earlier state.
+    """
+    folder = context.home.vault(vault)
+    before = folder.log.read()
+    signed = context.server.vaults.terms(vault)
+    if signed.body.server != context.server.pinned:
+        raise MismatchError(
+            "the vault names another server than the one you registered with",
+            hint="compare the server's fingerprint with whoever proposed the vault",
+        )
+    check_contract(before, read_log(context, signed.body), signed)
+    folder.save_terms(signed)
+    return signed
+
+
+def audit_vault(context: PartyContext, vault: bytes) -> tuple[list[AuditEntry], Seen]:
+    """Fetch and verify a vault's audit log against everything that was seen of it before."""
+    entries, _, logged = read_whole_log(context, fetch_terms(context, vault).body)
+    return entries, logged.seen
+
+
+def propose_vault(context: PartyContext, draft: VaultDraft) -> Vault:
+    """Propose a vault, sign it, and seal its secret to the other curators.
+
+    A proposal that was broken off is taken up: the same terms again, while the other curators have
+    not all signed, are the same vault.
+    """
+    context.home.known.remember(terms.identity for terms in draft.curators)
+    proposal = _unfinished(context, draft)
+    if proposal is None:
+        secret, commitment, nonce = new_secret(context.entropy)
+        vault = draft.vault(server=context.server.pinned, secret_commitment=commitment, nonce=nonce)
+        context.home.vault(vault.vault_id).save_secret(secret)
+        proposal = unsigned(vault)
+    signed = agreement.sign_vault(proposal, context.identity)
+    context.home.vault(signed.body.vault_id).save_terms(signed)
+    context.server.vaults.propose(signed)
+    _share_secret(context, signed.body)
+    return signed.body
+
+
+def sign_vault(context: PartyContext, signed: Signed[Vault]) -> VaultStatus:
+    """Sign a vault that somebody has proposed; it costs no privacy until a study reads it."""
+    check_parties(context.home, signed.body)
+    cosigned = agreement.sign_vault(signed, context.identity)
+    context.home.vault(signed.body.vault_id).save_terms(cosigned)
+    return context.server.vaults.sign(cosigned)
+
+
+def _unfinished(context: PartyContext, draft: VaultDraft) -> Signed[Vault] | None:
+    """Find a proposal with the same terms that not everybody has signed yet."""
+    for vault in context.home.vaults():
+        folder = context.home.vault(vault)
+        signed, secret = folder.terms(), folder.secret()
+        if signed is None or secret is None:
+            continue
+        terms = signed.body
+        same = draft.vault(
+            server=context.server.pinned,
+            secret_commitment=terms.secret_commitment,
+            nonce=terms.nonce,
+        )
+        if same == terms and _still_proposed(context, vault):
+            return signed
+    return None
+
+
+def _still_proposed(context: PartyContext, vault: bytes) -> bool:
+    try:
+        return context.server.vaults.status(vault).state == VaultState.PROPOSED
+    except NotFoundError:  # it never reached the server
+        return True
+
+
+def _share_secret(context: PartyContext, vault: Vault) -> None:
+    """Seal the vault's secret to each of the other curators who does not have it yet."""
+    me, vaults = context.identity.party_id, context.server.vaults
+    secret = context.home.vault(vault.vault_id).secret()
+    reached = {m.body.receiver for m in vaults.secrets(vault.vault_id) if m.body.sender == me}
+    for terms in vault.curators:
+        if secret is not None and terms.party_id not in {me, *reached}:
+            message = share_secret(vault, context.identity, secret, terms.party_id)
+            vaults.send_secret(vault.vault_id, message)
+
+
+def _secret(context: PartyContext, vault: Vault) -> bytes:
+    """Return the vault's secret: from the home, or as the proposer has sealed it to this party."""
+    folder, me = context.home.vault(vault.vault_id), context.identity.party_id
+    saved = folder.secret()
+    if saved is not None:
+        return saved
+    for message in context.server.vaults.secrets(vault.vault_id):
+        if message.body.receiver == me:
+            secret = receive_secret(vault, context.identity, message)
+            folder.save_secret(secret)
+            return secret
+    raise StateError(
+        "the vault's secret has not come yet",
+        hint="whoever proposed the vault runs `veiltab vault propose` with the same file again,"
+        " which sends what is missing",
+    )
+
+
+# Pushing a table
+
+
+def push_vault(
+    context: PartyContext,
+    signed: Signed[Vault],
+    source: Callable[[], Source] | None,
+    progress: OnProgress,
+) -> VaultStatus:
+    """Push a table to a vault, or go on with a push that was interrupted.
+
+    To go on, the table need not be named again; if it is, it must be the same as before.
+    """
+    vault = verify_agreement(signed)
+    check_parties(context.home, vault)
+    me, folder = context.identity.party_id, context.home.vault(vault.vault_id)
+    schema = vault.schema_of(me)
+    with locked(folder.path / "lock", LOCK_WAIT):
+        outgoing = FolderChunks(folder.outgoing)
+        prepared = folder.prepared(schema, FolderChunks(folder.private))
+        if prepared is None:
+            _check_open(context.server.vaults.status(vault.vault_id))
+            prepared = _prepare(context, signed, _named(source), outgoing, progress)
+            folder.save_prepared(prepared)
+        elif source is not None:
+            with _read(context, vault, source(), progress) as intake:
+                folder.pin_table(intake.table_digest)
+        status = _send(context, prepared, outgoing, progress)
+        check_upload(read_log(context, vault), prepared.message)
+        if status.state in (VaultState.STORED, VaultState.CLOSED):
+            outgoing.clear()
+    return status
+
+
+def _named(source: Callable[[], Source] | None) -> Source:
+    if source is None:
+        raise ParameterError(
+            "no table is named, and none was prepared for this vault before",
+            hint="name the table to push",
+        )
+    return source()
+
+
+def _check_open(status: VaultStatus) -> None:
+    if status.state != VaultState.OPEN:
+        reason = f": {status.reason}" if status.reason else ""
+        raise StateError(
+            f"the vault is {status.state}{reason}",
+            hint="tables are pushed while a vault is open: when everybody has signed it",
+        )
+
+
+def _read(context: PartyContext, vault: Vault, source: Source, progress: OnProgress) -> Intake:
+    scratch = context.home.vault(vault.vault_id).path / "scratch"
+    me, secret = context.identity.party_id, _secret(context, vault)
+    return read_table(vault, me, secret, source, scratch=scratch, progress=progress)
+
+
+def _prepare(
+    context: PartyContext,
+    signed: Signed[Vault],
+    source: Source,
+    outgoing: FolderChunks,
+    progress: OnProgress,
+) -> Prepared[Upload]:
+    """Read and encrypt the whole table; its pads are new, and come from keys."""
+    folder = context.home.vault(signed.body.vault_id)
+    private = FolderChunks(folder.private)
+    outgoing.clear()  # of a preparation that was interrupted; its pads are lost with it
+    with _read(context, signed.body, source, progress) as intake:
+        folder.pin_table(intake.table_digest)  # before anything leaves
+        progress(Progress("encrypting"))
+        curator = CuratorContext(context.identity, context.entropy, outgoing, private)
+        return prepare_table(curator, signed, intake, FolderSpool(folder.path / "scratch-2"))
+
+
+def _send(
+    context: PartyContext, prepared: Prepared[Upload], outgoing: FolderChunks, progress: OnProgress
+) -> VaultStatus:
+    """Send what the server does not have yet, and then the message that refers to all of it."""
+    vaults, vault = context.server.vaults, prepared.message.body.scope
+    status = vaults.status(vault)
+    if status.state == VaultState.STORED:
+        return status
+    _check_open(status)
+    digests = chunk_digests(prepared.message.body)
+    sending = ChunkSending(digests, vaults.sent_chunks(vault), outgoing, progress)
+    vaults.send_chunks(vault, sending.missing(), sending.count)
+    try:
+        return vaults.upload(vault, prepared.message)
+    except DigestError:
+        sending.look_for_damage()
+        raise
+
+
+# Studies on a vault
+
+
+def known_vault(home: Home) -> Callable[[str], Vault]:
+    """Return how to find a vault of a home by its title or the first digits of its id."""
+
+    def find(name: str) -> Vault:
+        signed = home.vault(home.find_vault(name)).terms()
+        if signed is None:
+            raise _unknown()
+        return signed.body
+
+    return find
+
+
+def stored_uploads(context: PartyContext, vault: Vault) -> tuple[bytes, ...]:
+    """Return the digests of all stored tables, in the order of the curators.
+
+    They are those of the vault's audit log, whose end was seen before and is signed; this curator's
+    is the one that it has prepared.
+    """
+    entries, _ = audit_vault(context, vault.vault_id)
+    logged = {e.actor: e.message for e in entries if e.event == AuditEvent.UPLOADED}
+    digests = [logged.get(terms.party_id) for terms in vault.curators]
+    uploads = tuple(digest for digest in digests if digest is not None)
+    closed = any(entry.state == VaultState.CLOSED for entry in entries)
+    if closed or len(uploads) != len(vault.curators):
+        missing = [t.identity.name for t in vault.curators if t.party_id not in logged]
+        raise StateError(
+            "the vault is closed" if closed else "not every table is stored yet",
+            hint="propose a new vault" if closed else f"wait for: {', '.join(map(repr, missing))}",
+        )
+    return uploads
+
+
+def check_stored_study(context: PartyContext, contract: Contract) -> None:
+    """Refuse a study on a vault that this curator has not signed, or on other tables than its.
+
+    Before it is signed, and before it is answered.
+    """
+    vault, prepared = own_table(context, contract)
+    check_vault(contract, vault)
+    place = vault.curators.index(vault.curator(context.identity.party_id))
+    if contract.stored is None or contract.stored.uploads[place] != prepared.message.digest:
+        raise MismatchError(
+            "the contract is not about the table that you have stored in this vault",
+            hint="do not sign it; ask whoever has proposed it which tables it means",
+        )
+
+
+def own_table(context: PartyContext, contract: Contract) -> tuple[Vault, Prepared[Upload]]:
+    """Return the vault of a study and this curator's table in it, as this home keeps them."""
+    vault_id = b"" if contract.stored is None else contract.stored.vault
+    folder = context.home.vault(vault_id)
+    signed = folder.terms() if vault_id else None
+    if signed is None:
+        raise _unknown()
+    vault = verify_agreement(signed)
+    schema = vault.schema_of(context.identity.party_id)
+    prepared = folder.prepared(schema, FolderChunks(folder.path / "private"))
+    if prepared is None:
+        raise StateError(
+            "nothing was pushed to this vault from this home",
+            hint="work from the home that has pushed the table; its pads are kept there alone",
+        )
+    return vault, prepared
+
+
+def _unknown() -> HomeError:
+    return HomeError(
+        "this home does not know the vault that the study reads",
+        hint="work from the home that has signed the vault and pushed a table to it",
+    )

@@ -1,0 +1,151 @@
+"""How much each party has sent and keeps on the disk, and what its grants cover."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, and_, case, delete, func, select, update
+
+from veiltab.server.db.tables import GRANTED, HELD, MESSAGES, PARTIES, STUDIES
+from veiltab.server.db.view import TransactionView
+
+LEAST_BYTES = 4096
+"""What a message counts at least: its row, and its entry in the log, take space too."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrantLine:
+    """What a grant covers: places in the contract's schema, with the attributes' names."""
+
+    grant_id: bytes
+    curator: bytes
+    researcher: bytes
+    attributes: Sequence[tuple[int, str]]
+    expires: int
+
+
+class UsageRecords(TransactionView):
+    """Bytes of messages and of chunks by party, and the index of grants."""
+
+    def lock_party(self, party: bytes) -> None:
+        """Let the transactions that count a party's use follow each other.
+
+        SQLite has one writer at a time anyway.  A transaction locks its study first.
+        """
+        statement = select(PARTIES.c.party).where(PARTIES.c.party == party).with_for_update()
+        self._connection.execute(statement)
+
+    def open_proposals(self, party: bytes) -> int:
+        """Return how many studies of a proposer not everybody has signed yet."""
+        statement = select(func.count()).where(
+            STUDIES.c.proposer == party, STUDIES.c.state == "proposed"
+        )
+        return int(self._connection.execute(statement).scalar_one())
+
+    def proposals_since(self, party: bytes, time: int) -> int:
+        """Return how many studies a party has proposed since a time, however they ended."""
+        statement = select(func.count()).where(
+            STUDIES.c.proposer == party, STUDIES.c.created > time
+        )
+        return int(self._connection.execute(statement).scalar_one())
+
+    def message_bytes(self, party: bytes) -> int:
+        """Return the bytes of a party's contracts and messages; a short one counts as 4096."""
+        sent = select(_counted(MESSAGES.c.size)).where(MESSAGES.c.sender == party)
+        proposed = select(_counted(STUDIES.c.size)).where(STUDIES.c.proposer == party)
+        return sum(int(self._connection.execute(each).scalar_one()) for each in (sent, proposed))
+
+    def held_bytes(self, party: bytes) -> int:
+        """Return the bytes of chunks on the disk for which a party answers."""
+        statement = select(_total(HELD.c.bytes)).where(HELD.c.party == party)
+        return int(self._connection.execute(statement).scalar_one())
+
+    def held_by_study(self, study: bytes) -> dict[bytes, int]:
+        """Return the bytes of a study's chunks, by the party that answers for them."""
+        statement = select(HELD.c.party, HELD.c.bytes).where(HELD.c.study == study)
+        return {row.party: row.bytes for row in self._connection.execute(statement)}
+
+    def held_chunks(self, study: bytes, party: bytes) -> int:
+        """Return how many chunks a party has sent for a study; one sent twice may count twice."""
+        statement = select(HELD.c.chunks).where(HELD.c.study == study, HELD.c.party == party)
+        return int(self._connection.execute(statement).scalar_one_or_none() or 0)
+
+    def add_held(self, study: bytes, party: bytes, size: int, chunks: int) -> None:
+        """Count more bytes and chunks of a study to a party, or fewer."""
+        self._insert_new(HELD, {"study": study, "party": party, "bytes": 0, "chunks": 0})
+        self._connection.execute(
+            update(HELD)
+            .where(HELD.c.study == study, HELD.c.party == party)
+            .values(bytes=HELD.c.bytes + size, chunks=HELD.c.chunks + chunks)
+        )
+
+    def set_held(self, study: bytes, party: bytes, size: int, chunks: int) -> None:
+        """Correct what is counted to a party, after a look at the disk."""
+        self._insert_new(HELD, {"study": study, "party": party, "bytes": 0, "chunks": 0})
+        self._connection.execute(
+            update(HELD)
+            .where(HELD.c.study == study, HELD.c.party == party)
+            .values(bytes=size, chunks=chunks)
+        )
+
+    def forget_held(self, study: bytes) -> None:
+        """Count nothing of a study any more."""
+        self._connection.execute(delete(HELD).where(HELD.c.study == study))
+
+    def add_granted(self, study: bytes, line: GrantLine) -> bool:
+        """Note what a grant covers; ``False`` if there is a grant with this id already."""
+        values = {
+            "study": study,
+            "grant_id": line.grant_id,
+            "curator": line.curator,
+            "researcher": line.researcher,
+            "attributes": json.dumps(list(line.attributes), ensure_ascii=False),
+            "expires": line.expires,
+        }
+        return self._insert_new(GRANTED, values)
+
+    def grant_count(self, study: bytes, curator: bytes, researcher: bytes | None = None) -> int:
+        """Return how many grants a curator has given in a study, to one researcher or to all."""
+        statement = select(func.count()).where(
+            GRANTED.c.study == study, GRANTED.c.curator == curator
+        )
+        if researcher is not None:
+            statement = statement.where(GRANTED.c.researcher == researcher)
+        return int(self._connection.execute(statement).scalar_one())
+
+    def granted_to(self, study: bytes, researcher: bytes, now: int) -> list[str]:
+        """Return the attributes that unexpired grants give a researcher, in the schema's order."""
+        statement = select(GRANTED.c.attributes).where(
+            GRANTED.c.study == study,
+            GRANTED.c.researcher == researcher,
+            GRANTED.c.expires > now,
+        )
+        rows = self._connection.execute(statement).scalars()
+        places = {place: name for row in rows for place, name in json.loads(row)}
+        return [name for _, name in sorted(places.items())]
+
+    def grants_of(self, study: bytes, party: bytes) -> list[bytes]:
+        """Return the grants that a party has given or was given, the oldest first."""
+        same = and_(
+            GRANTED.c.study == MESSAGES.c.study,
+            GRANTED.c.grant_id == MESSAGES.c.reference,
+            GRANTED.c.curator == MESSAGES.c.sender,
+        )
+        statement = (
+            select(MESSAGES.c.content)
+            .join(GRANTED, same)
+            .where(MESSAGES.c.study == study, MESSAGES.c.kind == "grant", MESSAGES.c.size > 0)
+            .where((GRANTED.c.curator == party) | (GRANTED.c.researcher == party))
+            .order_by(MESSAGES.c.at, MESSAGES.c.sender, MESSAGES.c.reference)
+        )
+        return list(self._connection.execute(statement).scalars())
+
+
+def _total(column: ColumnElement[int]) -> ColumnElement[int]:
+    return func.coalesce(func.sum(column), 0)
+
+
+def _counted(size: ColumnElement[int]) -> ColumnElement[int]:
+    """Sum sizes; what was erased counts as nothing, and anything else as at least a page."""
+    least = case((size == 0, 0), (size < LEAST_BYTES, LEAST_BYTES), else_=size)
+    return _total(least)
