@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from veiltab.cli.output import show_help
+from veiltab.cli.output import own_process, show_help
 from veiltab.errors import VeiltabError
 
 
@@ -125,6 +125,8 @@ def veiltab(context: click.Context) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command; every failure is ``error:`` and ``hint:`` on stderr and an exit code."""
     _write_what_can_be_written()
+    if arguments is None:
+        own_process()
     try:
         code = veiltab.main(arguments, prog_name="veiltab", standalone_mode=False)
         sys.stdout.flush()

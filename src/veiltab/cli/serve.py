@@ -13,6 +13,7 @@ import click
 
 from veiltab.cli.output import (
     console,
+    guard_keys,
     json_option,
     moment,
     print_json,
@@ -190,6 +191,7 @@ def serve_command(
         _check_certificate(tls_cert, tls_key)
     given = {limit: value for limit, value in limits.items() if value is not None}
     context, new = start_server(DataDirectory(data), address, name, as_settings(given))
+    guard_keys()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     set_up_logs(sys.stderr)

@@ -402,7 +402,7 @@ def audit_command(
     with party.session() as session:
         chosen = session.study(study)
         audit = chosen.audit(compare, proof=proof)
-        names = _names(chosen.terms)
+        me, names = session.identity.party_id, _names(chosen.terms)
         verified = _verified(session.home, chosen.terms, audit.entries)
     if head_out is not None:
         audit.save_head(head_out)
@@ -414,7 +414,7 @@ def audit_command(
             str(entry.sequence),
             moment(entry.at),
             names.get(entry.actor, entry.actor.hex()[:16]),
-            {None: "pinned", True: "yes", False: "no"}[verified[entry.actor]],
+            "you" if entry.actor == me else _WORDS[verified[entry.actor]],
             entry.event,
             entry.state,
         )
@@ -455,6 +455,9 @@ def _audit_json(
             for w in audit.witnesses
         ],
     }
+
+
+_WORDS = {None: "pinned", True: "yes", False: "no"}
 
 
 def _names(contract: "Contract") -> dict[bytes, str]:

@@ -32,7 +32,7 @@ PADS = {
 
 
 def signers(signed: "Signed[Any]") -> set[bytes]:
-    """Return who has signed, by signing key, after a look at every signature."""
+    """Return who has signed, by first signing key, after a look at every signature."""
     from veiltab.protocol.verify import verify_some
 
     verify_some(signed, [terms.identity.signing_key for terms in signed.body.curators])
@@ -276,7 +276,7 @@ def print_parties(
     names = ("part", "name", "fingerprint", "verified", "signed")
     print_rows(screen, names, rows, whole="fingerprint")  # people read it aloud
     for one in parties:
-        if one.standing in (Standing.CHANGED, Standing.BLOCKED):
+        if one.standing in (Standing.CHANGED, Standing.BLOCKED, Standing.REVOKED):
             screen.print(f"\n{_warning(home, one)}", markup=False, soft_wrap=True)
     missing = [called(o) for o in parties if o.standing in (Standing.NEW, Standing.UNVERIFIED)]
     if missing:
@@ -301,7 +301,8 @@ def _standing(one: "Acquaintance") -> str:
     if one.standing is None:
         return "pinned"
     words = {Standing.YOU: "you", Standing.VERIFIED: "yes"}
-    words |= {Standing.CHANGED: "CHANGED", Standing.BLOCKED: "blocked"}
+    words |= {Standing.CHANGED: "CHANGED"}
+    words |= {other: other.value for other in (Standing.BLOCKED, Standing.REVOKED)}
     return words.get(one.standing, "no")
 
 

@@ -37,6 +37,7 @@ from veiltab.wire.codec import (
 )
 from veiltab.wire.contract import DIGEST, PARTY_ID, PublicIdentity
 from veiltab.wire.requests import MAX_SKEW_SECONDS
+from veiltab.wire.rotation import ROTATIONS, Rotation
 from veiltab.wire.signed import Signed
 
 T = TypeVar("T")
@@ -128,6 +129,7 @@ class ServerStatus(Answer):
     """What a server says of itself to anybody; only a pinned identity is believed."""
 
     identity: PublicIdentity = wired(nested(PublicIdentity))
+    rotations: tuple[Signed[Rotation], ...] = wired(ROTATIONS)
     software: str = wired(TEXT)
     versions: tuple[int, ...] = wired(items(integer(1, MAX_INTEGER)))
 

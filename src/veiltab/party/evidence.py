@@ -94,6 +94,7 @@ def read_log(context: "PartyContext", agreement: Agreement) -> Logged:
         log.check_actors(agreement, entries)
         after = now.followed_by(entries, end)
         pinned.save(after)
+        context.home.follow_server(head.signatures[0].rotations)
     return after
 
 
@@ -111,6 +112,7 @@ def read_whole_log(
         log.check_actors(agreement, entries)
         logged = start.followed_by(entries, end)
         pinned.save(logged)
+        context.home.follow_server(head.signatures[0].rotations)
     return entries, head, logged
 
 

@@ -26,6 +26,7 @@ from veiltab.errors import ParameterError
 from veiltab.server.auth import Gate
 from veiltab.server.connections import Crowd
 from veiltab.server.context import ServiceContext
+from veiltab.server.key_routes import key_routes
 from veiltab.server.limits import KIB, SOFTWARE_VERSION
 from veiltab.server.monitoring import CONTENT_TYPE, Metrics
 from veiltab.server.problems import install_problems, unexpected
@@ -139,6 +140,7 @@ def create_app(context: ServiceContext) -> FastAPI:
     install_problems(app)
     app.include_router(operator_routes(context, worker, gate))
     app.include_router(party_routes(context, gate))
+    app.include_router(key_routes(context, gate))
     app.include_router(block_routes(context, gate))
     app.include_router(study_routes(context, gate, worker))
     app.include_router(vault_routes(context, gate))

@@ -16,6 +16,7 @@ class Server(BaseModel):
     """Who this server is; compare its fingerprint before you trust it with anything."""
 
     identity: dict[str, Any]
+    rotations: list[dict[str, Any]]
     software: str
     time: int
     versions: list[int]

@@ -58,7 +58,7 @@ def add_agreement(
 
 def note_signatures(records: Records, signed: Signed[Contract] | Signed[Vault]) -> None:
     """Write down who has signed, so that nobody need read the contract to know it."""
-    keys = {signature.key for signature in signed.signatures}
+    keys = {signature.root for signature in signed.signatures}
     parties = [
         terms.party_id for terms in signed.body.curators if terms.identity.signing_key in keys
     ]

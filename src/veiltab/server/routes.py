@@ -76,6 +76,7 @@ def operator_routes(context: ServiceContext, worker: Worker, gate: Gate) -> APIR
     def server() -> Server:
         return Server(
             identity=context.identity.to_json(),
+            rotations=[rotation.to_json() for rotation in context.key.proof],
             software=f"veiltab {SOFTWARE_VERSION}",
             time=context.now,
             versions=[VERSION],
@@ -99,8 +100,8 @@ def party_routes(context: ServiceContext, gate: Gate) -> APIRouter:
         response: Response, newcomer: Annotated[Newcomer, Depends(gate.newcomer)]
     ) -> Registered:
         created(response, new=auth.register(context, newcomer))
-        gate.forget(newcomer.identity.party_id)
-        return Registered(party=newcomer.identity.party_id.hex())
+        gate.forget(newcomer.party)
+        return Registered(party=newcomer.party.hex())
 
     return router
 

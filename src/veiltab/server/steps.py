@@ -16,6 +16,7 @@ from veiltab.server.db.lists import HIDDEN, INBOX
 from veiltab.server.db.records import RESEARCHER
 from veiltab.server.db.usage import GrantLine
 from veiltab.server.limits import too_large
+from veiltab.server.party_steps import check_new_signatures
 from veiltab.server.proposals import add_agreement, note_signatures
 from veiltab.server.quotas import (
     MAX_BLOCKS,
@@ -298,6 +299,7 @@ def _add_signatures(stored: StoredStudy, sender: Sender, signed: Signed[Contract
     server_study.sign(signed)
     if server_study.contract == before:
         return
+    check_new_signatures(stored.records, before, server_study.contract)
     expect(stored.state, State.PROPOSED)
     opened = server_study.state is State.OPEN
     # Rows of stored tables are drawn as soon as the study is open: the key decides which.
@@ -335,6 +337,7 @@ def check_sender(
             hint="send your own messages, to the study that they are for",
         )
     verify(signed, [sender.identity.signing_key])
+    sender.check_newest(signed)
 
 
 def _keep(

@@ -10,6 +10,7 @@ from veiltab.server import steps
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import VAULT
+from veiltab.server.party_steps import check_new_signatures
 from veiltab.server.proposals import add_agreement, note_signatures
 from veiltab.server.quotas import check_space
 from veiltab.server.stored_study import StoredStudy
@@ -188,7 +189,7 @@ def _check_proposal(context: ServiceContext, sender: Sender, signed: Signed[Vaul
         )
     terms.curator(sender.party)
     verify_some(signed, [curator.identity.signing_key for curator in terms.curators])
-    if sender.identity.signing_key not in {signature.key for signature in signed.signatures}:
+    if sender.identity.signing_key not in {signature.root for signature in signed.signatures}:
         raise SignatureError("the proposer has not signed the vault", hint="sign what you propose")
 
 
@@ -198,6 +199,7 @@ def _add_signatures(stored: StoredVault, sender: Sender, signed: Signed[Vault]) 
     server_vault.sign(signed)
     if server_vault.terms == before:
         return
+    check_new_signatures(stored.records, before, server_vault.terms)
     expect_vault(stored.state, VaultState.PROPOSED)
     stored.save(server_vault)
     note_signatures(stored.records, server_vault.terms)

@@ -87,6 +87,7 @@ def leave_head(context: ServiceContext, sender: Sender, study: bytes) -> bool:
                 hint="leave the end of the log that you were shown yourself",
             )
         verify(signed, [sender.identity.signing_key])
+        sender.check_newest(signed)
         verify(head, [context.identity.signing_key])  # what it has not signed proves nothing
         earlier = records.message(study, Witness.kind, sender.party)
         if earlier is not None and _length(earlier) >= head.body.length:

@@ -6,7 +6,7 @@ from typing import Self
 from veiltab.errors import MismatchError, StateError
 from veiltab.protocol.server.accept import check_upload
 from veiltab.protocol.stores import ChunkStore
-from veiltab.protocol.verify import check_vault, verify_some
+from veiltab.protocol.verify import add_missing, check_vault, verify_some
 from veiltab.wire.contract import Contract, Vault
 from veiltab.wire.messages import Upload
 from veiltab.wire.signed import Signed
@@ -46,15 +46,17 @@ class ServerVault:
         return self._state
 
     def sign(self, signed: Signed[Vault]) -> None:
-        """Take signatures; the vault opens when every curator has signed."""
+        """Take signatures; the vault opens when every curator has signed.
+
+        The first one of a curator stays, also if it has other keys by now.
+        """
         if signed.body != self.terms.body:
             raise MismatchError(
                 "the signature is on the terms of another vault", hint="sign those of this vault"
             )
         keys = [terms.identity.signing_key for terms in signed.body.curators]
         verify_some(signed, keys)
-        for signature in signed.signatures:
-            self._terms = self._terms.with_signature(signature)
+        self._terms = add_missing(self._terms, signed)
         if self.state is VaultState.PROPOSED and len(self.terms.signatures) == len(keys):
             self._state = VaultState.OPEN
 

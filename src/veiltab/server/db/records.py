@@ -11,6 +11,7 @@ from typing import Final
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from veiltab.errors import InvitationError, StateError
+from veiltab.server.db.keys import KeyRecords
 from veiltab.server.db.lists import ListRecords
 from veiltab.server.db.tables import AUDIT, INVITATIONS, MEMBERS, MESSAGES, NONCES, PARTIES, STUDIES
 from veiltab.server.db.usage import UsageRecords
@@ -132,6 +133,8 @@ class PeopleRecords(TransactionView):
             "name": identity.name,
             "signing_key": identity.signing_key,
             "sealing_key": identity.sealing_key,
+            "newest_signing": identity.signing_key,
+            "newest_sealing": identity.sealing_key,
             "created": now,
         }
         return self._insert_new(PARTIES, values)
@@ -300,7 +303,7 @@ class MessageRecords(TransactionView):
         return None if row is None else (row.sequence + 1, row.hash)
 
 
-class Records(PeopleRecords, StudyRecords, ListRecords, MessageRecords, UsageRecords):
+class Records(PeopleRecords, KeyRecords, StudyRecords, ListRecords, MessageRecords, UsageRecords):
     """One transaction's view of the database; ``Database`` makes it, and ends the transaction.
 
     Times are in seconds since 1970; ids, digests and messages are bytes.
