@@ -90,7 +90,7 @@ def leave_head(context: ServiceContext, sender: Sender, study: bytes) -> bool:
         sender.check_newest(signed)
         verify(head, [context.identity.signing_key])  # what it has not signed proves nothing
         earlier = records.message(study, Witness.kind, sender.party)
-        if earlier is not None and _length(earlier) >= head.body.length:
+        if earlier is not None and earlier.content and _length(earlier) >= head.body.length:
             return False
         record = MessageRecord(
             study=study,
@@ -115,4 +115,4 @@ def left_heads(context: ServiceContext, sender: Sender, study: bytes) -> list[ob
     with context.database.reading() as records:
         StoredStudy.of(context, records, study, sender.party)
         messages = records.messages(study, Witness.kind)
-    return [Witness.loads(message.content).to_json() for message in messages]
+    return [Witness.loads(message.content).to_json() for message in messages if message.content]
