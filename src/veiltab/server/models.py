@@ -159,8 +159,14 @@ class Publications(BaseModel):
     publications: list[dict[str, Any]]
 
 
+class Heads(BaseModel):
+    """Signed ends of the log: of each party the longest that it was shown."""
+
+    heads: list[dict[str, Any]]
+
+
 class AuditLog(BaseModel):
-    """A study's audit log: entries in order, and the signed head."""
+    """Entries of an audit log in order, and the signed head of all of it."""
 
     entries: list[dict[str, Any]]
     head: dict[str, Any]
