@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers import make_context
+from tests.support.servers import QUICK, make_context
 from tests.support.simulator import STORED_TERMS, Simulator, holding
 from tests.support.vaults import VaultOnServer, request_of
 from veiltab.crypto.entropy import CipherEntropy
@@ -16,15 +16,17 @@ from veiltab.errors import (
     DigestError,
     MismatchError,
     NotFoundError,
+    QuotaError,
     SignatureError,
     StateError,
+    UnknownPartyError,
     VeiltabError,
 )
 from veiltab.protocol.curator.agreement import public_identity, share_secret
 from veiltab.protocol.verify import sign
-from veiltab.server import steps, vault_steps
+from veiltab.server import steps, vault_steps, vault_views
 from veiltab.server.context import ServiceContext
-from veiltab.server.worker import Worker
+from veiltab.server.worker import Lane
 from veiltab.wire.bundles import bundle
 from veiltab.wire.contract import Contract, Stored
 from veiltab.wire.signed import Signed
@@ -276,19 +278,73 @@ def test_nobody_in_common(tmp_path: Path) -> None:
     assert (vault.state, vault.status.reason) == ("stored", None)
 
 
+def release_all(context: ServiceContext) -> None:
+    """Let the worker do all that waits."""
+    lane = Lane(context, large=False)
+    while lane.release_next():
+        pass
+
+
 def test_many_studies_draw_in_turn(context: ServiceContext) -> None:
     """All that wait are drawn by one pass of the worker, each once, each with rows of its own."""
     vault = VaultOnServer(context).store()
     studies = [vault.study() for _ in range(5)]
-    worker = Worker(context)
-    worker._release_all()
+    release_all(context)
     requests = [study.request(0) for study in studies]
     positions = [next(iter(study.positions(0)._chunks.values())) for study in studies]
     assert len(set(positions)) == len(studies)
-    worker._release_all()
+    release_all(context)
     assert [study.request(0) for study in studies] == requests
     for study in studies:
         study.answer_all()
-    worker._release_all()
+    release_all(context)
     assert {study.state for study in studies} == {"released"}
     assert len({study.release().digest for study in studies}) == len(studies)
+
+
+def test_stored_tables_count_for_as_long_as_they_are_kept(tmp_path: Path) -> None:
+    """A party's space is shared by all its vaults and studies; closing a vault gives it back."""
+    parties = Simulator()
+    settings = replace(QUICK, party_disk_bytes=100_000)  # one table, which counts as 64 KiB
+    context = make_context(tmp_path / "data", identity=parties.server, settings=settings)
+    kept = VaultOnServer(context, parties).store()
+    refused = VaultOnServer(context, parties)
+    with pytest.raises(QuotaError, match="bytes on the server"):
+        refused.store()
+    kept.close()
+    assert refused.store().state == "stored"
+
+
+def test_vaults_count_as_proposals(tmp_path: Path) -> None:
+    """Nobody's list is filled by vaults instead of studies."""
+    parties = Simulator()
+    settings = replace(QUICK, open_proposals=3)
+    context = make_context(tmp_path / "data", identity=parties.server, settings=settings)
+    for _ in range(3):
+        VaultOnServer(context, parties, signed=False)
+    with pytest.raises(QuotaError, match="wait for signatures"):
+        VaultOnServer(context, parties, signed=False)
+
+
+def test_a_vault_waits_in_the_inbox_until_it_is_looked_at(context: ServiceContext) -> None:
+    """Whoever is named without being asked has it in no list; its proposer has."""
+    vault = VaultOnServer(context, signed=False)
+
+    def listed(place: int, *, inbox: bool) -> int:
+        sender = vault.sender(place)
+        return len(vault_views.vaults(context, sender, None, 9, inbox=inbox).vaults)
+
+    assert [listed(place, inbox=False) for place in range(2)] == [1, 0]
+    assert [listed(place, inbox=True) for place in range(2)] == [0, 1]
+    vault_views.status(context, vault.sender(1), vault.vault)
+    assert [listed(1, inbox=inbox) for inbox in (False, True)] == [1, 0]
+
+
+def test_a_blocked_party_can_propose_no_vault(context: ServiceContext) -> None:
+    """The refusal is that of a party which is not registered here."""
+    parties = Simulator()
+    parties.register(context)
+    first, second = parties.curators
+    steps.block(context, request_of(second), first.party_id)
+    with pytest.raises(UnknownPartyError, match="'curator 2' cannot be reached here"):
+        VaultOnServer(context, parties)

@@ -128,11 +128,12 @@ def test_vaults_and_studies_are_listed_apart(context: ServiceContext) -> None:
     """An id of the one is unknown among the others."""
     vault = VaultOnServer(context).store()
     study, sender = vault.study(), vault.sender(0)
-    listed = vault_views.vaults(context, sender).vaults
+    listed = vault_views.vaults(context, sender, None, 9, inbox=False).vaults
     assert [(line.vault, line.state, line.role) for line in listed] == [
         (vault.vault.hex(), "stored", "curator")
     ]
-    assert [line.study for line in views.studies(context, sender).studies] == [study.study.hex()]
+    studies = views.studies(context, sender, None, 9, inbox=False).studies
+    assert [line.study for line in studies] == [study.study.hex()]
     with pytest.raises(NotFoundError, match="no such study for you"):
         views.status(context, sender, vault.vault)
     with pytest.raises(NotFoundError, match="no such vault for you"):
@@ -149,7 +150,7 @@ def test_nobody_else_sees_a_vault(context: ServiceContext) -> None:
     counts(study)  # the researcher is named in the study now
     outsider = request_of(vault.parties.researcher)
     assert views.status(context, outsider, study.study).role == "researcher"
-    assert vault_views.vaults(context, outsider).vaults == []
+    assert vault_views.vaults(context, outsider, None, 9, inbox=False).vaults == []
     for view in (vault_views.status, vault_views.terms, vault_views.chunks, vault_views.audit):
         with pytest.raises(NotFoundError) as found:
             view(context, outsider, vault.vault)

@@ -2,9 +2,9 @@
 
 vault = VaultOnServer(context).store()  # two curators, whose tables are stored
 study = vault.study()                   # open; its rows are not drawn yet
-study.draw()                            # as the worker does
-study.answer(0), study.answer(1)
-study.release()
+study.work()                            # the worker draws them
+study.answer_all()
+study.work()                            # the worker releases the study
 """
 
 import hashlib
@@ -61,7 +61,7 @@ class VaultOnServer:
         self.parties = parties or Simulator()
         if server is not None:
             self.parties.server = server
-        self._register()
+        self.parties.register(context)
         self.deposit: Deposit = self.parties.deposit()
         body = self.deposit.vault.body
         first = sign(body, self.parties.curators[0].signing)
@@ -69,12 +69,6 @@ class VaultOnServer:
         if signed:
             for place in range(1, len(self.parties.curators)):
                 self.sign(place)
-
-    def _register(self) -> None:
-        """Make everybody known to the server: proposals may name nobody else."""
-        with self.context.database.transaction() as records:
-            for party in (*self.parties.curators, self.parties.researcher):
-                records.add_party(public_identity(party), self.context.now)
 
     @property
     def state(self) -> str:

@@ -74,8 +74,10 @@ def load_identity(path: Path, passphrase: str | None) -> PrivateIdentity:
     """
     try:
         with path.open("rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            content = b"" if mode & UNSAFE_MODE else file.read(MAX_KEY_FILE_BYTES + 1)
+            status = os.fstat(file.fileno())
+            mode = stat.S_IMODE(status.st_mode)
+            is_private = not mode & UNSAFE_MODE and status.st_uid in (os.geteuid(), 0)
+            content = file.read(MAX_KEY_FILE_BYTES + 1) if is_private else b""
     except OSError as error:
         raise KeyFileError(
             f"cannot read the key file {path}: {error.strerror}",
@@ -85,5 +87,11 @@ def load_identity(path: Path, passphrase: str | None) -> PrivateIdentity:
         raise KeyFileError(
             f"others can open the key file {path} (mode {mode:04o})",
             hint=f"run: chmod 600 {path}; if others may have read it, make a new identity",
+        )
+    if not is_private:
+        raise KeyFileError(
+            f"the key file {path} belongs to another user of this computer",
+            hint="copy it to a file of your own, of mode 600; if others may have read it, make a"
+            " new identity",
         )
     return with_proof(parse_identity(content, passphrase, str(path)))

@@ -153,7 +153,9 @@ class KnownParties:
         self.remember([identity])
         with self._home.lock():
             memory = self._memory()
-            known = memory.by_id[identity.party_id]
+            known = memory.by_id.get(identity.party_id)
+            if known is None:  # one's own, which needs no memory
+                return verify_keys(identity, keys)
             if keys.revocation is not None and keys.identity.party_id == identity.party_id:
                 verify_revocation(identity, keys.revocation)
                 self._write(memory.with_party(replace(known, revocation=keys.revocation)))

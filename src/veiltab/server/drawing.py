@@ -36,20 +36,54 @@ def draw_study(context: ServiceContext, study: bytes) -> str:
     """
     store = context.folders.drawn(study)
     with context.database.reading() as records:
+        drawn_before = _rows_in_doubt(StoredStudy.find(context, records, study))
+    if drawn_before is None:
+        return "done"
+    if drawn_before:
+        store.drop_damaged()
+        if all(map(store.has, drawn_before)):
+            return _keep_rows(context, study)
+    return _draw(context, study, store)
+
+
+def _rows_in_doubt(stored: StoredStudy) -> set[bytes] | None:
+    """Return the chunks of rows that may be damaged: none of them if no rows were drawn yet.
+
+    Without a reason to draw it is ``None``.
+    """
+    if stored.record.vault is None or stored.state not in _WAITING:
+        return None
+    if stored.state is State.OPEN:
+        return set()
+    if stored.record.reason is None:
+        return None
+    drawn = _read_drawn(stored)
+    return {digest for chunks in (*drawn.positions, *drawn.columns) for digest in chunks}
+
+
+def _keep_rows(context: ServiceContext, study: bytes) -> str:
+    """Go on with rows that somebody has found damaged, and that are whole."""
+    with context.database.transaction() as records:
         stored = StoredStudy.find(context, records, study)
-        if stored.record.vault is None or not _needs_rows(stored, store):
-            return "done"
-        vault = StoredVault.find(context, records, stored.record.vault)
+        if stored.state is State.SAMPLED:
+            stored.save_reason(None)
+    return "done"
+
+
+def _draw(context: ServiceContext, study: bytes, store: BundledChunks) -> str:
+    """Match the tables of the vault, draw the rows that the key decides, and keep them."""
+    with context.database.reading() as records:
+        stored = StoredStudy.find(context, records, study)
+        vault = StoredVault.find(context, records, stored.record.vault or b"")
         entropy = _fixed_entropy(stored, "draw")
         undrawn = stored.resume(entropy=entropy, received=store, state=State.OPEN)
-        terms, uploads = vault.terms, vault.resume().uploads
+        terms, uploads = vault.terms, vault.resume(tables=True).uploads
     curators = [curator.party_id for curator in terms.body.curators]
     if vault.state is not VaultState.STORED:
         return _abort(context, study, "the vault that it reads was closed")
     tables = context.folders.received_all(vault.study, curators)
     try:
-        with context.metrics.draw_seconds.time():
-            undrawn.draw_from(terms, [uploads[party] for party in curators], tables)
+        undrawn.draw_from(terms, [uploads[party] for party in curators], tables)
     except DigestError as error:
         return _damaged(context, study, vault.study, error)
     except (AlignmentError, InputError, MismatchError) as error:
@@ -59,18 +93,6 @@ def draw_study(context: ServiceContext, study: bytes) -> str:
     if outcome == "aborted":
         _forget(context, study)
     return outcome
-
-
-def _needs_rows(stored: StoredStudy, store: BundledChunks) -> bool:
-    """Tell whether rows are to be drawn: for the first time, or again if some are damaged."""
-    if stored.state is State.OPEN:
-        return True
-    if stored.state not in _WAITING or stored.record.reason is None:
-        return False
-    store.drop_damaged()
-    drawn = _read_drawn(stored)
-    digests = {digest for chunks in (*drawn.positions, *drawn.columns) for digest in chunks}
-    return not all(map(store.has, digests))
 
 
 def _commit(context: ServiceContext, study: bytes, server_study: ServerStudy) -> str:
@@ -160,9 +182,7 @@ def _forget(context: ServiceContext, study: bytes) -> None:
 
 def end_study(stored: StoredStudy, reason: str, actor: bytes | None = None) -> str:
     """Abort a study on behalf of the server, or of whoever has closed its vault."""
-    server_study = stored.resume()
-    server_study.abort()
-    stored.save_end(server_study, reason=reason)
+    stored.save_aborted(reason)
     stored.log(AuditEvent.ABORTED, actor or stored.context.identity.party_id)
     return "aborted"
 

@@ -81,12 +81,8 @@ def secrets(context: ServiceContext, sender: Sender, vault: bytes) -> list[objec
     """Return the sealed secrets that the sender has sealed, or that are for it."""
     with context.database.reading() as records:
         StoredVault.of_curator(context, records, vault, sender.party)
-        messages = records.messages(vault, Secret.kind)
-    return [
-        Secret.loads(message.content).to_json()
-        for message in messages
-        if sender.party in (message.sender, message.reference)
-    ]
+        messages = records.messages_of(vault, Secret.kind, sender.party)
+    return [Secret.loads(message.content).to_json() for message in messages]
 
 
 def chunks(context: ServiceContext, sender: Sender, vault: bytes) -> list[str]:
