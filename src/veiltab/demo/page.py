@@ -349,8 +349,8 @@ def _stored(results: DemoResults) -> Iterator[Html]:
         "p",
         f"The curators also stored their tables of {stored.rows_stored:,} rows in a vault,"
         f" encrypted, and signed one more study, “{stored.title}”, which draws from it. Nobody"
-        " pushed a table again: each curator's agent answered with new pads for the drawn rows, and granted the"
-        " release, within a policy and with a log of every answer.",
+        " pushed a table again: each curator's agent answered with new pads for the drawn rows, and"
+        " granted the release, within a policy and with a log of every answer.",
     )
     yield table(
         "What the agents did",
