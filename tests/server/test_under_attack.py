@@ -83,10 +83,9 @@ def attack(folder: Path, names: Sequence[str], seconds: float) -> Measured:
         watched = http_study(server, folder, Stage.OPEN)
         by = Intruder.join(server, folder, watched.curators[0])
         quiet = median(server, watched, QUIET_SECONDS)
-        with besieged(by, names) as outcomes:
-            with asking(probe(server, watched)) as pressed:
-                finish_a_study(server, folder, watched)
-                time.sleep(seconds)
+        with besieged(by, names) as outcomes, asking(probe(server, watched)) as pressed:
+            finish_a_study(server, folder, watched)
+            time.sleep(seconds)
         time.sleep(RECOVERY_SECONDS)
         after = median(server, watched, QUIET_SECONDS)
         measured = Measured(
