@@ -39,7 +39,8 @@ def create_app(
 
     The first call makes the server's identity, called ``name``.  ``database`` is an address such as
     ``postgresql://…``, by default an SQLite file in the folder; ``limits`` are those of
-    ``veiltab serve``, such as ``rate=100``.  The folder is locked while the application runs, and
+    ``veiltab serve``, such as ``rate=100``.  Limits of connections and of time are for that web
+    server to keep.  The folder is locked while the application runs, and
     until the process ends if a release outlasts the application's shutdown.
     """
     from veiltab.server import app  # noqa: PLC0415 - loads FastAPI, which `veiltab invite` can spare

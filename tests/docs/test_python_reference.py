@@ -25,6 +25,7 @@ WHOLE: dict[str, type] = {
     "Home": vt.Home,
     "Session": vt.Session,
     "Study": vt.Study,
+    "Vault": vt.Vault,
     "Known parties": KnownParties,
     "Acquaintance": Acquaintance,
     "Preview": Preview,

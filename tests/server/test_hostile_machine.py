@@ -47,6 +47,7 @@ ATTACKS: dict[str, Build] = {
     "proposals": intruder.Proposals,
     "propose and abort": intruder.ProposeAndAbort,
     "big contracts": lambda by: intruder.BigContracts(by, 2**18, 2),
+    "heavy contracts": lambda by: intruder.HeavyContracts(by, 301),
     "long grants": lambda by: intruder.LongGrants(by, 2**18),
     "many grants": intruder.ManyGrants,
     "repeated chunk": lambda by: intruder.RepeatedChunk(by, 20),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest import mock
 
 import httpx
 import pytest
@@ -27,9 +28,14 @@ from tests.support.requests import (
 )
 from tests.support.servers import Server, make_context, running
 from tests.support.simulator import Stage
+from veiltab.crypto import signing
+from veiltab.crypto.entropy import CipherEntropy
+from veiltab.crypto.identity import PrivateIdentity
+from veiltab.errors import UnauthenticatedError
 from veiltab.party.context import PartyContext
 from veiltab.server.app import create_app
-from veiltab.server.auth import invite
+from veiltab.server.auth import Gate, invite
+from veiltab.server.problems import problem
 from veiltab.server.routes import PUBLIC
 from veiltab.wire.requests import MAX_SKEW_SECONDS
 
@@ -91,10 +97,15 @@ def complaints(app: FastAPI, client: httpx.Client) -> Iterator[str]:
 
 
 def assert_unauthenticated(answer: httpx.Response, why: object) -> None:
-    """Check a refusal, which says nothing but that it is one."""
+    """Check a refusal, which says nothing but that it is one: not a byte tells why."""
     assert answer.status_code == 401, why
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["code"] == "unauthenticated"
+    assert answer.content == problem(UnauthenticatedError(str(why), hint=str(why))).body
+    assert _comparable(answer) == {
+        "content-length": str(len(answer.content)),
+        "content-type": "application/problem+json",
+        "cache-control": "no-store",
+        "x-content-type-options": "nosniff",
+    }, why
 
 
 def test_every_route_is_gated(world: World) -> None:
@@ -170,6 +181,33 @@ def test_replays_are_refused(world: World, route: Route) -> None:
     signed = signer_of(curator).sign(plain)
     assert signed.send(world.client).status_code != 401
     assert_unauthenticated(signed.send(world.client), route)
+
+
+def test_the_signature_of_a_stranger_is_verified_too(world: World) -> None:
+    """Once, as of a party: the time that the answer takes must not tell who is registered."""
+    server = world.curator.server.pinned.party_id
+    known = signer_of(world.curator)
+    as_known = replace(stranger(server), party=known.identity.party_id)
+    for why, request in (
+        ("unknown", stranger(server).sign(Request("GET", "/v1/studies"))),
+        ("forged", as_known.sign(Request("GET", "/v1/studies"))),
+        ("old", known.sign(Request("GET", "/v1/studies"), age=2 * MAX_SKEW_SECONDS)),
+        ("elsewhere", replace(known, server=bytes(32)).sign(Request("GET", "/v1/studies"))),
+    ):
+        with mock.patch("veiltab.server.auth.signing.verify", wraps=signing.verify) as verified:
+            assert_unauthenticated(request.send(world.client), why)
+        assert verified.call_count == 1, why
+
+
+def test_a_stranger_is_looked_up_once(world: World) -> None:
+    """As a party is: work before the signature is known to be good is the same, and little."""
+    identity = PrivateIdentity.create("nobody", CipherEntropy.from_seed(8, "nobody"))
+    unknown = Signer(identity, world.curator.server.pinned.party_id)
+    with mock.patch.object(Gate, "_look_up", return_value=None) as looked:
+        for _ in range(3):
+            answer = unknown.sign(Request("GET", "/v1/studies")).send(world.client)
+            assert_unauthenticated(answer, "unknown")
+    assert looked.call_count == 1
 
 
 def test_a_nonce_is_the_senders_own(world: World) -> None:

@@ -234,9 +234,11 @@ def test_a_contribution_is_sealed_to_another_curator_once(service: Server, tmp_p
     for receiver, problem in (
         (first.identity.party_id, "sealed to its own sender"),
         (second.identity.party_id, "another secret was sent"),
-        (study.researcher.identity.party_id, "is not a curator"),
+        (study.researcher.identity.party_id, "is no curator"),
     ):
-        body = replace(first.server.secrets(study.study)[0].body, receiver=receiver, sealed=b"x")
+        body = replace(
+            first.server.secrets(study.study)[0].body, receiver=receiver, sealed=bytes(1168)
+        )
         with pytest.raises(VeiltabError, match=problem):
             first.server.send_secret(contract.study_id, sign(body, first.identity.signing))
 

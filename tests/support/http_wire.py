@@ -1,6 +1,7 @@
 """HTTP by hand: servers that follow a script, and requests byte by byte."""
 
 import json
+import select
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -217,11 +218,50 @@ class Wire:
         body = found.read()
         return Answer(found.status, {k.lower(): v for k, v in found.getheaders()}, body)
 
+    def rest(self) -> bytes:
+        """Return everything until the service ends the connection; the test fails if it does not.
+
+        An end without ceremony is an end as well.
+        """
+        received = bytearray()
+        try:
+            while part := self._socket.recv(2**16):
+                received += part
+        except ConnectionError:
+            pass
+        return bytes(received)
+
+    def is_quiet(self, seconds: float) -> bool:
+        """Wait for a while; tell whether neither bytes nor an end have come."""
+        return not select.select([self._socket], [], [], seconds)[0]
+
+    def is_open(self) -> bool:
+        """Tell whether the service has not ended the connection so far."""
+        self._socket.settimeout(0)
+        try:
+            return self._socket.recv(1, socket.MSG_PEEK) != b""
+        except BlockingIOError:
+            return True
+        except ConnectionError:
+            return False
+        finally:
+            self._socket.settimeout(10.0)
+
 
 @contextmanager
-def wire(url: str, seconds: float = 10.0) -> Iterator[Wire]:
-    """Connect to a service until the block ends."""
+def wire(
+    url: str, seconds: float = 10.0, source: str = "127.0.0.1", buffer: int | None = None
+) -> Iterator[Wire]:
+    """Connect to a service until the block ends; from another address of this computer, if named.
+
+    ``buffer`` is how much the system receives for whoever does not read.
+    """
     parts = urlsplit(url)
     assert parts.hostname is not None
-    with socket.create_connection((parts.hostname, parts.port or 80), seconds) as opened:
+    with socket.socket() as opened:
+        if buffer is not None:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        opened.settimeout(seconds)
+        opened.bind((source, 0))
+        opened.connect((parts.hostname, parts.port or 80))
         yield Wire(opened)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from tests.support.hostile import Requests
 from tests.support.http_simulator import HttpTerms, http_study
@@ -22,11 +23,13 @@ from veiltab.crypto.identity import PrivateIdentity
 from veiltab.party.context import PartyContext
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.verify import sign
+from veiltab.server.steps import PAD_KEY_BYTES, SEAL_BYTES
 from veiltab.wire.bundles import bundle
 from veiltab.wire.codec import dump
 from veiltab.wire.contract import Contract, CuratorTerms, PublicIdentity
-from veiltab.wire.messages import ColumnChunks, Grant, SignedGrant, Upload
+from veiltab.wire.messages import Grant, SignedGrant
 from veiltab.wire.packing import CHUNK_ROWS
+from veiltab.wire.signed import VERSION, signing_input
 
 LATER = 2**40
 SHARES = ({"postcode": 256},)
@@ -108,7 +111,7 @@ class Intruder:
         )
         return self.signed("POST", "/v1/studies", self.message(contract))
 
-    def message(self, body: Contract | Upload) -> bytes:
+    def message(self, body: Contract) -> bytes:
         """Sign a message of the protocol."""
         return sign(body, self.signer.identity.signing).dumps()
 
@@ -139,16 +142,40 @@ class Intruder:
     def repeated_upload(self, digest: bytes, times: int) -> Request:
         """Name one chunk again and again as the whole table."""
         names = [attribute.name for attribute in self.contract.curators[0].attributes]
-        body = Upload(
-            columns=tuple(ColumnChunks(name, (digest,) * times) for name in names),
-            curator=self.party,
-            population=times * CHUNK_ROWS,
-            rows=times * CHUNK_ROWS,
-            scope=self.contract.study_id,
-            tokens=None,
-            upload_id=os.urandom(16),
-        )
-        return self.signed("POST", f"{self.study}/uploads", self.message(body))
+        body = {
+            "columns": [{"attribute": name, "chunks": [digest.hex()] * times} for name in names],
+            "curator": self.party.hex(),
+            "kind": "upload",
+            "population": times * CHUNK_ROWS,
+            "rows": times * CHUNK_ROWS,
+            "scope": self.contract.study_id.hex(),
+            "tokens": None,
+            "upload": os.urandom(16).hex(),
+            "version": VERSION,
+        }
+        return self.signed("POST", f"{self.study}/uploads", self.forged(body))
+
+    def forged(self, body: dict[str, Any]) -> bytes:
+        """Sign what no honest program would even write down."""
+        key = self.signer.identity.signing
+        signature = key.sign(signing_input(body["kind"], dump(body)))
+        signatures = [{"key": key.public.hex(), "signature": signature.hex()}]
+        return dump({"body": body, "signatures": signatures})
+
+    def heavy_proposal(self, weights: int) -> Request:
+        """Propose a study whose promise takes long to account for, and is not kept."""
+        body = self.contract.to_json()
+        table = [str(2**64 // (2 * weights))] * weights
+        table[weights // 2] = str(2**64 - (weights - 1) * (2**64 // (2 * weights)))
+        body["mechanism"] = {
+            "coin_threshold": str(2**64),
+            "decoys": {"law": "table", "weights": table},
+            "epsilon_public": 0.25,
+            "keep_threshold": None,
+            "name": "decoys",
+        }
+        body |= {"accounting": "decoys-1", "delta": 0.01, "nonce": os.urandom(16).hex()}
+        return self.signed("POST", "/v1/studies", self.forged(body))
 
 
 class InvitedAttack(Requests):
@@ -228,12 +255,13 @@ class LongGrants(InvitedAttack):
 
 
 class ManyGrants(InvitedAttack):
-    """Short grants to researchers who do not exist: entries for the log, members for the study."""
+    """Short grants, to the victim and to researchers who do not exist: entries for the log."""
 
     def turns(self) -> Iterator[Request]:
         """Yield one grant after the other."""
         while True:
-            yield self.intruder.grant(bytes(1_200), os.urandom(32))
+            yield self.intruder.grant(bytes(SEAL_BYTES + PAD_KEY_BYTES))
+            yield self.intruder.grant(bytes(SEAL_BYTES + PAD_KEY_BYTES), os.urandom(32))
 
 
 class RepeatedChunk(InvitedAttack):
@@ -286,6 +314,20 @@ class DiskFiller(InvitedAttack):
             chunks = [os.urandom(self._size) for _ in range(self._number)]
             named = [(hashlib.sha256(chunk).digest(), chunk) for chunk in chunks]
             yield self.intruder.chunks(named)
+
+
+class HeavyContracts(InvitedAttack):
+    """Contracts within every limit of length, whose promise takes long to account for."""
+
+    def __init__(self, intruder: Intruder, weights: int = 60_001) -> None:
+        """Choose how long the table of weights is."""
+        self._weights = weights
+        super().__init__(intruder)
+
+    def turns(self) -> Iterator[Request]:
+        """Yield one proposal after the other."""
+        while True:
+            yield self.intruder.heavy_proposal(self._weights)
 
 
 class LongMessages(InvitedAttack):

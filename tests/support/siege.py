@@ -52,7 +52,11 @@ STRANGERS: dict[str, Build] = {
 INVITED: dict[str, Build] = {
     "proposals": lambda by: [intruder.Proposals(by) for _ in range(2)],
     "propose and abort": lambda by: [intruder.ProposeAndAbort(by)],
-    "big contracts": lambda by: [intruder.BigContracts(by) for _ in range(4)],
+    "big contracts": lambda by: [
+        *(intruder.BigContracts(by) for _ in range(2)),
+        *(intruder.BigContracts(by, 19 * 2**20 // 10) for _ in range(2)),
+    ],
+    "heavy contracts": lambda by: [intruder.HeavyContracts(by) for _ in range(2)],
     "long grants": lambda by: [intruder.LongGrants(by)],
     "many grants": lambda by: [intruder.ManyGrants(by)],
     "tiny chunks": lambda by: [intruder.TinyChunks(by)],
@@ -60,7 +64,7 @@ INVITED: dict[str, Build] = {
     "long messages": lambda by: [intruder.LongMessages(by) for _ in range(4)],
     "slow bodies": lambda by: [hostile.SlowBodies(by.url, by.signer, "/v1/studies")],
     "unread answers": lambda by: [
-        hostile.UnreadAnswers(by.url, by.signer, f"/v1/studies/{by.released.hex()}/audit")
+        hostile.UnreadAnswers(by.url, by.signer, f"{by.study}/chunks", 20)
     ],
     "signed flood": lambda by: [intruder.SignedFlood(by) for _ in range(8)],
     "repeated chunk": lambda by: [intruder.RepeatedChunk(by)],

@@ -77,6 +77,7 @@ COMMANDS = {
     "reproduce": "veiltab.cli.experiments:reproduce_command",
     "serve": "veiltab.cli.serve:serve_command",
     "invite": "veiltab.cli.serve:invite_command",
+    "server": "veiltab.cli.server:server_group",
     "id": "veiltab.cli.identity:id_group",
     "register": "veiltab.cli.identity:register_command",
     "party": "veiltab.cli.party:party_group",

@@ -360,16 +360,25 @@ def show_status(screen: "Console", status: "Status", home: "Home") -> None:
         facts["granted"] = ", ".join(status.granted)
     print_facts(screen, facts)
     screen.print()
-    rows = [_progress(curator, home) for curator in status.curators]
-    print_rows(screen, ("curator", "verified", "signed", "aligned", "pushed"), rows)
+    stored = _reads_vault(home, status.study)
+    rows = [_progress(curator, home, stored=stored) for curator in status.curators]
+    steps = ("signed", "answered") if stored else ("signed", "aligned", "pushed")
+    print_rows(screen, ("curator", "verified", *steps), rows)
 
 
-def _progress(curator: "CuratorStatus", home: "Home") -> tuple[str, ...]:
+def _reads_vault(home: "Home", study: bytes) -> bool:
+    """Tell whether a study is known to read stored tables, which are not pushed again."""
+    signed = home.study(study).contract()
+    return signed is not None and signed.body.stored is not None
+
+
+def _progress(curator: "CuratorStatus", home: "Home", *, stored: bool) -> tuple[str, ...]:
     from veiltab.party.names import readable
 
     me = curator.party == home.public.party_id
     verified = "you" if me else _mark(is_verified(home, curator.party))
-    marks = (_mark(done) for done in (curator.signed, curator.aligned, curator.uploaded))
+    aligned = () if stored else (curator.aligned,)
+    marks = (_mark(done) for done in (curator.signed, *aligned, curator.uploaded))
     return (readable(curator.name), verified, *marks)
 
 

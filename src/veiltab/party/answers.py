@@ -165,6 +165,34 @@ def read_next(value: dict[str, Any]) -> str | None:
     return following
 
 
+MAX_PAGES = 1_000
+"""Pages of a list; a server that has more of them is wrong, or means to keep us busy."""
+
+
+def read_pages(
+    get: Callable[[str], bytes],
+    path: str,
+    key: str,
+    read: Callable[[Any, str], T],
+    *,
+    inbox: bool = False,
+) -> list[T]:
+    """Get all pages of a list, of what was looked at or of what was not."""
+    values: list[T] = []
+    after: str | None = None
+    for _ in range(MAX_PAGES):
+        query = "&".join(["inbox=true"] * inbox + [f"after={after}"] * (after is not None))
+        answer = read_object(get(f"{path}{f'?{query}' if query else ''}"))
+        values += read_items(answer, key, read)
+        after = read_next(answer)
+        if after is None:
+            return values
+    raise MalformedError(
+        f"the server lists more than {MAX_PAGES:,} pages of {key}",
+        hint="ask the server's operator what is wrong",
+    )
+
+
 def as_message(loads: Callable[[bytes], T]) -> Callable[[Any, str], T]:
     """Return how to read a message that stands within an answer: as if it had come alone."""
 

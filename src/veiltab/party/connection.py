@@ -128,7 +128,7 @@ JSON = "application/json"
 CHUNK = "application/octet-stream"
 
 _OK = range(200, 300)
-_RETRIED = frozenset({429, 502, 503, 504})
+_RETRIED = frozenset({408, 429, 502, 503, 504})
 _INTERNAL = 500
 _SECONDS = re.compile("[0-9]{1,6}")
 _CONNECT_SECONDS = 10.0

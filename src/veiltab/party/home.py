@@ -380,9 +380,16 @@ class Home:
         """Return the ids of all vaults that this home knows."""
         return self._ids("vaults")
 
-    def find_vault(self, text: str, listed: Iterable[tuple[bytes, str]] = ()) -> bytes:
-        """Find the one vault with this exact title, or whose id starts with these digits."""
+    def find_vault(
+        self,
+        text: str,
+        listed: Iterable[tuple[bytes, str]] = (),
+        unseen: Callable[[], Iterable[tuple[bytes, str]]] = tuple,
+    ) -> bytes:
+        """Find a vault, as :meth:`find_study` does a study."""
         titles = {vault: self.vault(vault).title() for vault in self.vaults()} | dict(listed)
+        if not _matching(titles, text):
+            titles |= dict(unseen())
         return _find(text, titles, "vault", "vaults")
 
     def _ids(self, name: str) -> list[bytes]:
@@ -458,6 +465,7 @@ def _impostor(url: str, identity: PublicIdentity, trusted: PinnedServer) -> Home
 
 
 def _matching(titles: Mapping[bytes, str | None], text: str) -> list[bytes]:
+    """Return every id with this exact title, or that starts with these digits."""
     wanted = text.strip()
     prefix = wanted.lower() if len(wanted) >= SHORTEST_PREFIX else None
     return [
@@ -468,7 +476,7 @@ def _matching(titles: Mapping[bytes, str | None], text: str) -> list[bytes]:
 
 
 def _find(text: str, titles: Mapping[bytes, str | None], what: str, many: str) -> bytes:
-    """Find the one id with this exact title, or that starts with these digits."""
+    """Return the one id that matches, or say which ones there are."""
     matches = _matching(titles, text)
     if len(matches) == 1:
         return matches[0]

@@ -29,8 +29,8 @@ from veiltab.party.answers import (
     expect_study,
     read_items,
     read_list,
-    read_next,
     read_object,
+    read_pages,
 )
 from veiltab.party.connection import CHUNK, Call, ClosedAtEnd, Connection, Headers, Reach, Retry
 from veiltab.party.remote_vault import RemoteVaults
@@ -73,7 +73,6 @@ __all__ = [
 ]
 
 _MAX_DISCOVERY_BYTES = 2**16
-_MAX_PAGES = 1_000
 
 
 class RemoteServer(ClosedAtEnd):
@@ -175,19 +174,8 @@ class RemoteServer(ClosedAtEnd):
 
     def studies(self, *, inbox: bool = False) -> list[StudySummary]:
         """Return all studies that this party has looked at, or with ``inbox`` those it has not."""
-        studies: list[StudySummary] = []
-        after: str | None = None
-        for _ in range(_MAX_PAGES):
-            query = "&".join(["inbox=true"] * inbox + [f"after={after}"] * (after is not None))
-            answer = read_object(self._get(f"/v1/studies{f'?{query}' if query else ''}"))
-            studies += read_items(answer, "studies", StudySummary.from_json)
-            after = read_next(answer)
-            if after is None:
-                return studies
-        raise MalformedError(
-            f"the server lists more than {_MAX_PAGES:,} pages of studies",
-            hint="ask the server's operator what is wrong",
-        )
+        read = StudySummary.from_json
+        return read_pages(self._get, "/v1/studies", "studies", read, inbox=inbox)
 
     # Whose proposals one does not want
 

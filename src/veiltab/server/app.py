@@ -5,8 +5,10 @@ Every request is counted, logged and answered.
 
 import asyncio
 import logging
+import resource
 import socket
 import ssl
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
@@ -22,12 +24,12 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import Config
 
-from veiltab.errors import ParameterError
-from veiltab.server.auth import Gate
+from veiltab.errors import ParameterError, RateLimitError
+from veiltab.server.auth import TURN, Gate
 from veiltab.server.connections import Crowd
 from veiltab.server.context import ServiceContext
 from veiltab.server.key_routes import key_routes
-from veiltab.server.limits import KIB, SOFTWARE_VERSION
+from veiltab.server.limits import KIB, SOFTWARE_VERSION, Buckets
 from veiltab.server.monitoring import CONTENT_TYPE, Metrics
 from veiltab.server.problems import install_problems, unexpected
 from veiltab.server.routes import block_routes, operator_routes, party_routes, study_routes
@@ -36,7 +38,8 @@ from veiltab.server.worker import Worker
 
 _log = logging.getLogger("veiltab.access")
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
-_REFUSED, _FAILED = 400, 500
+_REFUSED, _NO_METHOD, _FAILED = 400, 405, 500
+_UNTOLD = frozenset({401, 404, 405, 429})
 
 CHUNK_ROUTES = frozenset(
     {
@@ -49,8 +52,17 @@ CHUNK_ROUTES = frozenset(
 """Routes that are counted only if they fail: how often they are asked tells how long tables are."""
 
 
+REFUSALS_RATE, REFUSALS_BURST = 1.0, 100
+"""Refusals that are logged in a second, and at once; the metrics count all of them."""
+
 BACKLOG = 128
 """Connections that wait for the service to look; so many more files may be open for a moment."""
+
+SWITCH_SECONDS = 2e-4
+"""How long a busy thread keeps the others waiting: a request is handed over several times."""
+
+OTHER_FILES = 512
+"""Files that the service opens beside its connections, at most."""
 
 UNSENT_BYTES = 128 * KIB
 """How much of an answer the system holds for a reader, beyond what is on its way."""
@@ -62,6 +74,7 @@ class Observer:
     def __init__(self, app: ASGIApp, context: ServiceContext, gate: Gate) -> None:
         """Wrap an application."""
         self._app, self._context, self._gate = app, context, gate
+        self._refusals = Buckets(REFUSALS_RATE, REFUSALS_BURST, time.monotonic)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and record its outcome."""
@@ -74,8 +87,9 @@ class Observer:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                if "route" not in scope:
+                if "route" not in scope or status == _NO_METHOD:
                     await self._gate.lost(scope)
+                scope.get(TURN, _nothing)()
                 headers = MutableHeaders(scope=message)
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Cache-Control"] = "no-store"
@@ -97,6 +111,8 @@ class Observer:
         if route not in CHUNK_ROUTES or status >= _REFUSED:
             self._context.metrics.requests.labels(method, route, status).inc()
             self._context.metrics.seconds.labels(method, route).observe(seconds)
+        if status in _UNTOLD and not self._is_told():
+            return
         _log.info(
             "request",
             extra={
@@ -106,6 +122,18 @@ class Observer:
                 "milliseconds": round(1000 * seconds, 1),
             },
         )
+
+    def _is_told(self) -> bool:
+        """Tell whether one more refusal is logged: a stranger could fill the disk with them."""
+        try:
+            self._refusals.take("")
+        except RateLimitError:
+            return False
+        return True
+
+
+def _nothing() -> None:
+    """End no turn."""
 
 
 DESCRIPTION = """\
@@ -241,6 +269,8 @@ def serve(context: ServiceContext, address: Address, ready: Callable[[str], None
 
     SIGTERM and SIGINT let running requests finish.  The data directory is locked meanwhile.
     """
+    _allow_files(context.settings.connections + BACKLOG + OTHER_FILES)
+    sys.setswitchinterval(SWITCH_SECONDS)
     with ExitStack() as stack:
         sockets = [stack.enter_context(_listen(address))]
         if address.metrics_port:
@@ -249,6 +279,14 @@ def serve(context: ServiceContext, address: Address, ready: Callable[[str], None
         host, port = sockets[0].getsockname()[:2]
         url = f"{address.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         web_server(context, address, ready=lambda: ready(url)).run(sockets)
+
+
+def _allow_files(most: int) -> None:
+    """Let the process open so many files, if the system does."""
+    allowed, ceiling = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed < most:
+        most = most if ceiling == resource.RLIM_INFINITY else min(most, ceiling)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, ceiling))
 
 
 def web_server(

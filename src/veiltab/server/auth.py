@@ -8,7 +8,7 @@ import hashlib
 import math
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,11 +30,13 @@ from veiltab.protocol.keys import newest_sealing, verify_rotations
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import Records
 from veiltab.server.limits import (
+    KIB,
     MAX_SENDERS,
     Buckets,
     InFlight,
     Place,
     Places,
+    Turns,
     network,
     too_large,
 )
@@ -62,12 +64,22 @@ SECONDS_A_DAY = 86_400
 PROVED = "veiltab.proved"
 """The ASGI extension by which a connection is told that the sender of a request is known."""
 
+TURN = "veiltab.turn"
+"""Where a request has what ends its turn, when its answer begins."""
+
+REGISTRATION_BYTES = 16 * KIB
+"""It is read before its sender is known."""
+
+ALL_STRANGERS = 10
+"""How many times one stranger's rate all of them have together."""
+
 LOOK_UPS_AT_ONCE = 4
 """Senders that are looked up in the database at once: most of them are strangers."""
 
 REMEMBERED_SECONDS = 5
 """How long a sender is not looked up again; the operator may have changed it meanwhile."""
 
+_PIECE = 64 * KIB
 _LONGEST_LENGTH = 15
 """Digits of a Content-Length that are read."""
 
@@ -143,6 +155,12 @@ class Gate:
         self._strangers = Buckets(settings.stranger_rate, settings.stranger_burst, context.clock)
         self._known: OrderedDict[bytes, tuple[Known | None, float]] = OrderedDict()
         self._look_ups = asyncio.Semaphore(LOOK_UPS_AT_ONCE)
+        self._all_strangers = Buckets(
+            ALL_STRANGERS * settings.stranger_rate,
+            ALL_STRANGERS * settings.stranger_burst,
+            context.clock,
+        )
+        self._turns = Turns(settings.party_turns)
         self._in_flight = InFlight(settings.requests, settings.party_requests)
         self._places = Places(
             settings.body_memory_bytes, settings.grace_seconds / 4, settings.crowded_rate
@@ -154,18 +172,24 @@ class Gate:
         One too many is refused after a while: a connection carries one request at a time, so
         waiting costs its sender more than the service.
         """
-        try:
+        async with self._late():
             self._strangers.take(_network(request.scope))
-        except RateLimitError:
-            await asyncio.sleep(self._context.settings.stranger_wait_seconds)
-            raise
+            self._all_strangers.take("")
 
     async def lost(self, scope: Scope) -> None:
         """Count a request to no route, which is answered late if they are too many."""
+        with suppress(RateLimitError):
+            async with self._late():
+                self._strangers.take(_network(scope))
+
+    @asynccontextmanager
+    async def _late(self) -> AsyncIterator[None]:
+        """Refuse what is too much after a while, in which its connection can ask nothing else."""
         try:
-            self._strangers.take(_network(scope))
+            yield
         except RateLimitError:
-            await asyncio.sleep(self._context.settings.stranger_wait_seconds)
+            await asyncio.sleep(self._context.settings.refusal_wait_seconds)
+            raise
 
     def sender(self, most_bytes: int) -> Callable[[Request], AsyncIterator[Sender]]:
         """Return the dependency of a route that takes signed requests of registered parties."""
@@ -177,12 +201,14 @@ class Gate:
             except UnauthenticatedError:
                 await self.stranger(request)
                 raise
-            _note_proved(request.scope)
-            self._parties.take(signature.party)
             async with AsyncExitStack() as stack:
-                stack.enter_context(self._in_flight.take(signature.party))
+                async with self._late():
+                    self._parties.take(signature.party)
+                    stack.enter_context(self._in_flight.take(signature.party))
+                _note_proved(request.scope)
                 pieces = await self._receive(request, signature.party, most_bytes, stack)
                 digest = parse_content_digest(parts.content_digest)
+                request.scope[TURN] = stack.callback(await self._turns.begin(signature.party))
                 await run_in_threadpool(self._use, signature, pieces, digest)
                 yield Sender(known[0], pieces, digest, known[1])
 
@@ -206,7 +232,7 @@ class Gate:
         """Return a party that asks to be registered, proved by its own signature."""
         await self.stranger(request)
         signature, parts = _parse(request)
-        most = self._context.settings.small_bytes
+        most = min(REGISTRATION_BYTES, self._context.settings.small_bytes)
         _length(request, most)
         pieces = await _body(request, most)
         _check_digest(pieces, parse_content_digest(parts.content_digest))
@@ -326,21 +352,25 @@ def _length(request: Request, most: int) -> int | None:
 
 
 async def _body(request: Request, most: int, place: Place | None = None) -> list[bytes]:
-    """Read the body, up to its limit, in the pieces in which it arrives."""
-    pieces, size = [], 0
+    """Read the body, up to its limit, in pieces: byte by byte it would take more memory."""
+    pieces, small, size = [], bytearray(), 0
     try:
         async for piece in request.stream():
-            pieces.append(piece)
             size += len(piece)
-            if place is not None:
-                place.received = size
             if size > most:
                 raise too_large("the body", most)
+            if place is not None:
+                place.received = size
+            if len(piece) < _PIECE:
+                small += piece
+            if len(piece) >= _PIECE or len(small) >= _PIECE:
+                pieces += [bytes(small), piece] if len(piece) >= _PIECE else [bytes(small)]
+                small.clear()
     except ClientDisconnect as error:  # nobody reads the answer, but it is not a bug either
         raise UnauthenticatedError(
             "the body broke off", hint="send it again, with its Content-Digest"
         ) from error
-    return pieces
+    return [*pieces, bytes(small)]
 
 
 async def _unannounced(request: Request, most: int) -> list[bytes]:

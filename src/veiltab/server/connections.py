@@ -229,7 +229,7 @@ class GuardedProtocol(HttpToolsProtocol):
     @property
     def is_needed(self) -> bool:
         """Whether a request of somebody known is being answered."""
-        return self._is_proved and (self._is_working or self._unsent > 0)
+        return self._is_proved and self._is_working
 
     @property
     def _is_working(self) -> bool:

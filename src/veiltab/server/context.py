@@ -9,7 +9,7 @@ from veiltab.errors import MismatchError
 from veiltab.protocol.keys import root_key
 from veiltab.server.db.database import Database
 from veiltab.server.directory import DataDirectory
-from veiltab.server.limits import Memory, Settings
+from veiltab.server.limits import Lane, Memory, Settings
 from veiltab.server.monitoring import Metrics
 from veiltab.wire.contract import PublicIdentity
 
@@ -32,6 +32,7 @@ class ServiceContext:
     clock: Callable[[], float]
     settings: Settings = field(default_factory=Settings)
     metrics: Metrics = field(default_factory=Metrics)
+    lane: Lane = field(default_factory=Lane, repr=False)
     answers: Memory = field(default_factory=lambda: Memory(ANSWER_BYTES), repr=False)
 
     def __post_init__(self) -> None:
@@ -41,6 +42,7 @@ class ServiceContext:
                 "the server's key is not the one of its identity",
                 hint="load both from the same key file",
             )
+        self.database.make_room = self.folders.drop_ballast
 
     @property
     def now(self) -> int:

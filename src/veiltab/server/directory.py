@@ -4,7 +4,7 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,12 +27,16 @@ from veiltab.files.spool import FolderSpool
 ID_BYTES = 32
 """Ids of studies and of parties."""
 
+LEAST_BUNDLE = 64 * 1024
+"""What a bundle counts at least, because many small files are as bad as large ones."""
+
 _ID = re.compile(f"[0-9a-f]{{{2 * ID_BYTES}}}")
 _SCRATCH = "scratch"
 _RELEASED = "released"
 _DRAWN = "drawn"
 _PROBE = ".writable"
 _LOCK = ".lock"
+_BALLAST = ".ballast"
 _UNSAFE_MODE = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -127,13 +131,15 @@ class DataDirectory:
             sync_folder(self._studies)
             sweep(self._studies)
 
-    def sweep(self) -> None:
-        """Finish deletions that were interrupted, in all studies, while none is being released.
+    def sweep(self, busy: Collection[bytes] = ()) -> None:
+        """Finish deletions that were interrupted, but in studies that are being released now.
 
         A release that was interrupted begins anew, and needs nothing of its scratch space, nor
         the bundle that it was writing.
         """
         for study in self.studies():
+            if study in busy:
+                continue
             with disk_errors("finishing a deletion"):
                 set_aside(self._study(study) / _SCRATCH, self._study(study))
                 drop_unfinished(self._study(study) / _RELEASED)
@@ -141,6 +147,49 @@ class DataDirectory:
                 sweep(self._study(study))
         with disk_errors("finishing a deletion"):
             sweep(self._studies)
+
+    def received_bytes(self, study: bytes) -> dict[bytes, int]:
+        """Return how much of a study each curator has sent, by the files on the disk."""
+        with disk_errors("measuring chunks"):
+            try:
+                entries = list((self._study(study) / "received").iterdir())
+            except FileNotFoundError:
+                return {}
+            found = [entry for entry in entries if _ID.fullmatch(entry.name)]
+            return {bytes.fromhex(entry.name): _file_bytes(entry) for entry in found}
+
+    def released_bytes(self, study: bytes) -> int:
+        """Return how much of a study is released, by the files on the disk."""
+        with disk_errors("measuring chunks"):
+            return _file_bytes(self._study(study) / _RELEASED)
+
+    def keep_ballast(self, size: int, reserve: int) -> None:
+        """Keep a file that can be given up, unless the disk is nearly full."""
+        path = self._path / _BALLAST
+        if path.exists() or self.free_bytes() < reserve + size:
+            return
+        with disk_errors("reserving space"):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                os.posix_fallocate(descriptor, 0, size)
+            except OSError:
+                path.unlink(missing_ok=True)
+                raise
+            finally:
+                os.close(descriptor)
+
+    def has_ballast(self) -> bool:
+        """Tell whether there is a file that can be given up."""
+        return (self._path / _BALLAST).exists()
+
+    def drop_ballast(self) -> bool:
+        """Give the reserved file up; ``False`` if there is none any more."""
+        with disk_errors("freeing space"):
+            try:
+                (self._path / _BALLAST).unlink()
+            except FileNotFoundError:
+                return False
+        return True
 
     def free_bytes(self) -> int:
         """Return how much the server could still write to the disk."""
@@ -197,6 +246,18 @@ class DataDirectory:
 
     def _study(self, study: bytes) -> Path:
         return self._studies / _hex(study)
+
+
+def bundle_size(size: int) -> int:
+    """Return what a bundle of this many bytes counts."""
+    return max(size, LEAST_BUNDLE)
+
+
+def _file_bytes(folder: Path) -> int:
+    """Return the sizes of the bundles in a folder, each as it is counted."""
+    if not folder.is_dir():
+        return 0
+    return sum(bundle_size(entry.stat().st_size) for entry in folder.iterdir())
 
 
 def _hex(identifier: bytes) -> str:

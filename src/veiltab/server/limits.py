@@ -3,12 +3,13 @@
 import asyncio
 import ipaddress
 import math
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from threading import Lock
+from threading import Condition, Lock
+from weakref import WeakValueDictionary
 
 from veiltab.errors import RateLimitError, TooLargeError, UnavailableError
 from veiltab.wire.bundles import BUNDLE_BYTES, CHUNK_BYTES
@@ -37,8 +38,8 @@ class Settings:
     bundle_bytes: int = BUNDLE_BYTES
     chunk_bytes: int = CHUNK_BYTES
     small_bytes: int = 64 * KIB
-    rate: float = 500.0
-    burst: int = 2000
+    rate: float = 100.0
+    burst: int = 400
     stranger_rate: float = 20.0
     stranger_burst: int = 100
     shutdown_seconds: int = 20
@@ -51,10 +52,13 @@ class Settings:
     study_grants: int = 1000
     researcher_grants: int = 64
     party_message_bytes: int = 256 * MIB
-    party_disk_bytes: int = 64 * GIB
+    party_disk_bytes: int | None = None
+    """Without a number, an eighth of the disk, and at most 64 GiB."""
     free_bytes_reserve: int = GIB
     proposal_days: int = 30
     archive_days: int = 365
+    ballast_bytes: int = 16 * MIB
+    """A file that is deleted when the disk is full, so that an abort can be written."""
 
     # Connections, before anybody has proved who it is.  Rates are in bytes a second.
     connections: int = 500
@@ -69,11 +73,12 @@ class Settings:
     keep_alive_seconds: float = 30.0
     grace_seconds: float = 10.0
     least_rate: float = 4.0 * KIB
-    stranger_wait_seconds: float = 1.0
+    refusal_wait_seconds: float = 1.0
 
     # Requests of parties.
     requests: int = 256
     party_requests: int = 16
+    party_turns: int = 3
     body_memory_bytes: int = 128 * MIB
     crowded_rate: float = 256.0 * KIB
 
@@ -169,6 +174,27 @@ class InFlight:
             self._counts[sender] -= 1
             if not self._counts[sender]:
                 del self._counts[sender]
+
+
+class Turns:
+    """Lets a few requests of each sender be worked on at once; its others wait in their order."""
+
+    def __init__(self, most_of_one: int) -> None:
+        """Start with none; for one event loop."""
+        self._most_of_one = most_of_one
+        self._by_sender: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
+
+    async def begin(self, sender: Hashable) -> Callable[[], None]:
+        """Wait for a turn, and return what ends it; ended twice, it has ended."""
+        turns = self._by_sender.setdefault(sender, asyncio.Semaphore(self._most_of_one))
+        await turns.acquire()
+        held = [turns]
+
+        def end() -> None:
+            if held:
+                held.pop().release()
+
+        return end
 
 
 @dataclass(slots=True, eq=False)
@@ -278,6 +304,53 @@ class Places:
         slow = [place for place in self._given if place.is_slow(now, self._grace, self._rate)]
         if slow and self._fair():
             max(slow, key=lambda place: self._held[place.sender]).lose()
+
+
+class Lane:
+    """Work that is done by one thread at a time, in turn by party; safe for several threads.
+
+    Somebody with much to do waits for everybody else after each piece of it.
+    """
+
+    def __init__(self, *, most_waiting: int = 4, seconds: float = 60.0) -> None:
+        """Let a few threads wait for each party, and none for longer than some seconds."""
+        self._most_waiting, self._seconds = most_waiting, seconds
+        self._changed = Condition()
+        self._waiting: OrderedDict[Hashable, deque[object]] = OrderedDict()
+        self._busy = False
+
+    @contextmanager
+    def turn(self, party: Hashable) -> Iterator[None]:
+        """Wait for a party's turn, and keep it for as long as the block runs."""
+        self._wait(party)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+
+    def _wait(self, party: Hashable) -> None:
+        ticket = object()
+        with self._changed:
+            if len(self._waiting.get(party, ())) >= self._most_waiting:
+                raise RateLimitError(
+                    "the server works on several of your large messages already",
+                    hint="wait for the answers to some of them",
+                )
+            self._waiting.setdefault(party, deque()).append(ticket)
+            on_turn = self._changed.wait_for(lambda: self._is_next(ticket), self._seconds)
+            self._waiting[party].remove(ticket)
+            if self._waiting[party]:
+                self._waiting.move_to_end(party)
+            else:
+                del self._waiting[party]
+            if not on_turn:
+                raise UnavailableError("the server is busy", hint="try again in a moment")
+            self._busy = True
+
+    def _is_next(self, ticket: object) -> bool:
+        return not self._busy and next(iter(self._waiting.values()))[0] is ticket
 
 
 class Memory:

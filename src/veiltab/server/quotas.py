@@ -1,21 +1,31 @@
-"""What one party may use of the server: proposals, messages, and space on the disk.
+"""What one party may use of the server: messages, space on the disk, and time of the processor.
 
 Every quota is checked inside the transaction that writes, after it has written: what is over is
 rolled back.
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from veiltab.errors import OutOfSpaceError, QuotaError
+from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import Records
+from veiltab.server.limits import GIB, KIB, too_large
 
-MAX_BLOCKS = 1_000
+T = TypeVar("T")
 SECONDS_A_DAY = 86_400
+MAX_BLOCKS = 1_000
+MAX_CHUNKS = 2**18
+"""Chunks of one curator in a study or vault: as many as an upload could name."""
+
+MOST_OF_ONE = 64 * GIB
+UPLOAD_BYTES, UPLOAD_BYTES_A_CHUNK = 256 * KIB, 100
 
 
 def check_space(context: ServiceContext) -> None:
     """Refuse what would take space while the disk is nearly full."""
-    free, reserve = context.folders.free_bytes(), reserve_bytes(context)
-    if free < reserve:
+    if context.folders.free_bytes() < reserve_bytes(context):
         raise OutOfSpaceError(
             "the server's disk is nearly full, and takes nothing new",
             hint="abort studies that nobody needs, and tell the operator; reading still works",
@@ -27,15 +37,51 @@ def reserve_bytes(context: ServiceContext) -> int:
     return min(context.settings.free_bytes_reserve, context.folders.total_bytes() // 20)
 
 
+def disk_quota(context: ServiceContext) -> int:
+    """Return how many bytes one party may keep: the setting, or an eighth of the disk to 64 GiB."""
+    chosen = context.settings.party_disk_bytes
+    return min(MOST_OF_ONE, context.folders.total_bytes() // 8) if chosen is None else chosen
+
+
+def parse_in_turn(
+    context: ServiceContext, sender: Sender, loads: Callable[[bytes], T], most: int
+) -> T:
+    """Parse a message that may be long, one such message at a time, in turn by party."""
+    check_space(context)
+    size = sum(map(len, sender.pieces))
+    if size > most:
+        raise too_large("the message", most)
+    if size <= context.settings.small_bytes:
+        return loads(sender.body)
+    with context.lane.turn(sender.party):
+        return loads(sender.body)
+
+
+def upload_bytes(context: ServiceContext, scope: bytes, party: bytes) -> int:
+    """Return how long an upload may be: it names chunks, and those were sent before."""
+    with context.database.reading() as records:
+        chunks = records.held_chunks(scope, party)
+    return UPLOAD_BYTES + UPLOAD_BYTES_A_CHUNK * chunks
+
+
+def check_chunk_count(records: Records, scope: bytes, party: bytes) -> None:
+    """Refuse the chunks that were just counted if they are more than any upload can name."""
+    if records.held_chunks(scope, party) > MAX_CHUNKS:
+        raise QuotaError(
+            f"you would have sent more than {MAX_CHUNKS:,} chunks for this",
+            hint="send each chunk once; split a larger table into several studies",
+        )
+
+
 def check_usage(context: ServiceContext, records: Records, party: bytes) -> None:
     """Refuse what was just added if its sender has sent more than one party may."""
-    limits = context.settings
+    most_messages, most = context.settings.party_message_bytes, disk_quota(context)
     records.lock_party(party)
     messages = records.message_bytes(party)
-    if messages > limits.party_message_bytes:
-        raise _over("messages", limits.party_message_bytes)
-    if messages + records.held_bytes(party) > limits.party_disk_bytes:
-        raise _over("chunks and messages", limits.party_disk_bytes)
+    if messages > most_messages:
+        raise _over("messages", most_messages)
+    if messages + records.held_bytes(party) > most:
+        raise _over("chunks and messages", most)
 
 
 def _over(what: str, most: int) -> QuotaError:

@@ -30,6 +30,7 @@ from veiltab.server.models import (
     bytes_answer,
     repeated,
 )
+from veiltab.server.readiness import Readiness
 from veiltab.server.worker import Worker
 from veiltab.wire.bundles import MAX_ASKED
 from veiltab.wire.codec import TEXT, exact_fields, items, load
@@ -62,15 +63,15 @@ def operator_routes(context: ServiceContext, worker: Worker, gate: Gate) -> APIR
         route_class=ThreadRoute,
     )
 
+    ready = Readiness(context, worker)
+
     @router.get("/healthz", summary="The process runs")
     def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
     @router.get("/readyz", summary="The database, the disk and the worker answer")
     def readyz() -> dict[str, str]:
-        context.database.ping()
-        context.folders.check_writable()
-        worker.check_alive()
+        ready.check()
         return {"status": "ready"}
 
     @router.get("/v1/server", summary="Who this server is")
@@ -139,7 +140,7 @@ def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRout
     router = APIRouter(tags=["studies"], responses=PROBLEMS, route_class=ThreadRoute)
     limits = context.settings
     small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
-    large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]
+    long = Annotated[Sender, Depends(gate.sender(limits.contract_bytes))]
 
     @router.get("/v1/studies", summary="The studies that name you, in pages")
     def list_studies(
@@ -155,7 +156,7 @@ def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRout
         responses=repeated(Status),
         openapi_extra=body("a contract, signed by its proposer (spec 4)"),
     )
-    def propose(response: Response, sender: large) -> Status:
+    def propose(response: Response, sender: long) -> Status:
         study, new = steps.propose(context, sender)
         worker.wake()
         created(response, new=new)
@@ -179,7 +180,7 @@ def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRout
         summary="Sign the contract",
         openapi_extra=body("the contract, signed by a curator (spec 4)"),
     )
-    def sign(study: StudyId, sender: large) -> Status:
+    def sign(study: StudyId, sender: long) -> Status:
         steps.sign(context, sender, bytes.fromhex(study))
         worker.wake()
         return views.status(context, sender, bytes.fromhex(study))
@@ -210,6 +211,7 @@ def _add_curator_routes(
     limits = context.settings
     small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
     large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]
+    grant = Annotated[Sender, Depends(gate.sender(limits.grant_bytes))]
     bundle = Annotated[Sender, Depends(gate.sender(limits.bundle_bytes))]
 
     @router.post(
@@ -279,7 +281,7 @@ def _add_curator_routes(
         responses=repeated(Nothing),
         openapi_extra=body("a grant; of one-time pads only its header (spec 11)"),
     )
-    def send_grant(response: Response, study: StudyId, sender: large) -> Nothing:
+    def send_grant(response: Response, study: StudyId, sender: grant) -> Nothing:
         created(response, new=steps.grant(context, sender, bytes.fromhex(study)))
         return Nothing()
 

@@ -1,32 +1,42 @@
 """The steps that parties take in a study: each is one transaction, with its entry in the log."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from veiltab.core.entropy import random_bytes
 from veiltab.crypto.entropy import KEY_BYTES
 from veiltab.errors import DigestError, MismatchError, QuotaError, SignatureError, StateError
-from veiltab.files.bundles import BundledChunks
+from veiltab.files.bundles import BundledChunks, missing
 from veiltab.protocol.server.accept import check_upload
 from veiltab.protocol.server.transitions import expect
 from veiltab.protocol.verify import verify, verify_some
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.lists import HIDDEN, INBOX
-from veiltab.server.db.records import RESEARCHER
+from veiltab.server.db.records import CURATOR, RESEARCHER, Records
 from veiltab.server.db.usage import GrantLine
+from veiltab.server.directory import bundle_size
 from veiltab.server.limits import too_large
+from veiltab.server.parsed import PARSED
 from veiltab.server.party_steps import check_new_signatures
 from veiltab.server.proposals import add_agreement, note_signatures
 from veiltab.server.quotas import (
     MAX_BLOCKS,
+    check_chunk_count,
     check_space,
+    check_usage,
+    parse_in_turn,
+    upload_bytes,
 )
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.stored_vault import check_study_on_vault
 from veiltab.wire.bundles import check_bundle
 from veiltab.wire.contract import Agreement, Contract
 from veiltab.wire.messages import (
+    PAD_KEY_BYTES,
+    SEAL_BYTES,
+    SEALED_SECRET_BYTES,
     Alignment,
     ColumnChunks,
     Grant,
@@ -44,8 +54,7 @@ Sent = TypeVar("Sent", Alignment, Secret, Upload, Repad, Grant, Publication)
 
 def propose(context: ServiceContext, sender: Sender) -> tuple[bytes, bool]:
     """Take a new contract from one of its curators; return the study, and whether it is new."""
-    check_space(context)
-    signed = Contract.loads(sender.body)
+    signed = parse_in_turn(context, sender, Contract.loads, context.settings.contract_bytes)
     contract = signed.body
     _check_proposal(context, sender, signed)
     with context.database.transaction() as records:
@@ -81,7 +90,7 @@ def unblock(context: ServiceContext, sender: Sender, party: bytes) -> bool:
 
 def sign(context: ServiceContext, sender: Sender, study: bytes) -> None:
     """Take a curator's signature; the study opens when every curator has signed."""
-    signed = Contract.loads(sender.body)
+    signed = parse_in_turn(context, sender, Contract.loads, context.settings.contract_bytes)
     with context.database.transaction() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
         _add_signatures(stored, sender, signed)
@@ -97,11 +106,8 @@ def abort(context: ServiceContext, sender: Sender, study: bytes, reason: str) ->
                 hint="what is released stays; give no further grants, and let the others expire",
             )
         if stored.state is not State.ABORTED:
-            server_study = stored.resume()
-            server_study.abort()
-            stored.save_end(server_study, reason=f"{sender.identity.name}: {reason}")
+            stored.save_aborted(f"{records.member_name(study, sender.party)}: {reason}")
             stored.log(AuditEvent.ABORTED, sender.party)
-            records.hide_unseen(study)
     context.folders.forget_study(study)
     context.database.scrub()
 
@@ -111,26 +117,42 @@ def send_secret(context: ServiceContext, sender: Sender, study: bytes) -> bool:
 
     The server cannot open it.
     """
+    check_space(context)
     signed = Secret.loads(sender.body)
     body = signed.body
     check_sender(signed, sender, body.sender, body.scope, study)
     with context.database.transaction() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
-        check_receiver(stored.contract.body, sender, body)
+        check_receiver(records, sender, body)
         return _keep(stored, signed, sender, AuditEvent.SECRET, body.receiver)
 
 
-def check_receiver(agreement: Agreement, sender: Sender, secret: Secret) -> None:
-    """Refuse a secret that is not sealed to another curator."""
-    agreement.curator(secret.receiver)
+def check_receiver(records: Records, sender: Sender, secret: Secret) -> None:
+    """Refuse a secret that is not sealed to another curator, or is no sealed secret."""
+    if records.role(secret.scope, secret.receiver) != CURATOR:
+        raise MismatchError(
+            "the secret is sealed to somebody who is no curator here",
+            hint="seal it to the other curators of the contract",
+        )
+    check_sealed(secret.sealed, SEALED_SECRET_BYTES)
     if secret.receiver == sender.party:
         raise MismatchError(
             "the secret is sealed to its own sender", hint="seal it to the other curators"
         )
 
 
+def check_sealed(sealed: bytes, expected: int) -> None:
+    """Refuse a sealed part of another length than what must be in it has."""
+    if len(sealed) != expected:
+        raise MismatchError(
+            f"the sealed part has {len(sealed):,} bytes, and not {expected:,}",
+            hint="seal with the same version of veiltab, and nothing but what belongs in it",
+        )
+
+
 def send_alignment(context: ServiceContext, sender: Sender, study: bytes) -> bool:
     """Take a curator's count of respondents and keyed digest, for the other curators."""
+    check_space(context)
     signed = Alignment.loads(sender.body)
     check_sender(signed, sender, signed.body.curator, signed.body.study, study)
     with context.database.transaction() as records:
@@ -144,11 +166,12 @@ def put_chunks(context: ServiceContext, sender: Sender, study: bytes) -> bool:
     The bytes are kept as they were signed.  Whether each chunk has its digest is checked when it is
     read.
     """
+    check_space(context)
     digests = bundle_digests(context, sender)
     with context.database.reading() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
         complete = _check_chunks(stored, sender, digests)
-    new = keep_bundle(context, sender, study, digests if complete else None)
+    new = keep_bundle(context, sender, study, digests, complete=complete)
     with context.database.reading() as records:
         after = StoredStudy.of_curator(context, records, study, sender.party).state
     if after in (State.RELEASED, State.ABORTED):  # the study has ended meanwhile
@@ -166,18 +189,36 @@ def bundle_digests(context: ServiceContext, sender: Sender) -> list[bytes]:
 
 
 def keep_bundle(
-    context: ServiceContext, sender: Sender, scope: bytes, complete: list[bytes] | None
+    context: ServiceContext, sender: Sender, scope: bytes, digests: list[bytes], *, complete: bool
 ) -> bool:
-    """Keep a bundle of a study or vault; ``complete`` has its digests if all are there already."""
+    """Keep a bundle of a study or vault; ``complete`` says whether the upload was taken already.
+
+    Its bytes are counted before they are written: what a crash leaves uncounted would be free.
+    """
     store = context.folders.received(scope, sender.party)
-    if complete is not None and all(map(store.has_whole, complete)):
+    if complete and all(map(store.has_whole, digests)):
         return False  # there is nothing to mend, and a second copy would only take space
-    return store.put_bundle(sender.digest, sender.pieces)
+    if store.has_bundle(sender.digest, sender.pieces):
+        return store.put_bundle(sender.digest, sender.pieces)  # waits for the disk
+    size = bundle_size(sum(map(len, sender.pieces)))
+    with context.database.transaction() as records:
+        records.add_held(scope, sender.party, size, len(digests))
+        check_chunk_count(records, scope, sender.party)
+        check_usage(context, records, sender.party)
+    new = False
+    try:
+        new = store.put_bundle(sender.digest, sender.pieces)
+    finally:
+        if not new:
+            with context.database.transaction() as records:
+                records.add_held(scope, sender.party, -size, -len(digests))
+    return new
 
 
 def upload(context: ServiceContext, sender: Sender, study: bytes) -> None:
     """Check a curator's upload, and take it; the last one starts the release."""
-    signed = Upload.loads(sender.body)
+    most = upload_bytes(context, study, sender.party)
+    signed = parse_in_turn(context, sender, Upload.loads, most)
     check_sender(signed, sender, signed.body.curator, signed.body.scope, study)
     with context.database.reading() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
@@ -186,7 +227,8 @@ def upload(context: ServiceContext, sender: Sender, study: bytes) -> None:
             return
         contract = stored.contract.body
         stored.resume().has_upload(signed)  # refuses one that cannot be taken now
-    check_received(contract, signed, context.folders.received(study, sender.party))
+    with context.lane.turn(sender.party):
+        check_received(contract, signed, context.folders.received(study, sender.party))
     with context.database.transaction() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
         server_study = stored.resume()
@@ -206,13 +248,24 @@ def upload(context: ServiceContext, sender: Sender, study: bytes) -> None:
 def check_received(agreement: Agreement, signed: Signed[Upload], store: BundledChunks) -> None:
     """Read every chunk, outside of any transaction because it can take long.
 
-    Damaged chunks are deleted, so that their curator sees that they are missing.
+    That all of them are there is found out first, without reading them.  Damaged chunks are
+    deleted, so that their curator sees that they are missing.
     """
+    check_present(store, [*signed.body.columns], signed.body.tokens or ())
     try:
         check_upload(agreement, signed, store)
     except DigestError:
         store.drop_damaged()
         raise
+
+
+def check_present(
+    store: BundledChunks, columns: Sequence[ColumnChunks], tokens: Sequence[bytes]
+) -> None:
+    """Refuse a message that names a chunk that was not sent."""
+    for digest in chain(tokens, *(column.chunks for column in columns)):
+        if not store.has(digest):
+            raise missing(digest)
 
 
 def draw_key(context: ServiceContext, study: bytes) -> bytes:
@@ -227,12 +280,15 @@ def draw_key(context: ServiceContext, study: bytes) -> bytes:
 
 def grant(context: ServiceContext, sender: Sender, study: bytes) -> bool:
     """Take a curator's grant: from now on its researcher is served what the grant covers."""
+    check_space(context)
     sent = SignedGrant.loads(sender.body)
     body, digest = sent.body, sent.signed.digest
     check_sender(sent.signed, sender, body.curator, body.study, study)
     with context.database.transaction() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
         stored.resume().accept_grant(sent, context.now)
+        if sent.sealed is not None:
+            check_sealed(sent.sealed, SEAL_BYTES + PAD_KEY_BYTES * len(body.attributes))
         new = stored.keep(body.kind, sender.party, digest, sender.body, reference=body.grant_id)
         if new:
             _add_grant(stored, body)
@@ -264,12 +320,13 @@ def _add_grant(stored: StoredStudy, body: Grant) -> None:
 
 def publish(context: ServiceContext, sender: Sender, study: bytes) -> bool:
     """Take a researcher's word which copy of its counts is the published one: once, for good."""
+    check_space(context)
     signed = Publication.loads(sender.body)
     body, digest = signed.body, signed.digest
     check_sender(signed, sender, body.researcher, body.study, study)
     with context.database.transaction() as records:
         stored = StoredStudy.of(context, records, study, sender.party)
-        stored.resume().accept_publication(signed, context.now)
+        stored.resume(reader=sender.party).accept_publication(signed, context.now)
         new = stored.keep(body.kind, sender.party, digest, sender.body)
         if new:
             stored.log(AuditEvent.PUBLISHED, sender.party, digest)
@@ -354,13 +411,13 @@ def _check_chunks(stored: StoredStudy, sender: Sender, digests: list[bytes]) -> 
         expect(stored.state, State.SAMPLED, State.JOINED)
         message = stored.records.message(stored.study, Repad.kind, sender.party)
         if message is not None:
-            check_listed(digests, Repad.loads(message.content).body.columns)
+            check_listed(digests, PARSED.load(Repad.loads, message.content).body.columns)
         return message is not None
     expect(stored.state, State.OPEN, State.UPLOADED)
     message = stored.records.message(stored.study, Upload.kind, sender.party)
     if message is None:
         return False
-    body = Upload.loads(message.content).body
+    body = PARSED.load(Upload.loads, message.content).body
     check_listed(digests, body.columns, body.tokens or ())
     return True
 

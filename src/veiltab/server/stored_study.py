@@ -1,25 +1,26 @@
 """A study as the server keeps it: its records, its messages and its audit log."""
 
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar, Final, Self
 
 from veiltab.core.entropy import Entropy
-from veiltab.errors import NotFoundError
+from veiltab.errors import NotFoundError, StateError
 from veiltab.files.bundles import BundledChunks
 from veiltab.protocol.audit_log import next_entry
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.release import Drawn
 from veiltab.protocol.server.study import ServerStudy
-from veiltab.protocol.server.transitions import expect
+from veiltab.protocol.server.transitions import Event, advance, expect
 from veiltab.protocol.stores import ChunkStore
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import CURATOR, STUDY, MessageRecord, Records, StudyRecord
+from veiltab.server.parsed import PARSED
+from veiltab.server.quotas import check_usage
 from veiltab.wire.audit import entry_hash
 from veiltab.wire.codec import MAX_TEXT
 from veiltab.wire.contract import Contract
 from veiltab.wire.messages import (
-    Grant,
     Publication,
     Release,
     Repad,
@@ -84,10 +85,14 @@ class StoredAgreement:
             content=content,
             at=self.context.now,
         )
-        return self.records.add_message(record)
+        new = self.records.add_message(record)
+        if new and sender != self.context.identity.party_id:
+            check_usage(self.context, self.records, sender)
+            self.records.change_study(self.study, updated=self.context.now)
+        return new
 
-    def save_reason(self, reason: str) -> None:
-        """Write why this waits in the state in which it is."""
+    def save_reason(self, reason: str | None) -> None:
+        """Write why this waits in the state in which it is, or that it does not any more."""
         self._update(reason=reason)
 
     def log(self, event: AuditEvent, actor: bytes, message: bytes | None = None) -> None:
@@ -105,7 +110,7 @@ class StoredAgreement:
 
     def _update(self, **changes: Any) -> None:
         self.record = replace(self.record, updated=self.context.now, **changes)
-        self.records.update_study(self.record)
+        self.records.change_study(self.study, updated=self.context.now, **changes)
 
 
 @dataclass(slots=True, eq=False)
@@ -125,7 +130,8 @@ class StoredStudy(StoredAgreement):
     def contract(self) -> Signed[Contract]:
         """The contract with the signatures so far; parsed again only after it was signed."""
         if self._read is None or self._read[0] is not self.record.contract:
-            self._read = self.record.contract, Contract.loads(self.record.contract)
+            content = self.record.contract
+            self._read = content, PARSED.load(Contract.loads, content)
         return self._read[1]
 
     def resume(
@@ -135,18 +141,24 @@ class StoredStudy(StoredAgreement):
         released: BundledChunks | None = None,
         received: ChunkStore | None = None,
         drawn: Drawn | None = None,
+        state: State | None = None,
+        reader: bytes | None = None,
     ) -> ServerStudy:
         """Return the study as the protocol's steps need it.
 
         A draw or a release names the randomness that was fixed for it, and the store that it will
         sync; all other steps draw nothing and write no chunk.  What was drawn of stored tables is
-        needed for the release alone.
+        needed for the release alone.  Of grants and publications, those of the ``reader`` alone are
+        loaded: others may have given many.  With another ``state`` than its own, a study takes the
+        steps of that state once more.
         """
+        if self.record.archived is not None:
+            raise archived()
         context, folders = self.context, self.context.folders
         curators = [terms.party_id for terms in self.contract.body.curators]
         uploads = self.records.messages(self.study, Upload.kind)
-        grants = self.records.messages(self.study, Grant.kind)
-        publications = self.records.messages(self.study, Publication.kind)
+        grants = [] if reader is None else self.records.grants_of(self.study, reader)
+        published = self._message(Publication.kind, reader)
         return ServerStudy.resume(
             ServerContext(
                 context.key,
@@ -156,16 +168,21 @@ class StoredStudy(StoredAgreement):
                 partial(folders.scratch, self.study),
             ),
             self.contract,
-            self.state,
+            state or self.state,
             # The contents of the uploads are erased when the study ends.
-            [Upload.loads(message.content) for message in uploads if message.content],
+            [PARSED.load(Upload.loads, message.content) for message in uploads if message.content],
             release=self.release(),
-            grants=[SignedGrant.loads(message.content) for message in grants],
-            publications=[Publication.loads(message.content) for message in publications],
-            requests=self.requests(),
-            repads=self.repads(),
+            grants=[SignedGrant.loads(content) for content in grants],
+            publications=[Publication.loads(content) for content in published],
+            requests=() if state is State.OPEN else self.requests(),
+            repads=() if state is State.OPEN else self.repads(),
             drawn=drawn,
         )
+
+    def _message(self, kind: str, sender: bytes | None) -> list[bytes]:
+        """Return the one message of a kind that a party has sent, if it has."""
+        message = None if sender is None else self.records.message(self.study, kind, sender)
+        return [message.content] if message is not None and message.content else []
 
     def requests(self) -> list[Signed[RepadRequest]]:
         """Return the requests for new pads, until the study ends."""
@@ -190,7 +207,7 @@ class StoredStudy(StoredAgreement):
     def release(self) -> Signed[Release] | None:
         """Return the release, if there is one."""
         content = self.release_content()
-        return load_release(content) if content else None
+        return PARSED.load(Release.loads, content) if content else None
 
     def save(self, study: ServerStudy, reason: str | None = None, **key: bytes | None) -> None:
         """Write the study's state, signatures and reason; the noise key only if it is given."""
@@ -209,14 +226,28 @@ class StoredStudy(StoredAgreement):
         """
         expect(study.state, State.RELEASED, State.ABORTED)
         self.save(study, reason=reason, noise_key=None)
+        self._erase()
+
+    def save_aborted(self, reason: str) -> None:
+        """Write that a study is aborted: its contract is not even read, however long it is."""
+        state = advance(self.state, Event.ABORTED)
+        self._update(state=str(state), reason=reason[:MAX_TEXT], noise_key=None)
+        self._erase()
+
+    def _erase(self) -> None:
         for kind in (Upload.kind, DRAWN, RepadRequest.kind, Repad.kind):
             self.records.forget_contents(self.study, kind)
+        self.records.forget_held(self.study)
+        if self.state is State.ABORTED:
+            self.records.hide_unseen(self.study)
 
 
-@lru_cache(maxsize=8)  # a release can have 16 MiB
-def load_release(content: bytes) -> Signed[Release]:
-    """Parse a release; a large one takes long, and every request for its chunks needs it."""
-    return Release.loads(content)
+def archived() -> StateError:
+    """Return the error for what is asked of a study whose contents are deleted."""
+    return StateError(
+        "the study is archived: its messages and chunks are deleted",
+        hint="its contract and its log are still there; keep your own copies of estimates",
+    )
 
 
 def not_there(kind: str) -> NotFoundError:

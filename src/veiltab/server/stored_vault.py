@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from veiltab.protocol.server.vault import ServerVault
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import VAULT, Records
+from veiltab.server.parsed import PARSED
 from veiltab.server.stored_study import StoredAgreement
 from veiltab.wire.codec import MAX_TEXT
 from veiltab.wire.contract import Contract, Vault
@@ -30,17 +31,20 @@ class StoredVault(StoredAgreement):
     def terms(self) -> Signed[Vault]:
         """The terms with the signatures so far; parsed again only after they were signed."""
         if self._read is None or self._read[0] is not self.record.contract:
-            self._read = self.record.contract, Vault.loads(self.record.contract)
+            content = self.record.contract
+            self._read = content, PARSED.load(Vault.loads, content)
         return self._read[1]
 
     def uploads(self) -> list[Signed[Upload]]:
         """Return the messages of the stored tables; a closed vault has none."""
         messages = self.records.messages(self.study, Upload.kind)
-        return [Upload.loads(message.content) for message in messages if message.content]
+        return [
+            PARSED.load(Upload.loads, message.content) for message in messages if message.content
+        ]
 
-    def resume(self) -> ServerVault:
-        """Return the vault as the protocol's steps need it."""
-        return ServerVault.resume(self.terms, self.state, self.uploads())
+    def resume(self, *, tables: bool = False) -> ServerVault:
+        """Return the vault as the protocol's steps need it: only some need the tables' messages."""
+        return ServerVault.resume(self.terms, self.state, self.uploads() if tables else ())
 
     def save(self, vault: ServerVault, reason: str | None = None) -> None:
         """Write the vault's state, signatures and reason."""
@@ -57,6 +61,14 @@ class StoredVault(StoredAgreement):
         """
         self.save(vault, reason)
         self.records.forget_contents(self.study, Upload.kind)
+        self.records.forget_held(self.study)
+        self.records.hide_unseen(self.study)
+
+
+def table_chunks(upload: Upload) -> set[bytes]:
+    """Return the digests of all chunks of a table."""
+    lists = [column.chunks for column in upload.columns] + [upload.tokens or ()]
+    return {digest for chunks in lists for digest in chunks}
 
 
 def check_study_on_vault(
@@ -68,4 +80,4 @@ def check_study_on_vault(
     """
     if contract.stored is not None:
         stored = StoredVault.of_curator(context, records, contract.stored.vault, party)
-        stored.resume().check_study(contract)
+        stored.resume().check_study(contract, records.digests(stored.study, Upload.kind))

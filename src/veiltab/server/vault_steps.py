@@ -10,9 +10,11 @@ from veiltab.server import steps
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import VAULT
+from veiltab.server.drawing import check_tables, end_study
+from veiltab.server.parsed import PARSED
 from veiltab.server.party_steps import check_new_signatures
 from veiltab.server.proposals import add_agreement, note_signatures
-from veiltab.server.quotas import check_space
+from veiltab.server.quotas import check_space, parse_in_turn, upload_bytes
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.stored_vault import StoredVault
 from veiltab.wire.contract import Vault
@@ -23,8 +25,7 @@ from veiltab.wire.states import AuditEvent, State, VaultState
 
 def propose(context: ServiceContext, sender: Sender) -> tuple[bytes, bool]:
     """Take the terms of a vault from one of its curators; return its id, and whether it is new."""
-    check_space(context)
-    signed = Vault.loads(sender.body)
+    signed = parse_in_turn(context, sender, Vault.loads, context.settings.contract_bytes)
     terms = signed.body
     _check_proposal(context, sender, signed)
     with context.database.transaction() as records:
@@ -40,7 +41,7 @@ def propose(context: ServiceContext, sender: Sender) -> tuple[bytes, bool]:
 
 def sign(context: ServiceContext, sender: Sender, vault: bytes) -> None:
     """Take a curator's signature; the vault opens when every curator has signed."""
-    signed = Vault.loads(sender.body)
+    signed = parse_in_turn(context, sender, Vault.loads, context.settings.contract_bytes)
     with context.database.transaction() as records:
         stored = StoredVault.of_curator(context, records, vault, sender.party)
         _add_signatures(stored, sender, signed)
@@ -48,12 +49,13 @@ def sign(context: ServiceContext, sender: Sender, vault: bytes) -> None:
 
 def send_secret(context: ServiceContext, sender: Sender, vault: bytes) -> bool:
     """Take the vault's secret, sealed by one curator to another; the server cannot open it."""
+    check_space(context)
     signed = Secret.loads(sender.body)
     body = signed.body
     steps.check_sender(signed, sender, body.sender, body.scope, vault)
     with context.database.transaction() as records:
         stored = StoredVault.of_curator(context, records, vault, sender.party)
-        steps.check_receiver(stored.terms.body, sender, body)
+        steps.check_receiver(records, sender, body)
         new = stored.keep(
             body.kind, sender.party, signed.digest, sender.body, reference=body.receiver
         )
@@ -65,11 +67,12 @@ def send_secret(context: ServiceContext, sender: Sender, vault: bytes) -> bool:
 
 def put_chunks(context: ServiceContext, sender: Sender, vault: bytes) -> bool:
     """Take a bundle of chunks of a table; the same again mends what the disk has damaged."""
+    check_space(context)
     digests = steps.bundle_digests(context, sender)
     with context.database.reading() as records:
         stored = StoredVault.of_curator(context, records, vault, sender.party)
         complete = _check_chunks(stored, sender, digests)
-    new = steps.keep_bundle(context, sender, vault, digests if complete else None)
+    new = steps.keep_bundle(context, sender, vault, digests, complete=complete)
     with context.database.reading() as records:
         after = StoredVault.of_curator(context, records, vault, sender.party).state
     if after is VaultState.CLOSED:  # it was closed meanwhile
@@ -84,26 +87,44 @@ def _check_chunks(stored: StoredVault, sender: Sender, digests: list[bytes]) -> 
     message = stored.records.message(stored.study, Upload.kind, sender.party)
     if message is None:
         return False
-    body = Upload.loads(message.content).body
+    body = PARSED.load(Upload.loads, message.content).body
     steps.check_listed(digests, [*body.columns], body.tokens or ())
     return True
 
 
 def upload(context: ServiceContext, sender: Sender, vault: bytes) -> None:
-    """Check a curator's table, and take it; with the last one, studies can read the vault."""
-    signed = Upload.loads(sender.body)
+    """Check a curator's table, and take it; with the last one, studies can read the vault.
+
+    The same table again mends one that the disk has damaged, once its chunks were sent again.
+    """
+    most = upload_bytes(context, vault, sender.party)
+    signed = parse_in_turn(context, sender, Upload.loads, most)
     steps.check_sender(signed, sender, signed.body.curator, signed.body.scope, vault)
+    store = context.folders.received(vault, sender.party)
     with context.database.reading() as records:
         stored = StoredVault.of_curator(context, records, vault, sender.party)
+        terms, server_vault = stored.terms.body, stored.resume(tables=True)
+        damaged = stored.state is VaultState.STORED and stored.record.reason is not None
         earlier = records.message(vault, Upload.kind, sender.party)
-        if earlier is not None and earlier.digest == signed.digest:
-            return
-        terms = stored.terms.body
-        stored.resume().has_upload(signed)  # refuses one that cannot be taken now
-    steps.check_received(terms, signed, context.folders.received(vault, sender.party))
+    repeated = earlier is not None and earlier.digest == signed.digest
+    if repeated and not damaged:
+        return
+    if not repeated:
+        server_vault.has_upload(signed)  # refuses one that cannot be taken now
+    with context.lane.turn(sender.party):
+        steps.check_received(terms, signed, store)
+        if repeated:
+            check_tables(context, vault, [sender.party])
+    if not repeated:
+        _take_upload(context, sender, vault, signed)
+
+
+def _take_upload(
+    context: ServiceContext, sender: Sender, vault: bytes, signed: Signed[Upload]
+) -> None:
     with context.database.transaction() as records:
         stored = StoredVault.of_curator(context, records, vault, sender.party)
-        server_vault = stored.resume()
+        server_vault = stored.resume(tables=True)
         server_vault.take_upload(signed)
         if not stored.keep(Upload.kind, sender.party, signed.digest, sender.body):
             return
@@ -132,23 +153,18 @@ def close_vault(context: ServiceContext, vault: bytes, actor: bytes, reason: str
             server_vault.close()
             stored.save_end(server_vault, reason)
             stored.log(AuditEvent.CLOSED, actor)
-        undrawn = records.studies_on(vault, [State.PROPOSED, State.OPEN])
-        for study in undrawn:
-            _abort_study(StoredStudy.find(context, records, study), actor)
+        for study in records.studies_on(vault, [State.PROPOSED, State.OPEN]):
+            undrawn = StoredStudy.find(context, records, study)  # from here on it stays undrawn
+            if undrawn.state in (State.PROPOSED, State.OPEN):
+                end_study(undrawn, "the vault that it reads was closed", actor)
     context.folders.forget_study(vault)
     context.database.scrub()
 
 
-def _abort_study(stored: StoredStudy, actor: bytes) -> None:
-    server_study = stored.resume()
-    server_study.abort()
-    stored.save_end(server_study, reason="the vault that it reads was closed")
-    stored.log(AuditEvent.ABORTED, actor)
-
-
 def repad(context: ServiceContext, sender: Sender, study: bytes) -> None:
     """Check a curator's new pads of drawn rows, and take them; the last ones start the release."""
-    signed = Repad.loads(sender.body)
+    most = upload_bytes(context, study, sender.party)
+    signed = parse_in_turn(context, sender, Repad.loads, most)
     steps.check_sender(signed, sender, signed.body.curator, signed.body.study, study)
     with context.database.reading() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
@@ -157,7 +173,8 @@ def repad(context: ServiceContext, sender: Sender, study: bytes) -> None:
             return
         server_study = stored.resume()
         server_study.has_repad(signed)  # refuses pads that cannot be taken now
-    _check_repad(server_study, signed, context.folders.received(study, sender.party))
+    with context.lane.turn(sender.party):
+        _check_repad(server_study, signed, context.folders.received(study, sender.party))
     with context.database.transaction() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
         server_study = stored.resume()
@@ -173,6 +190,7 @@ def repad(context: ServiceContext, sender: Sender, study: bytes) -> None:
 def _check_repad(server_study: ServerStudy, signed: Signed[Repad], store: BundledChunks) -> None:
     """Read every chunk; damaged ones are deleted, so that their curator sees what is missing."""
     request = server_study.requests[signed.body.curator]
+    steps.check_present(store, [*signed.body.columns], ())
     try:
         check_repad(server_study.contract.body, request, signed, store)
     except DigestError:

@@ -135,12 +135,8 @@ def secrets(context: ServiceContext, sender: Sender, study: bytes) -> list[objec
     """Return the contributions to the secret that the sender has sealed, or that are for it."""
     with context.database.reading() as records:
         StoredStudy.of_curator(context, records, study, sender.party)
-        messages = records.messages(study, Secret.kind)
-    return [
-        Secret.loads(message.content).to_json()
-        for message in messages
-        if sender.party in (message.sender, message.reference)
-    ]
+        messages = records.messages_of(study, Secret.kind, sender.party)
+    return [Secret.loads(message.content).to_json() for message in messages]
 
 
 def alignments(context: ServiceContext, sender: Sender, study: bytes) -> list[object]:
@@ -148,7 +144,7 @@ def alignments(context: ServiceContext, sender: Sender, study: bytes) -> list[ob
     with context.database.reading() as records:
         StoredStudy.of_curator(context, records, study, sender.party)
         messages = records.messages(study, Alignment.kind)
-    return [Alignment.loads(message.content).to_json() for message in messages]
+    return [Alignment.loads(message.content).to_json() for message in messages if message.content]
 
 
 def chunks(context: ServiceContext, sender: Sender, study: bytes) -> list[str]:
@@ -168,7 +164,7 @@ def release(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
         stored = StoredStudy.of(context, records, study, sender.party)
         expect(stored.state, State.RELEASED)
         if records.role(study, sender.party) != CURATOR:
-            stored.resume().check_researcher(sender.party, context.now)
+            stored.resume(reader=sender.party).check_researcher(sender.party, context.now)
         elif not may_see_release(stored.contract.body, sender.party):
             raise WithheldError(
                 "the release of this study is not for its curators",
@@ -200,9 +196,8 @@ def release_chunks(
     error if the disk has damaged one.
     """
     with context.database.reading() as records:
-        StoredStudy.of(context, records, study, sender.party).resume().check_granted(
-            sender.party, digests, context.now
-        )
+        stored = StoredStudy.of(context, records, study, sender.party)
+        stored.resume(reader=sender.party).check_granted(sender.party, digests, context.now)
     return serve_chunks(context, context.folders.released(study), digests)
 
 
@@ -272,7 +267,7 @@ def publications(context: ServiceContext, sender: Sender, study: bytes) -> list[
     with context.database.reading() as records:
         StoredStudy.of(context, records, study, sender.party)
         messages = records.messages(study, Publication.kind)
-    return [Publication.loads(message.content).to_json() for message in messages]
+    return [Publication.loads(message.content).to_json() for message in messages if message.content]
 
 
 def audit(context: ServiceContext, sender: Sender, study: bytes) -> AuditLog:

@@ -7,6 +7,8 @@ visible; what is not perturbed is deleted only after it.
 """
 
 import logging
+import time
+from collections.abc import Collection
 from threading import Event, Thread
 
 from veiltab.errors import (
@@ -19,7 +21,11 @@ from veiltab.errors import (
 )
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.server.context import ServiceContext
+from veiltab.server.db.usage import Waiting
 from veiltab.server.drawing import draw_study, resume_release
+from veiltab.server.housekeeping import count_disk, keep_house
+from veiltab.server.queue import FairQueue
+from veiltab.server.quotas import reserve_bytes
 from veiltab.server.stored_study import StoredStudy
 from veiltab.wire.messages import Release
 from veiltab.wire.requests import MAX_SKEW_SECONDS
@@ -31,6 +37,14 @@ _NONCE_SECONDS = 4 * MAX_SKEW_SECONDS
 """How long a nonce is remembered: longer than any request with it could be accepted."""
 
 LONGEST_PAUSE = 60.0
+HOUSE_SECONDS = 3600.0
+THREADS = ("veiltab-worker", "veiltab-worker-large")
+
+LARGE_BYTES = 256 * 2**20
+"""From how many bytes of chunks on a study is large."""
+
+RELEASE_FACTOR = 3
+"""How much room a release takes at most, in terms of what was sent for it."""
 
 COMPLETE = (State.UPLOADED, State.JOINED)
 """The states of studies that can be released: all uploads, or all new pads, are there."""
@@ -64,13 +78,13 @@ def _release(context: ServiceContext, study: bytes) -> str:
     return _commit(context, study, server_study, release)
 
 
-def tidy(context: ServiceContext) -> None:
+def tidy(context: ServiceContext, busy: Collection[bytes] = ()) -> None:
     """Delete what a crash has left behind: scratch, and ciphertext of studies that have ended.
 
     A study that the records do not know is left alone: they may be those of another server, or an
-    old copy.
+    old copy.  So is one that is being released.
     """
-    context.folders.sweep()
+    context.folders.sweep(busy)
     with context.database.reading() as records:
         released = set(records.studies_in([State.RELEASED]))
         aborted = set(records.studies_in([State.ABORTED, VaultState.CLOSED]))
@@ -79,6 +93,7 @@ def tidy(context: ServiceContext) -> None:
             context.folders.forget_received(study)
         elif study in aborted:
             context.folders.forget_study(study)
+    count_disk(context)
     context.database.scrub()
 
 
@@ -100,6 +115,8 @@ def _commit(
             return "done"
         stored.keep(Release.kind, context.identity.party_id, release.digest, release.dumps())
         stored.save_end(server_study)
+        size = context.folders.released_bytes(study)
+        records.set_held(study, stored.record.proposer, size, 0)
         stored.log(AuditEvent.RELEASED, context.identity.party_id, release.digest)
     context.folders.forget_received(study)
     context.database.scrub()
@@ -149,88 +166,150 @@ def _drop_damaged(context: ServiceContext, study: bytes) -> None:
 
 
 class Worker:
-    """A thread that releases studies one after the other, the oldest first."""
+    """Two threads that release studies, each one after the other, in turn by proposer.
+
+    The second one releases the large studies: so nobody's small study waits for hours for somebody
+    else's large one.
+    """
 
     def __init__(self, context: ServiceContext) -> None:
-        """Prepare the thread; nothing runs yet."""
+        """Prepare the threads; nothing runs yet."""
         self._context = context
-        self._wake, self._stop = Event(), Event()
-        self._thread = Thread(target=self._run, name="veiltab-worker", daemon=True)
-        self._pauses: dict[bytes, tuple[float, float]] = {}
-        self._tidied = False
+        self._stop = Event()
+        self._lanes = (Lane(context, large=False), Lane(context, large=True))
+        self._threads = [
+            Thread(target=self._run, args=(lane,), name=name, daemon=True)
+            for lane, name in zip(self._lanes, THREADS, strict=True)
+        ]
+        self._kept_house: float | None = None
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread runs; a release can outlast :meth:`stop`."""
-        return self._thread.is_alive()
+        """Whether a thread runs; a release can outlast :meth:`stop`."""
+        return any(thread.is_alive() for thread in self._threads)
 
     def check_alive(self) -> None:
         """Refuse to call a service ready that takes uploads and releases nothing."""
-        if not self.is_running:
+        if not all(thread.is_alive() for thread in self._threads):
             raise UnavailableError(
                 "the worker that releases studies does not run", hint="restart the server"
             )
 
     def start(self) -> None:
-        """Start the thread; it begins with what an earlier process has left."""
-        self._thread.start()
+        """Start the threads; they begin with what an earlier process has left."""
+        for thread in self._threads:
+            thread.start()
 
     def wake(self) -> None:
         """Look for work now."""
-        self._wake.set()
+        for lane in self._lanes:
+            lane.wake.set()
 
     def stop(self, seconds: float) -> None:
-        """Ask the thread to end, and wait; the next start repeats a release that is cut off."""
+        """Ask the threads to end, and wait; the next start repeats a release that is cut off."""
         self._stop.set()
-        self._wake.set()
-        self._thread.join(seconds)
+        self.wake()
+        end = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
 
-    def _run(self) -> None:
+    def _run(self, lane: "Lane") -> None:
         while not self._stop.is_set():
             try:
-                if not self._tidied:
-                    tidy(self._context)
-                    self._tidied = True
-                self._forget_nonces()
-                self._release_all()
+                if not lane.large:
+                    self._keep_house()
+                self._release_all(lane)
             except Exception as error:  # noqa: BLE001 - the thread must outlive any failure
                 _report(error)
-            self._wake.wait(self._context.settings.poll_seconds)
-            self._wake.clear()
+            lane.wake.wait(self._context.settings.poll_seconds)
+            lane.wake.clear()
 
-    def _release_all(self) -> None:
+    def _release_all(self, lane: "Lane") -> None:
+        while not self._stop.is_set() and lane.release_next():
+            pass
+
+    def _keep_house(self) -> None:
+        """Delete what is left over after a start and after failures, and hourly what is old."""
+        context = self._context
+        if not all(lane.tidied for lane in self._lanes):
+            for lane in self._lanes:
+                lane.tidied = True
+            try:
+                tidy(context, {lane.releasing for lane in self._lanes if lane.releasing})
+            except BaseException:
+                self._lanes[0].tidied = False
+                raise
+        with context.database.transaction() as records:
+            records.forget_nonces(context.now - _NONCE_SECONDS)
+        if self._kept_house is None or context.clock() >= self._kept_house + HOUSE_SECONDS:
+            self._kept_house = context.clock()
+            keep_house(context)
+
+
+class Lane:
+    """The studies of one thread: the large ones, or all others."""
+
+    def __init__(self, context: ServiceContext, *, large: bool) -> None:
+        """Start with nothing to do."""
+        self._context, self.large = context, large
+        self._queue = FairQueue()
+        self._pauses: dict[bytes, tuple[float, float]] = {}
+        self.wake, self.tidied = Event(), large
+        self.releasing: bytes | None = None
+
+    def release_next(self) -> bool:
+        """Release the study whose turn it is; ``False`` if there is none."""
+        waiting = self._waiting()
+        now = self._context.clock()
+        paused = {study for study, (until, _) in self._pauses.items() if until > now}
+        chosen = self._queue.choose(waiting, paused)
+        if chosen is not None:
+            self.releasing = chosen.study
+            try:
+                self._release(chosen)
+            finally:
+                self.releasing = None
+        return chosen is not None
+
+    def _waiting(self) -> list[Waiting]:
         with self._context.database.reading() as records:
-            waiting = [*records.studies_to_draw(), *records.studies_in(COMPLETE)]
-        self._context.metrics.waiting.set(len(waiting))
-        self._pauses = {study: self._pauses[study] for study in waiting if study in self._pauses}
-        for study in waiting:
-            if self._stop.is_set():
-                return
-            if self._pauses.get(study, (0.0, 0.0))[0] <= self._context.clock():
-                self._release(study)
+            studies = [*records.studies_to_draw(), *records.studies_in(COMPLETE)]
+            everything = records.waiting(studies)
+        self._context.metrics.waiting.set(len(everything))
+        waiting = [each for each in everything if (each.size >= LARGE_BYTES) == self.large]
+        known = {each.study for each in waiting}
+        self._pauses = {study: self._pauses[study] for study in self._pauses if study in known}
+        return waiting
 
-    def _release(self, study: bytes) -> None:
+    def _release(self, waiting: Waiting) -> None:
         """Try to release a study; after a failure, wait before the next try, longer each time.
 
         A failure, such as one after the commit, can leave chunks on the disk: the worker tidies up
         again.
         """
-        outcome = "failed"
+        study, outcome = waiting.study, "failed"
         try:
-            outcome = release_study(self._context, study)
+            outcome = self._try(waiting)
         except Exception as error:  # noqa: BLE001 - other studies must not suffer
-            self._tidied = False
+            self.tidied = False
             _report(error, study)
         self._context.metrics.releases.labels(outcome).inc()
         _log.info("release", extra={"study": study.hex(), "outcome": outcome})
-        if outcome in ("failed", "damaged"):
+        if outcome in ("failed", "damaged", "no_room"):
             before = self._pauses.get(study, (0.0, 0.25))[1]
             pause = min(LONGEST_PAUSE, 2 * before)
             self._pauses[study] = (self._context.clock() + pause, pause)
 
-    def _forget_nonces(self) -> None:
-        with self._context.database.transaction() as records:
-            records.forget_nonces(self._context.now - _NONCE_SECONDS)
+    def _try(self, waiting: Waiting) -> str:
+        context = self._context
+        needed = reserve_bytes(context) + RELEASE_FACTOR * waiting.size
+        if context.folders.free_bytes() >= needed:
+            return release_study(context, waiting.study)
+        with context.database.transaction() as records:
+            stored = StoredStudy.find(context, records, waiting.study)
+            if stored.record.reason is None:
+                stored.save_reason("the server's disk has too little room for the release")
+        return "no_room"
 
 
 def _report(error: Exception, study: bytes | None = None) -> None:

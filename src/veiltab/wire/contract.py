@@ -56,7 +56,8 @@ PadMode = Literal["stream", "one-time"]
 LinkageBy = Literal["ids", "rows"]
 Normalisation = Literal["nfc", "trim", "lowercase"]
 
-MAX_CURATORS = 1_000
+MAX_CURATORS = 100
+MAX_RESEARCHERS = 100
 MAX_ATTRIBUTES = 1_000
 """Attributes of one curator."""
 
@@ -294,7 +295,9 @@ class Contract(Agreement):
     kind: ClassVar[str] = "contract"
     label: ClassVar[str] = "study"
 
-    researchers: tuple[PublicIdentity, ...] | None = wired(optional(items(nested(PublicIdentity))))
+    researchers: tuple[PublicIdentity, ...] | None = wired(
+        optional(items(nested(PublicIdentity), most=MAX_RESEARCHERS))
+    )
     epsilon: float = wired(EPSILON)
     delta: float = wired(DELTA)
     accounting: Accounting = wired(ACCOUNTING)

@@ -4,6 +4,7 @@ The sealed secret (spec 4.2), the alignment of respondents (5.1), the upload (8)
 stored tables (12.2), the release (10) and the grant (11).
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -59,6 +60,18 @@ CHUNKS = items(DIGEST)
 """The digests of a column's chunks, in order (spec 7)."""
 
 _SEALED = optional(BASE64)
+
+SEAL_BYTES = 1_136
+"""What a seal adds to what is sealed (spec 3)."""
+
+SEALED_SECRET_BYTES = SEAL_BYTES + 32
+"""A curator's contribution to a secret, sealed (spec 4.2)."""
+
+PAD_KEY_BYTES = 32
+"""The key of an attribute's pad in a grant (spec 11)."""
+
+_EMPTY = hashlib.sha256(b"").digest()
+"""The digest of the chunks of an attribute with one category: nothing need be said of it."""
 
 
 @part
@@ -315,13 +328,15 @@ class SignedGrant:
 
 
 def check_columns(columns: Sequence[ColumnChunks], rows: int) -> None:
-    """Refuse an attribute that comes twice, and columns of another length than ``rows``."""
+    """Refuse an attribute or chunk that comes twice, and columns of other lengths than ``rows``."""
     seen: set[str] = set()
     for position, column in enumerate(columns):
         if column.attribute in seen:
             raise malformed(f"columns[{position}].attribute", "comes twice")
         seen.add(column.attribute)
-        check_chunks(column.chunks, rows, f"columns[{position}].chunks")
+        path = f"columns[{position}].chunks"
+        check_chunks(column.chunks, rows, path)
+        check_different([chunk for chunk in column.chunks if chunk != _EMPTY], path)
 
 
 def check_chunks(chunks: Sequence[bytes], rows: int, path: str) -> None:
@@ -332,6 +347,10 @@ def check_chunks(chunks: Sequence[bytes], rows: int, path: str) -> None:
 
 
 def check_different(chunks: Sequence[bytes], path: str) -> None:
-    """Refuse a chunk of tokens or positions that comes twice: so would its respondents."""
+    """Refuse a chunk that comes twice.
+
+    Ciphertext never does; somebody who names one chunk thousands of times makes a large release
+    from a small upload.  Of tokens and positions, respondents would come twice.
+    """
     if len(set(chunks)) != len(chunks):
         raise malformed(path, "a chunk comes twice")

@@ -45,3 +45,4 @@ class AuditEvent(StrEnum):
     PUBLISHED = "published"
     ABORTED = "aborted"
     CLOSED = "closed"
+    ARCHIVED = "archived"

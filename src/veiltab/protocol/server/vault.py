@@ -1,6 +1,6 @@
 """A vault on the server: stored tables, to be read by many studies (spec 12.1)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 from veiltab.errors import MismatchError, StateError
@@ -86,11 +86,14 @@ class ServerVault:
         if len(self.uploads) == len(self.terms.body.curators):
             self._state = VaultState.STORED
 
-    def check_study(self, contract: Contract) -> None:
-        """Refuse a study that does not read exactly the tables that are stored here."""
+    def check_study(self, contract: Contract, uploads: Mapping[bytes, bytes]) -> None:
+        """Refuse a study that does not read exactly the tables that are stored here.
+
+        ``uploads`` has the digest of each curator's upload: the messages themselves can be long.
+        """
         check_vault(contract, self.terms.body)
         expect_vault(self.state, VaultState.STORED)
-        stored = tuple(self.uploads[terms.party_id].digest for terms in contract.curators)
+        stored = tuple(uploads[terms.party_id] for terms in contract.curators)
         if contract.stored is None or contract.stored.uploads != stored:
             raise MismatchError(
                 "the contract names other uploads than those that the vault holds",

@@ -7,7 +7,7 @@ an error of veiltab, with no SQL, no values and no passwords in it.
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +20,13 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url, select, text
 from sqlalchemy.exc import ArgumentError
 
-from veiltab.errors import ParameterError, StateError, UnavailableError, VeiltabError
+from veiltab.errors import (
+    OutOfSpaceError,
+    ParameterError,
+    StateError,
+    UnavailableError,
+    VeiltabError,
+)
 from veiltab.files.disk import disk_errors
 from veiltab.server.db.records import Records
 from veiltab.server.db.tables import STUDIES
@@ -155,20 +161,41 @@ def _milliseconds(seconds: float) -> int:
 
 
 @contextmanager
-def database_errors() -> Iterator[None]:
+def database_errors(make_room: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Turn a database that does not answer into :class:`UnavailableError`.
 
-    The driver's own message is dropped: PostgreSQL quotes rows, and rows hold secrets.
+    If its disk is full, ``make_room`` is called; where it can, the same request may succeed.  The
+    driver's own message is dropped: PostgreSQL quotes rows, and rows hold secrets.
     """
     try:
         yield
     except exc.TimeoutError:
         raise unavailable("every connection to it is in use") from None
     except exc.DBAPIError as error:
+        if _is_full(error):
+            raise _full(made_room=make_room()) from None
         problem = _translate(error)
         if problem is None:
             raise
         raise problem from None
+
+
+def _is_full(error: exc.DBAPIError) -> bool:
+    """Tell whether the disk of the database is full."""
+    original = error.orig
+    if isinstance(original, sqlite3.Error):
+        return getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    return type(original).__name__ == "DiskFull"
+
+
+def _full(*, made_room: bool) -> VeiltabError:
+    if made_room:
+        return UnavailableError(
+            "the server's disk was full", hint="try again: there is a little room for that"
+        )
+    return OutOfSpaceError(
+        "the server's disk is full", hint="tell the operator; abort studies that nobody needs"
+    )
 
 
 def unavailable(reason: str) -> UnavailableError:
@@ -250,6 +277,8 @@ class Database:
         self._url = read_address(url)
         self._engine = make_engine(self._url, timeout)
         self._timeout = timeout
+        self.make_room: Callable[[], bool] = lambda: False
+        """Called when the disk is full; tells whether there is room now."""
         self._queue = threading.Lock() if self._engine.dialect.name == "sqlite" else None
         self._writer = self._engine.execution_options(**{WRITING: True})
         self._reader = self._engine
@@ -279,7 +308,11 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Records]:
         """Read and write: all of it happens at the end of the block, or after an error nothing."""
-        with self._turn(), database_errors(), self._writer.begin() as connection:
+        with (
+            self._turn(),
+            database_errors(self.make_room),
+            self._writer.begin() as connection,
+        ):
             yield Records(connection, writing=True)
 
     @contextmanager

@@ -89,6 +89,11 @@ class ListRecords(TransactionView):
         )
         return [NamedMember(*row) for row in self._connection.execute(statement)]
 
+    def member_name(self, study: bytes, party: bytes) -> str:
+        """Return what the contract calls a party, whatever the party calls itself."""
+        statement = select(MEMBERS.c.name).where(MEMBERS.c.study == study, MEMBERS.c.party == party)
+        return self._connection.execute(statement).scalar_one_or_none() or ""
+
     def save_signed(self, study: bytes, parties: Collection[bytes]) -> None:
         """Write down who has signed the contract so far."""
         self._connection.execute(

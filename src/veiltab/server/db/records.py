@@ -6,13 +6,14 @@ study.
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from veiltab.errors import InvitationError, StateError
 from veiltab.server.db.keys import KeyRecords
 from veiltab.server.db.lists import ListRecords
+from veiltab.server.db.operators import OperatorRecords
 from veiltab.server.db.tables import AUDIT, INVITATIONS, MEMBERS, MESSAGES, NONCES, PARTIES, STUDIES
 from veiltab.server.db.usage import UsageRecords
 from veiltab.server.db.view import TransactionView
@@ -94,6 +95,14 @@ class MessageRecord:
     at: int
 
 
+def _no_invitation() -> InvitationError:
+    """Return the same answer in all cases: a guess must not reveal which codes exist."""
+    return InvitationError(
+        "the invitation is unknown, expired or used by somebody else",
+        hint="ask the operator of the server for a new invitation",
+    )
+
+
 class PeopleRecords(TransactionView):
     """Invitations, parties and nonces."""
 
@@ -115,11 +124,7 @@ class PeopleRecords(TransactionView):
             .values(party=party, used=func.coalesce(INVITATIONS.c.used, now))
         )
         if self._connection.execute(statement).rowcount != 1:
-            # The same answer in all three cases: a guess must not reveal which codes exist.
-            raise InvitationError(
-                "the invitation is unknown, expired or used by somebody else",
-                hint="ask the operator of the server for a new invitation",
-            )
+            raise _no_invitation()
 
     def invitations(self) -> list[Invitation]:
         """Return all invitations, the oldest first."""
@@ -137,11 +142,14 @@ class PeopleRecords(TransactionView):
             "newest_sealing": identity.sealing_key,
             "created": now,
         }
-        return self._insert_new(PARTIES, values)
+        new = self._insert_new(PARTIES, values)
+        if not new and self.party(identity.party_id) is None:
+            raise _no_invitation()  # it is banned
+        return new
 
     def party(self, party_id: bytes) -> PublicIdentity | None:
-        """Return a registered party."""
-        statement = select(PARTIES).where(PARTIES.c.party == party_id)
+        """Return a registered party; one that is banned is not there."""
+        statement = select(PARTIES).where(PARTIES.c.party == party_id, PARTIES.c.banned.is_(None))
         row = self._connection.execute(statement).mappings().one_or_none()
         if row is None:
             return None
@@ -186,6 +194,12 @@ class StudyRecords(TransactionView):
                 f"there is no study {record.study.hex()} to change", hint="add the study first"
             )
 
+    def change_study(self, study: bytes, **changes: Any) -> None:
+        """Change some fields of a study, and write nothing else: a contract can be long."""
+        if "contract" in changes:
+            changes["size"] = len(changes["contract"])
+        self._connection.execute(update(STUDIES).where(STUDIES.c.study == study).values(**changes))
+
     def studies_in(self, states: Collection[str]) -> list[bytes]:
         """Return the ids of the studies that are in one of these states, the oldest first."""
         statement = (
@@ -196,10 +210,14 @@ class StudyRecords(TransactionView):
         return list(self._connection.execute(statement).scalars())
 
     def studies_to_draw(self) -> list[bytes]:
-        """Return the studies on stored tables whose rows are not drawn yet, the oldest first."""
+        """Return the studies on stored tables that wait for their rows, the oldest first.
+
+        Their rows are not drawn yet, or the disk has damaged them: then a reason is written.
+        """
+        damaged = (STUDIES.c.state == State.SAMPLED) & STUDIES.c.reason.is_not(None)
         statement = (
             select(STUDIES.c.study)
-            .where(STUDIES.c.state == State.OPEN, STUDIES.c.vault.is_not(None))
+            .where(STUDIES.c.vault.is_not(None), (STUDIES.c.state == State.OPEN) | damaged)
             .order_by(STUDIES.c.created, STUDIES.c.study)
         )
         return list(self._connection.execute(statement).scalars())
@@ -260,6 +278,14 @@ class MessageRecords(TransactionView):
         )
         return {row.sender: row.digest for row in self._connection.execute(statement)}
 
+    def messages_of(self, study: bytes, kind: str, party: bytes) -> list[MessageRecord]:
+        """Return the messages of one kind that a party has sent, or that are for it."""
+        statement = _MESSAGES.where(
+            (MESSAGES.c.sender == party) | (MESSAGES.c.reference == party), MESSAGES.c.size > 0
+        )
+        rows = self._connection.execute(statement, {"wanted": study, "of_kind": kind})
+        return [MessageRecord(**row) for row in rows.mappings()]
+
     def forget_contents(self, study: bytes, kind: str) -> None:
         """Erase the contents of the messages of one kind; their senders and digests stay."""
         self._connection.execute(
@@ -291,7 +317,15 @@ class MessageRecords(TransactionView):
         return None if row is None else (row.sequence + 1, row.hash)
 
 
-class Records(PeopleRecords, KeyRecords, StudyRecords, ListRecords, MessageRecords, UsageRecords):
+class Records(
+    PeopleRecords,
+    KeyRecords,
+    StudyRecords,
+    ListRecords,
+    MessageRecords,
+    UsageRecords,
+    OperatorRecords,
+):
     """One transaction's view of the database; ``Database`` makes it, and ends the transaction.
 
     Times are in seconds since 1970; ids, digests and messages are bytes.

@@ -1,10 +1,10 @@
 """How much each party has sent and keeps on the disk, and what its grants cover."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, and_, case, delete, func, select, update
+from sqlalchemy import ColumnElement, and_, case, delete, exists, func, select, update
 
 from veiltab.server.db.tables import GRANTED, HELD, MESSAGES, PARTIES, STUDIES
 from veiltab.server.db.view import TransactionView
@@ -22,6 +22,15 @@ class GrantLine:
     researcher: bytes
     attributes: Sequence[tuple[int, str]]
     expires: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A study that waits for its release: ``size`` is how many bytes it reads."""
+
+    study: bytes
+    proposer: bytes
+    size: int
 
 
 class UsageRecords(TransactionView):
@@ -91,6 +100,47 @@ class UsageRecords(TransactionView):
     def forget_held(self, study: bytes) -> None:
         """Count nothing of a study any more."""
         self._connection.execute(delete(HELD).where(HELD.c.study == study))
+
+    def waiting(self, studies: Collection[bytes]) -> list[Waiting]:
+        """Return these studies with who has proposed them, and how much of them is on the disk.
+
+        Of a study on stored tables, these are the tables.
+        """
+        read = func.coalesce(STUDIES.c.vault, STUDIES.c.study)
+        statement = (
+            select(STUDIES.c.study, STUDIES.c.proposer, _total(HELD.c.bytes))
+            .outerjoin(HELD, HELD.c.study == read)
+            .where(STUDIES.c.study.in_(studies))
+            .group_by(STUDIES.c.study, STUDIES.c.proposer)
+        )
+        rows = self._connection.execute(statement)
+        return [Waiting(study, proposer, int(size)) for study, proposer, size in rows]
+
+    def unsigned_since(self, before: int) -> list[bytes]:
+        """Return the studies and vaults that not everybody has signed since a time."""
+        statement = (
+            select(STUDIES.c.study)
+            .where(STUDIES.c.state == "proposed", STUDIES.c.created <= before)
+            .order_by(STUDIES.c.created, STUDIES.c.study)
+        )
+        return list(self._connection.execute(statement).scalars())
+
+    def finished_since(self, before: int, now: int) -> list[bytes]:
+        """Return what ended before a time, did not change since, and nobody may read now."""
+        unexpired = exists().where(GRANTED.c.study == STUDIES.c.study, GRANTED.c.expires > now)
+        statement = (
+            select(STUDIES.c.study)
+            .where(STUDIES.c.state.in_(("released", "aborted", "closed")))
+            .where(STUDIES.c.updated <= before, STUDIES.c.archived.is_(None), ~unexpired)
+            .order_by(STUDIES.c.created, STUDIES.c.study)
+        )
+        return list(self._connection.execute(statement).scalars())
+
+    def forget_messages(self, study: bytes) -> None:
+        """Erase the contents of every message of a study; senders and digests stay."""
+        self._connection.execute(
+            update(MESSAGES).where(MESSAGES.c.study == study).values(content=b"", size=0)
+        )
 
     def add_granted(self, study: bytes, line: GrantLine) -> bool:
         """Note what a grant covers; ``False`` if there is a grant with this id already."""
