@@ -1,7 +1,7 @@
 """What every step of a party over the network needs: its home, its identity, its server."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from veiltab.core.entropy import Entropy
@@ -69,7 +69,11 @@ class PartyContext:
         """
         known.check_parties(self.home, agreement, *others)
         named = [identity for place, identity in agreement.parties() if place != "server"]
-        by_id = {identity.party_id: identity for identity in (*named, *others)}
+        self.check_keys([*named, *others])
+
+    def check_keys(self, identities: Iterable[PublicIdentity]) -> None:
+        """Refuse parties that have revoked their keys, or whose keys are not what they were."""
+        by_id = {identity.party_id: identity for identity in identities}
         by_id.pop(self.identity.party_id, None)
         for identity in by_id.values():
             self.sealing_key(identity)
