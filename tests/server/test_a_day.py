@@ -1,4 +1,4 @@
-"""A day in which everything goes wrong, by a simulated clock: nothing is lost, nothing is doubled."""
+"""A day in which everything goes wrong, by a simulated clock: nothing is lost or doubled."""
 
 import json
 import random
@@ -21,7 +21,7 @@ from tests.support.storage import LocalPostgreSQL
 from veiltab.core.parameters import MAX_EPSILON
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.party.context import PartyContext
-from veiltab.party.remote import RemoteServer, Retry
+from veiltab.party.remote import Retry
 from veiltab.party.researcher import estimate_study
 
 HOUR = 3_600.0

@@ -8,6 +8,7 @@ import logging
 import resource
 import socket
 import ssl
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
@@ -238,12 +239,18 @@ class WebServer(uvicorn.Server):
         return await asyncio.get_running_loop().create_server(protocol, sock=listening)
 
 
+SWITCH_SECONDS = 2e-4
+
+
 def serve(context: ServiceContext, address: Address, ready: Callable[[str], None]) -> None:
     """Serve until the process is told to stop; ``ready`` is called with the URL once it can.
 
     SIGTERM and SIGINT let running requests finish.  The data directory is locked meanwhile.
     """
     _allow_files(context.settings.connections + BACKLOG + OTHER_FILES)
+    # A request changes threads a few times.  At each of them, a thread that parses a long message
+    # would keep the interpreter for 5 ms, which is longer than most requests take in all.
+    sys.setswitchinterval(SWITCH_SECONDS)
     with ExitStack() as stack:
         sockets = [stack.enter_context(_listen(address))]
         if address.metrics_port:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -80,6 +81,8 @@ class Sender:
     identity: PublicIdentity
     pieces: Sequence[bytes] = field(repr=False)
     digest: bytes
+    turn: asyncio.Semaphore | None = field(default=None, repr=False)
+    """Held while a thread works on the request, but not while its answer is sent."""
 
     @property
     def body(self) -> bytes:
@@ -116,6 +119,7 @@ class Gate:
         self._known: OrderedDict[bytes, tuple[PublicIdentity | None, float]] = OrderedDict()
         self._look_ups = asyncio.Semaphore(LOOK_UPS_AT_ONCE)
         self._in_flight = InFlight(settings.requests, settings.party_requests)
+        self._turns: WeakValueDictionary[bytes, asyncio.Semaphore] = WeakValueDictionary()
         self._places = Places(
             settings.body_memory_bytes, settings.grace_seconds / 4, settings.crowded_rate
         )
@@ -155,10 +159,18 @@ class Gate:
                 stack.enter_context(self._in_flight.take(signature.party))
                 pieces = await self._receive(request, signature.party, most_bytes, stack)
                 digest = parse_content_digest(parts.content_digest)
-                await run_in_threadpool(self._use, signature, pieces, digest)
-                yield Sender(identity, pieces, digest)
+                turn = self._turn(signature.party)
+                async with turn:
+                    await run_in_threadpool(self._use, signature, pieces, digest)
+                yield Sender(identity, pieces, digest, turn)
 
         return check
+
+    def _turn(self, party: bytes) -> asyncio.Semaphore:
+        """Return what a party's requests wait for, so that few of them take the threads of all."""
+        return self._turns.setdefault(
+            party, asyncio.Semaphore(self._context.settings.party_threads)
+        )
 
     async def _receive(
         self, request: Request, party: bytes, most: int, stack: AsyncExitStack

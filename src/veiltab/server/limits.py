@@ -77,6 +77,8 @@ class Settings:
     # Requests of parties.
     requests: int = 256
     party_requests: int = 16
+    party_threads: int = 2
+    """Requests of one party that are worked on at once; others of its requests wait."""
     body_memory_bytes: int = 128 * MIB
     crowded_rate: float = 256.0 * KIB
 

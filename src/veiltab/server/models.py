@@ -1,6 +1,7 @@
 """The service's answers as models, and how routes describe themselves in the OpenAPI document."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any
@@ -202,7 +203,9 @@ class ThreadRoute(APIRoute):
 def _in_thread(work: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(work)
     async def run(**values: Any) -> Any:  # noqa: ANN401 - whatever the route answers
-        return await run_in_threadpool(work, **values)
+        turn = getattr(values.get("sender"), "turn", None)
+        async with turn or nullcontext():
+            return await run_in_threadpool(work, **values)
 
     return run
 
