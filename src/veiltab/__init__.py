@@ -9,7 +9,8 @@ Taking part, over the network
     ``Home``            the folder of one identity: ``create``, ``register``, ``set_budget``
     ``Home.connect``    a ``Session`` with the server: ``propose`` a study, or find a ``study``
     ``Study``           ``sign``, ``check``, ``push``, ``wait``, ``grant``, ``estimate``,
-                        ``publish``, ``audit``
+                        ``publish``, ``audit``; on a vault ``answer`` in place of ``push``
+    ``Vault``           tables stored once for many studies: ``sign``, ``push``, ``close``
 
 After a release
     ``Estimate``        tables, shares, ratios and tests, each with its error; ``load`` and ``save``
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from veiltab.party.home import Home
     from veiltab.party.session import Session
     from veiltab.party.study import Study
+    from veiltab.party.vault import Vault
     from veiltab.rehearsal import rehearse, simulate
 
 __version__ = "0.1.0"
@@ -66,6 +68,7 @@ __all__ = [
     "Session",
     "Study",
     "ValueMap",
+    "Vault",
     "VeiltabError",
     "__version__",
     "adult_records",
@@ -96,6 +99,7 @@ _MODULES = {
     "Session": "party.session",
     "Study": "party.study",
     "ValueMap": "data.recode",
+    "Vault": "party.vault",
     "VeiltabError": "errors",
     "adult_records": "data.counts",
     "adult_table": "data.counts",

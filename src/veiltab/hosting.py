@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import ParameterError
-from veiltab.party.keyfile import load_identity, save_identity
+from veiltab.party.keyfile import load_identity, replace_identity, save_identity
 from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.rotating import rotate
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.database import Database
 from veiltab.server.directory import DataDirectory
@@ -98,6 +99,16 @@ def existing_server(data: Path, database: str | None) -> ServiceContext:
         )
     folders = DataDirectory(data)
     return open_server(folders, database, server_identity(folders, None)[0])
+
+
+def rotate_server_key(data: Path) -> PrivateIdentity:
+    """Give a server that does not run new keys; its party id and its fingerprint stay."""
+    folders = existing_server(data, None).folders
+    entropy = SystemEntropy()
+    with folders.lock():
+        new = rotate(load_identity(folders.key_file, None), entropy, int(time.time()))
+        replace_identity(new, folders.key_file, None, entropy)
+    return new
 
 
 def open_server(

@@ -39,6 +39,7 @@ NOT_RUN = {
     "docs/howto/back-up-and-recover.md": 4,
     "docs/howto/curate-a-study.md": 13,
     "docs/howto/estimate-as-a-researcher.md": 7,
+    "docs/howto/know-the-parties.md": 3,
     "docs/howto/prepare-a-table.md": 1,
     "docs/howto/publish-results.md": 4,
     "docs/howto/run-a-server.md": 7,

@@ -11,6 +11,7 @@ from tests.support.documents import REFERENCE, section
 from veiltab.party.answers import Status
 from veiltab.party.coalitions import Coalition
 from veiltab.party.curator import GivenGrant
+from veiltab.party.known import Acquaintance, KnownParties
 from veiltab.party.ledgers import StoredLedger
 from veiltab.party.progress import Progress
 from veiltab.party.push import Preview
@@ -24,6 +25,9 @@ WHOLE: dict[str, type] = {
     "Home": vt.Home,
     "Session": vt.Session,
     "Study": vt.Study,
+    "Vault": vt.Vault,
+    "Known parties": KnownParties,
+    "Acquaintance": Acquaintance,
     "Preview": Preview,
     "Coalition": Coalition,
     "Progress": Progress,

@@ -35,6 +35,8 @@ SECTIONS = (
     "Keys of an own identity",
     "Keys of a fingerprint",
     "veiltab register",
+    "Keys of a party",
+    "Keys of a blocked party",
     "Keys of a ledger",
     "veiltab study example",
     "Keys of a draft",
@@ -128,10 +130,14 @@ def test_no_table_of_keys_is_forgotten() -> None:
     assert sorted(tables) == sorted(FILE_KEYS)
 
 
+OF_MESSAGES = ("upload.", "identity.", "parties[].identity.")
+
+
 @pytest.mark.parametrize(
     ("heading", "pattern"),
     [
         ("Keys of server.json", "server.json"),
+        ("Keys of known.json", "known.json"),
         ("Keys of a ledger file", "ledgers/*.json"),
         ("Keys of contribution.json", "studies/*/contribution.json"),
         ("Keys of secret.json", "studies/*/secret.json"),
@@ -144,7 +150,7 @@ def test_every_key_of_a_file_in_a_home(stage: Transcript, heading: str, pattern:
     """Without those of messages, and of an identity, which are described elsewhere."""
     files = list((stage.folder / "hospital-home").glob(pattern))
     real = all_paths([json.loads(path.read_text()) for path in files])
-    real = [path for path in real if not path.startswith(("upload.", "identity."))]
+    real = [path for path in real if not path.startswith(OF_MESSAGES)]
     assert listed(section(REFERENCE / "files.md", heading), "key") == real
 
 

@@ -120,7 +120,9 @@ def test_proposed_bins_can_be_pasted(tmp_path: Path) -> None:
     start = next(number for number, line in enumerate(lines) if "{name" in line)
     attribute = lines[start].removeprefix("#")
     study = draft.text.replace("attributes = [", f"attributes = [\n{attribute}", 1)
-    pasted = Draft("study", study, "\n".join(line.removeprefix("# ") for line in lines[start + 1 :]))
+    pasted = Draft(
+        "study", study, "\n".join(line.removeprefix("# ") for line in lines[start + 1 :])
+    )
     schema = completed(pasted, tmp_path).curators[0].schema
     assert schema.attributes[0].categories == ("<20", "20 to <40", "40 to <60", "60 to <80", ">=80")
     recode = recode_of(pasted, schema)

@@ -13,6 +13,7 @@ from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute
 from veiltab.errors import StudyFileError
 from veiltab.party import study_file
+from veiltab.party.home import identity_text
 from veiltab.party.proposal import StudyDraft, plan_of
 from veiltab.party.study_file import example_study, read_study_file
 from veiltab.wire.contract import CuratorTerms, Linkage
@@ -94,6 +95,7 @@ def test_a_short_file_and_its_defaults(folder: Path) -> None:
 def test_the_example_is_read(folder: Path) -> None:
     """As it stands, with the partner's file beside it."""
     (folder / "tax-office.json").write_bytes((folder / "partner.json").read_bytes())
+    (folder / "rivera.json").write_text(identity_text(party("Dr. Rivera")), encoding="utf-8")
     draft = read(folder, example_study())
     assert draft.title == "Smoking and income"
     assert (draft.epsilon, draft.delta, draft.population) == (1.0, 0.0, 50_000)

@@ -1,5 +1,5 @@
 """Real databases for the tests of the service."""
 
-from tests.support.storage import address, postgresql
+from tests.support.storage import address, database, postgresql
 
-__all__ = ["address", "postgresql"]
+__all__ = ["address", "database", "postgresql"]

@@ -3,20 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from time import time as real_time
 
 import pytest
 from sqlalchemy import delete
 
-from tests.support.http_wire import FakeTime
-from tests.support.proposals import proposal
-from tests.support.servers import QUICK, Server, make_context, running
+from tests.support.proposals import Threesome, proposal, threesome
+from tests.support.servers import QUICK
 from veiltab.errors import InputError, NotFoundError, QuotaError, UnknownPartyError
 from veiltab.party.context import PartyContext
 from veiltab.protocol.verify import cosign
 from veiltab.server.db.records import Records
 from veiltab.server.db.tables import PARTIES
-from veiltab.server.limits import Settings
 from veiltab.server.routes import PAGE
 from veiltab.wire.contract import Contract
 from veiltab.wire.signed import Signed
@@ -25,31 +22,19 @@ MOST, A_DAY = 3, 5
 SMALL = replace(QUICK, open_proposals=MOST, daily_proposals=A_DAY)
 DAY = 86_400
 
-Parties = tuple[PartyContext, PartyContext, PartyContext]
-
-
-def serve(folder: Path, settings: Settings) -> Iterator[tuple[Server, FakeTime, Parties]]:
-    """Run a service in a time that the test sets, with three parties."""
-    time = FakeTime(real_time())
-    context = replace(make_context(folder / "data", settings=settings), clock=time.clock)
-    with running(context) as service:
-        names = ("attacker", "victim", "bystander")
-        parties = [service.join(name, folder / name) for name in names]
-        for party in parties:
-            party.server._clock = time.clock
-        yield service, time, (parties[0], parties[1], parties[2])
-
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[tuple[Server, FakeTime, Parties]]:
+def small(tmp_path: Path) -> Iterator[Threesome]:
     """Return a service that takes few proposals."""
-    yield from serve(tmp_path, SMALL)
+    with threesome(tmp_path, SMALL) as parties:
+        yield parties
 
 
 @pytest.fixture
-def usual(tmp_path: Path) -> Iterator[tuple[Server, FakeTime, Parties]]:
+def usual(tmp_path: Path) -> Iterator[Threesome]:
     """Return a service with the usual quotas."""
-    yield from serve(tmp_path, QUICK)
+    with threesome(tmp_path) as parties:
+        yield parties
 
 
 def titles(party: PartyContext, *, inbox: bool = False) -> list[str]:
@@ -58,10 +43,10 @@ def titles(party: PartyContext, *, inbox: bool = False) -> list[str]:
 
 
 def test_a_flood_of_proposals_ends_at_the_quota(
-    small: tuple[Server, FakeTime, Parties],
+    small: Threesome,
 ) -> None:
     """One party has a few proposals open; others, and its signed ones, are not counted."""
-    _, _, (attacker, victim, other) = small
+    attacker, victim, other = small.attacker, small.victim, small.other
     for number in range(MOST):
         attacker.server.propose(proposal(attacker, victim, number=number))
     with pytest.raises(QuotaError, match=f"{MOST} of your proposals"):
@@ -75,10 +60,10 @@ def test_a_flood_of_proposals_ends_at_the_quota(
 
 
 def test_proposing_and_aborting_ends_at_the_quota_of_a_day(
-    small: tuple[Server, FakeTime, Parties],
+    small: Threesome,
 ) -> None:
     """An abort frees no proposal of today, and leaves nothing in anybody's inbox."""
-    _, time, (attacker, victim, _) = small
+    time, attacker, victim = small.time, small.attacker, small.victim
     for number in range(A_DAY):
         study = attacker.server.propose(proposal(attacker, victim, number=number)).study
         attacker.server.abort(study, "to plague you")
@@ -89,9 +74,9 @@ def test_proposing_and_aborting_ends_at_the_quota_of_a_day(
     attacker.server.propose(proposal(attacker, victim, number=A_DAY))
 
 
-def test_nobody_is_listed_without_looking(usual: tuple[Server, FakeTime, Parties]) -> None:
+def test_nobody_is_listed_without_looking(usual: Threesome) -> None:
     """A proposal is in the inbox of those whom it names until they look at it."""
-    _, _, (proposer, curator, researcher) = usual
+    proposer, curator, researcher = usual.attacker, usual.victim, usual.other
     study = proposer.server.propose(proposal(proposer, curator, researchers=(researcher,))).study
     assert titles(proposer) == ["a study"]
     assert titles(proposer, inbox=True) == []
@@ -103,9 +88,9 @@ def test_nobody_is_listed_without_looking(usual: tuple[Server, FakeTime, Parties
         assert titles(party, inbox=True) == []
 
 
-def test_what_ends_unseen_leaves_the_inbox(usual: tuple[Server, FakeTime, Parties]) -> None:
+def test_what_ends_unseen_leaves_the_inbox(usual: Threesome) -> None:
     """But those who have looked keep it, and those who have not can still find it by its id."""
-    _, _, (proposer, first, second) = usual
+    proposer, first, second = usual.attacker, usual.victim, usual.other
     study = proposer.server.propose(proposal(proposer, first, second)).study
     first.server.status(study)
     proposer.server.abort(study, "a mistake")
@@ -115,9 +100,9 @@ def test_what_ends_unseen_leaves_the_inbox(usual: tuple[Server, FakeTime, Partie
     assert titles(second) == ["a study"]
 
 
-def test_a_blocked_party_cannot_tell(usual: tuple[Server, FakeTime, Parties]) -> None:
+def test_a_blocked_party_cannot_tell(usual: Threesome) -> None:
     """Its proposals are refused with the very words for somebody who is not registered."""
-    service, _, (attacker, victim, other) = usual
+    service, attacker, victim, other = usual.service, usual.attacker, usual.victim, usual.other
     attacker.server.propose(proposal(attacker, victim, number=1))
     assert titles(victim, inbox=True) == ["a study"]
     victim.server.block(attacker.identity.party_id)
@@ -131,9 +116,9 @@ def test_a_blocked_party_cannot_tell(usual: tuple[Server, FakeTime, Parties]) ->
     assert refusal(other, proposal(other, victim, number=4)) == refused
 
 
-def test_a_block_can_be_lifted(usual: tuple[Server, FakeTime, Parties]) -> None:
+def test_a_block_can_be_lifted(usual: Threesome) -> None:
     """Then proposals reach the inbox again; doing either twice changes nothing."""
-    _, _, (proposer, other, _) = usual
+    proposer, other = usual.attacker, usual.victim
     for _ in range(2):
         other.server.block(proposer.identity.party_id)
     assert list(other.server.blocks()) == [proposer.identity.party_id]
@@ -151,11 +136,9 @@ def refusal(party: PartyContext, signed: Signed[Contract]) -> str:
     return f"{caught.value.message} {caught.value.hint}"
 
 
-def test_long_lists_come_in_pages(
-    usual: tuple[Server, FakeTime, Parties], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_lists_come_in_pages(usual: Threesome, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each page reads what it shows and no contract; the client reads all pages, in order."""
-    service, _, (proposer, victim, _) = usual
+    service, proposer, victim = usual.service, usual.attacker, usual.victim
     context = service.context
     count = 2 * PAGE + 1
     template = proposal(proposer, victim)
@@ -174,16 +157,16 @@ def test_long_lists_come_in_pages(
 
 
 @pytest.mark.parametrize("query", ["after=x", "after=1-ff", "limit=0", "limit=101", "inbox=maybe"])
-def test_wrong_pages_are_refused(usual: tuple[Server, FakeTime, Parties], query: str) -> None:
+def test_wrong_pages_are_refused(usual: Threesome, query: str) -> None:
     """A cursor is the server's own, and a page is short."""
-    _, _, (party, _, _) = usual
+    party = usual.attacker
     with pytest.raises(InputError, match=query.partition("=")[0]):
         party.server._get(f"/v1/studies?{query}")
 
 
-def test_a_hidden_study_names_nobody_else(usual: tuple[Server, FakeTime, Parties]) -> None:
+def test_a_hidden_study_names_nobody_else(usual: Threesome) -> None:
     """A study that does not name a party does not exist for it, in inbox, list or by id."""
-    _, _, (proposer, curator, outsider) = usual
+    proposer, curator, outsider = usual.attacker, usual.victim, usual.other
     study = proposer.server.propose(proposal(proposer, curator)).study
     assert titles(outsider) == titles(outsider, inbox=True) == []
     with pytest.raises(NotFoundError):

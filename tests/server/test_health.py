@@ -1,5 +1,6 @@
 """Whether the process runs, and whether it can work: two questions with two answers."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tests.support.http_simulator import join_parties
 from tests.support.servers import Server, make_context, running
 from veiltab.party.remote import RemoteServer
+from veiltab.server.directory import DataDirectory
 from veiltab.server.limits import SOFTWARE_VERSION
 
 DATA = "secret-place"
@@ -42,10 +44,16 @@ def disk_unwritable(service: Server) -> Iterator[None]:
     probe.rmdir()
 
 
+def readiness(service: Server) -> httpx.Response:
+    """Ask whether a service can work, after what was found before is forgotten."""
+    time.sleep(1.1 * service.context.settings.poll_seconds)
+    return httpx.get(f"{service.url}/readyz")
+
+
 def test_a_service_that_is_well(service: Server) -> None:
     """It runs, and it is ready."""
     assert httpx.get(f"{service.url}/healthz").json() == {"status": "ok"}
-    assert httpx.get(f"{service.url}/readyz").json() == {"status": "ready"}
+    assert readiness(service).json() == {"status": "ready"}
     assert list(service.context.folders.path.glob(".writable")) == []
 
 
@@ -55,13 +63,13 @@ def test_a_service_that_cannot_work(service: Server, trouble: object) -> None:
     """It runs, and is not ready; as soon as the trouble is over, it is."""
     assert callable(trouble)
     with trouble(service):
-        answer = httpx.get(f"{service.url}/readyz")
+        answer = readiness(service)
         assert httpx.get(f"{service.url}/healthz").status_code == 200
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert answer.headers["retry-after"] == "1"
     assert answer.headers["content-type"] == "application/problem+json"
     assert DATA not in answer.text
-    assert httpx.get(f"{service.url}/readyz").json() == {"status": "ready"}
+    assert readiness(service).json() == {"status": "ready"}
 
 
 def test_parties_are_asked_to_come_back(service: Server, tmp_path: Path) -> None:
@@ -69,7 +77,8 @@ def test_parties_are_asked_to_come_back(service: Server, tmp_path: Path) -> None
     (session,) = join_parties(service, tmp_path, ("Süd",))
     answers: list[int] = []
     with httpx.Client(base_url=service.url) as client, database_gone(service):
-        answers += [client.get(path).status_code for path in ("/readyz", "/v1/server")]
+        answers.append(readiness(service).status_code)
+        answers.append(client.get("/v1/server").status_code)
     assert answers == [503, 200]
     assert session.server.studies() == []
 
@@ -96,6 +105,19 @@ def test_the_documentation_is_there(service: Server) -> None:
 def test_a_service_whose_worker_has_died(service: Server) -> None:
     """It would take uploads and never release them: it is not ready."""
     with mock.patch("veiltab.server.worker.Thread.is_alive", return_value=False):
-        answer = httpx.get(f"{service.url}/readyz")
+        answer = readiness(service)
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert "worker" in answer.json()["detail"]
+
+
+def test_strangers_do_not_wear_the_disk_out(service: Server) -> None:
+    """However often they ask, the disk is written as often as the worker looks, and no oftener."""
+    write, started = DataDirectory.check_writable, time.monotonic()
+    with (
+        mock.patch.object(DataDirectory, "check_writable", autospec=True, side_effect=write) as w,
+        httpx.Client(base_url=service.url) as client,
+    ):
+        answers = [client.get("/readyz").status_code for _ in range(100)]
+        periods = (time.monotonic() - started) / service.context.settings.poll_seconds
+    assert set(answers) == {200}
+    assert w.call_count <= 1 + periods

@@ -18,6 +18,7 @@ from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import RateLimitError
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.server import limits
+from veiltab.server.app import Address
 from veiltab.server.limits import Buckets, Settings
 from veiltab.wire.codec import dump
 
@@ -56,7 +57,7 @@ class Limited:
         return self.sign(Request("GET", "/v1/studies"), signer).send(self.client)
 
 
-def serve(folder: Path, settings: Settings) -> Iterator[Limited]:
+def serve(folder: Path, settings: Settings, address: Address | None = None) -> Iterator[Limited]:
     """Run a service with these limits."""
     time = FakeTime()
     context = replace(make_context(folder / "data", settings=settings), clock=time.clock)
@@ -67,7 +68,7 @@ def serve(folder: Path, settings: Settings) -> Iterator[Limited]:
             identity = PrivateIdentity.create(f"party {number}", entropy)
             records.add_party(public_identity(identity), context.now)
             parties.append(Signer(identity, context.identity.party_id))
-    with running(context) as service, httpx.Client(base_url=service.url) as client:
+    with running(context, address=address) as service, httpx.Client(base_url=service.url) as client:
         yield Limited(service, time, client, parties)
 
 
@@ -80,6 +81,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Limited]:
         chunk_bytes=CHUNK,
         bundle_bytes=BUNDLE,
         message_bytes=MESSAGE,
+        contract_bytes=MESSAGE,
     )
     yield from serve(tmp_path_factory.mktemp("small"), settings)
 
@@ -246,7 +248,7 @@ def test_strangers_that_ask_too_often_wait(rare: Limited) -> None:
 
 def test_strangers_that_ask_too_often_are_answered_late(tmp_path: Path) -> None:
     """On every route, and beside the routes; a party beside them is not."""
-    settings = replace(QUICK, stranger_rate=1.0, stranger_burst=1, stranger_wait_seconds=0.2)
+    settings = replace(QUICK, stranger_rate=1.0, stranger_burst=1, refusal_wait_seconds=0.2)
     for limited in serve(tmp_path, settings):
         limited.client.get("/healthz")
         asked = [("GET", "/healthz"), ("GET", "/openapi.json"), ("GET", "/v1/studies")]
@@ -259,6 +261,33 @@ def test_strangers_that_ask_too_often_are_answered_late(tmp_path: Path) -> None:
         forged = replace(stranger(limited.server), party=limited.parties[0].identity.party_id)
         assert limited.ask(forged).status_code == 429
         assert limited.ask().status_code == 200
+
+
+def test_all_strangers_together_have_a_limit(tmp_path: Path) -> None:
+    """A network of many addresses has many buckets; all of them together are one more."""
+    settings = replace(QUICK, stranger_rate=0.001, stranger_burst=2)
+    for limited in serve(tmp_path, settings, Address(port=0, behind_proxy=True)):
+        statuses = [
+            limited.client.get("/healthz", headers={"X-Forwarded-For": f"192.0.2.{number}"})
+            for number in range(30)
+        ]
+        assert [answer.status_code for answer in statuses] == [200] * 20 + [429] * 10
+        assert limited.ask().status_code == 200
+
+
+def test_strangers_cannot_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """All refusals are counted; a hundred are told, and then one a second."""
+    for limited in serve(tmp_path, QUICK):
+        with caplog.at_level(logging.INFO, "veiltab.access"):
+            for path in ("/v1/studies", "/nothing"):
+                for _ in range(100):
+                    limited.client.get(path)
+            told = [record for record in caplog.records if record.name == "veiltab.access"]
+            assert 100 <= len(told) <= 130
+            limited.ask()
+            _wait_for_log(limited, caplog, 200)  # whatever is not refused is told
+        counted = limited.service.context.metrics.requests.labels("GET", "/v1/studies", 401)
+        assert counted._value.get() == 100
 
 
 def test_strangers_cannot_use_up_a_partys_requests(rare: Limited) -> None:

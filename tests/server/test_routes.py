@@ -236,7 +236,9 @@ def test_a_contribution_is_sealed_to_another_curator_once(service: Server, tmp_p
         (second.identity.party_id, "another secret was sent"),
         (study.researcher.identity.party_id, "is no curator"),
     ):
-        body = replace(first.server.secrets(study.study)[0].body, receiver=receiver, sealed=bytes(1168))
+        body = replace(
+            first.server.secrets(study.study)[0].body, receiver=receiver, sealed=bytes(1168)
+        )
         with pytest.raises(VeiltabError, match=problem):
             first.server.send_secret(contract.study_id, sign(body, first.identity.signing))
 

@@ -6,9 +6,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import httpx
 import pytest
+from fastapi import Depends, Response
 from starlette.requests import Request as HttpRequest
 
 from tests.support.http_wire import Wire, wire
@@ -18,8 +20,9 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import RateLimitError, UnavailableError
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.server.auth import _body
-from veiltab.server.limits import InFlight, Place, Places, Settings
+from veiltab.server.app import create_app
+from veiltab.server.auth import Gate, Sender, _body
+from veiltab.server.limits import InFlight, Place, Places, Settings, Turns
 
 SMALL, LARGE = 1_000, 3_000
 ABORT = f"/v1/studies/{'5' * 64}/abort"
@@ -58,7 +61,14 @@ def sharing(folder: Path, settings: Settings) -> Iterator[Shared]:
             identity = PrivateIdentity.create(f"party {number}", entropy)
             records.add_party(public_identity(identity), context.now)
             parties.append(Signer(identity, context.identity.party_id))
-    with running(context) as service, ExitStack() as stack:
+    app = create_app(context)
+    gated = Annotated[Sender, Depends(Gate(context).sender(0))]
+
+    @app.get("/large")
+    def large(_sender: gated) -> Response:
+        return Response(bytes(24 * 2**20))
+
+    with running(context, app) as service, ExitStack() as stack:
         yield Shared(service, parties, stack)
 
 
@@ -152,6 +162,36 @@ def test_a_body_in_crumbs_takes_no_more_memory() -> None:
     pieces = asyncio.run(_body(request, 10**6))
     assert b"".join(pieces) == b"ab" * crumbs + bytes(70_000) + b"c"
     assert len(pieces) <= 7
+
+
+def test_few_requests_of_a_sender_are_worked_on_at_once() -> None:
+    """Its others wait in their order, and nobody else's do; what is over leaves nothing."""
+
+    async def run() -> list[str]:
+        turns, begun = Turns(2), []
+
+        async def work(name: str) -> None:
+            end = await turns.begin(name[0])
+            begun.append(name)
+            await asyncio.sleep(0.01)
+            end()
+            end()
+
+        await asyncio.gather(*map(work, ("a1", "a2", "a3", "a4", "b1", "a5")))
+        assert len(turns._by_sender) == 0
+        return begun
+
+    assert asyncio.run(run()) == ["a1", "a2", "b1", "a3", "a4", "a5"]
+
+
+def test_a_turn_is_over_when_the_answer_begins(tmp_path: Path) -> None:
+    """A reader that takes its time keeps none of its party's turns."""
+    with sharing(tmp_path, replace(QUICK, party_turns=1)) as shared:
+        party = shared.parties[0]
+        with wire(shared.service.url, buffer=2**16) as opened:
+            opened.begin(party.sign(Request("GET", "/large")))
+            assert not opened.is_quiet(10)
+            assert shared.ask(party).status_code == 200
 
 
 def test_requests_in_flight_are_forgotten() -> None:

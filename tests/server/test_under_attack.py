@@ -149,13 +149,13 @@ def test_one_party_takes_few_threads(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with ThreadPoolExecutor(8) as pool:
             asked = [pool.submit(many.server.studies) for _ in range(8)]
             end = time.monotonic() + 10
-            while working[many.identity.party_id] < context.settings.party_threads:
+            while working[many.identity.party_id] < context.settings.party_turns:
                 assert time.monotonic() < end
                 time.sleep(0.01)
             assert one.server.studies() == []
             held.set()
             assert [answer.result() for answer in asked] == [[]] * 8
-    assert most[many.identity.party_id] == context.settings.party_threads
+    assert most[many.identity.party_id] == context.settings.party_turns
 
 
 @pytest.mark.soak

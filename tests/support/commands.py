@@ -260,6 +260,11 @@ def _agree(said: Transcript, hospital: Office, office: Office, rivera: Office) -
     said.act(hospital, "study", "abort", "Another", *reason, heading="Keys of a status")
     said.act(office, "study", "show", TITLE, heading="Keys of terms")
     said.act(office, "study", "list")
+    rivera_digits = rivera.json("id", "show")["fingerprint"]
+    verify = ("party", "verify", rivera.public, "--fingerprint", rivera_digits)
+    said.act(hospital, *verify, heading="Keys of a party")
+    blocked = open_office(said.folder, "Pushy")
+    said.act(hospital, "party", "block", blocked.public, heading="Keys of a blocked party")
     example = json.loads(run("study", "example", "--json").out)
     said.keep("veiltab study example", example)
 

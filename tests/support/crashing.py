@@ -25,6 +25,7 @@ from veiltab.files import bundles, disk
 from veiltab.server.context import ServiceContext
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.worker import release_study, tidy
+from veiltab.wire.states import State
 
 WRITING = (bundles.__file__, disk.__file__)
 SERVER = PrivateIdentity.create("server", CipherEntropy.from_seed(9, "server"))
@@ -85,12 +86,23 @@ def release_killed_at(directory: Path, study: bytes, line: int | None) -> Countd
 
 
 def visible(directory: Path, study: bytes) -> tuple[bytes | None, dict[str, bytes], bool]:
-    """Return the release that parties can see, the chunks it names, and whether any is received."""
+    """Return the release that parties can see, the chunks it names, and whether any is received.
+
+    Of a study whose rows were drawn from stored tables, the requests take the release's place.
+    """
     context = open_context(directory)
     with context.database.reading() as records:
-        release = StoredStudy.find(context, records, study).release()
+        stored = StoredStudy.find(context, records, study)
+        release = stored.release()
+        requests = stored.requests() if stored.state is State.SAMPLED else []
     folder = directory / "studies" / study.hex()
-    received = any((folder / name).exists() for name in ("received", "joined", "scratch"))
+    if requests:
+        positions = context.folders.drawn(study)
+        named = {digest for request in requests for digest in request.body.positions}
+        asked = b"".join(request.dumps() for request in requests)
+        left = any((folder / name).exists() for name in ("joined", "scratch"))
+        return asked, {digest.hex(): positions.get(digest) for digest in named}, left
+    received = any((folder / name).exists() for name in ("received", "joined", "scratch", "drawn"))
     if release is None:
         return None, {}, received
     store = context.folders.released(study)
@@ -101,8 +113,9 @@ def visible(directory: Path, study: bytes) -> tuple[bytes | None, dict[str, byte
 
 
 def released_files(directory: Path, study: bytes) -> dict[str, bytes]:
-    """Return everything in the folder of what is released."""
-    folder = directory / "studies" / study.hex() / "released"
+    """Return everything in the folder of what is released, or drawn to be released later."""
+    folders = [directory / "studies" / study.hex() / name for name in ("released", "drawn")]
+    (folder,) = filter(Path.exists, folders)
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 

@@ -1,9 +1,19 @@
 """Many proposals at little cost, such as one party makes to plague another."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import time as real_time
+
+from tests.support.http_wire import FakeTime
+from tests.support.servers import QUICK, Server, make_context, running
 from veiltab.core.schema import Attribute
 from veiltab.party.context import PartyContext
 from veiltab.protocol.curator.agreement import public_identity, unsigned
 from veiltab.protocol.verify import cosign
+from veiltab.server.context import ServiceContext
+from veiltab.server.limits import Settings
 from veiltab.wire.contract import Contract, CuratorTerms, Linkage
 from veiltab.wire.mechanism import PaperTerms
 from veiltab.wire.signed import Signed
@@ -41,3 +51,34 @@ def proposal(
         stored=None,
     )
     return cosign(unsigned(contract), proposer.identity.signing)
+
+
+@dataclass(eq=False)
+class Threesome:
+    """A service in a time that the test sets, with one who attacks, one attacked, and another."""
+
+    service: Server
+    time: FakeTime
+    attacker: PartyContext
+    victim: PartyContext
+    other: PartyContext
+
+    @property
+    def context(self) -> ServiceContext:
+        """The server's own view."""
+        return self.service.context
+
+
+@contextmanager
+def threesome(
+    folder: Path, settings: Settings = QUICK, database: str | None = None
+) -> Iterator[Threesome]:
+    """Run a service with three parties."""
+    time = FakeTime(real_time())
+    context = make_context(folder / "data", settings=settings, database=database)
+    context = replace(context, clock=time.clock)
+    with running(context) as service:
+        parties = [service.join(name, folder / name) for name in ("attacker", "victim", "other")]
+        for party in parties:
+            party.server._clock = time.clock
+        yield Threesome(service, time, *parties)

@@ -45,11 +45,12 @@ QUICK = Settings(
     burst=10**6,
     stranger_rate=1e6,
     stranger_burst=10**6,
-    stranger_wait_seconds=0.01,
+    refusal_wait_seconds=0.01,
     connections_per_address=10**6,
     connection_rate=1e6,
     connection_burst=10**6,
     party_requests=10**6,
+    party_turns=10**6,
     poll_seconds=0.1,
 )
 """Limits that no test reaches by accident."""

@@ -211,7 +211,14 @@ class Simulator(Rehearsal):
         self, context: ServiceContext, terms: Terms = TERMS, stage: Stage = Stage.UPLOADED
     ) -> "ServerSideStudy":
         """Take a study to a stage through the server's own steps, without a network."""
+        self.register(context)
         return ServerSideStudy(self, context, self.study(terms)).go_to(stage)
+
+    def register(self, context: ServiceContext) -> None:
+        """Make everybody known to a server: proposals may name nobody else."""
+        with context.database.transaction() as records:
+            for party in (*self.curators, self.researcher):
+                records.add_party(public_identity(party), context.now)
 
     def stored_contract(self, terms: Terms, deposit: Deposit) -> Contract:
         """Return a contract that reads a deposit."""

@@ -2,7 +2,8 @@
 
 Every command runs in a shell on a pseudo-terminal of 80 columns without colours, so that it prints
 what a person sees, and asks what a person is asked.  Answers are taken from the page: whatever it
-shows behind ``[y/N]: ``.
+shows behind ``[y/N]: ``, or behind a question for a fingerprint.  Fingerprints are different each
+time; the reader types those that the commands have shown in the place of the page's.
 """
 
 import os
@@ -20,13 +21,14 @@ from pathlib import Path
 from tests.support.documents import agrees, tidy
 
 SECONDS = 60.0
-_QUESTION = "[y/N]: "
+_QUESTION = re.compile(r"^.*(?:\[y/N\]|Fingerprint of '[^']*'(?: \[Enter: not verified\])?): ?")
+_FINGERPRINT = re.compile(r"\b\d{5}(?: \d{5}){5}\b")
 _SHARE = re.compile(r"(-?\d+\.\d\d) % +(?:[\d.]+–[\d.]+ +)?(\d+\.\d\d)(?: %|(?: +\d+\.\d\d){2})$")
 _STANDARD_ERRORS = 6
 
 VOLATILE = (
     (re.compile(r"\b[0-9a-f]{16,64}\b"), "(hex)"),
-    (re.compile(r"\b\d{5}(?: \d{5}){5}\b"), "(fingerprint)"),
+    (_FINGERPRINT, "(fingerprint)"),
     (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d UTC\b"), "(time)"),
     (re.compile(r"^\d\d:\d\d:\d\d "), "(clock) "),
     (_SHARE, "(share) (error)"),
@@ -75,14 +77,26 @@ class Terminal:
     def play(self, command: str, shown: list[str]) -> None:
         """Run a command to its end, and compare what it prints and how it ends."""
         process, master = self._start(command)
-        answers = [line.partition(_QUESTION)[2] for line in shown if _QUESTION in line]
-        text = _read(process, master, answers, until=None)
+        text = _read(process, master, self.answers(shown), until=None)
         code = process.wait(SECONDS)
         os.close(master)
-        compare(command, shown, self._real(text))
+        real = self._real(text)
+        compare(command, shown, real)
+        self.learn(shown, real)
         fails = any(line.startswith("error: ") for line in shown)
         if fails != (code != 0):
             raise PlayError(f"{command}\nends with {code}")
+
+    def answers(self, shown: list[str]) -> list[str]:
+        """Return what the page answers to questions, with the fingerprints of this time."""
+        asked = [(line, _QUESTION.match(line)) for line in shown]
+        return [self._swapped(line[found.end() :]) for line, found in asked if found]
+
+    def learn(self, shown: list[str], real: list[str]) -> None:
+        """Remember which fingerprint stands for which of the page's."""
+        pages, ours = (_FINGERPRINT.findall("\n".join(lines)) for lines in (shown, real))
+        if len(pages) == len(ours):
+            self.swaps |= {page: our for page, our in zip(pages, ours, strict=True) if page != our}
 
     def leave_running(self, command: str, shown: list[str]) -> None:
         """Start a command, and go on as soon as it has printed what is shown."""
@@ -160,7 +174,8 @@ def _read(
         if not found:
             return _text(data)
         data += found
-        if answers and data.endswith(_QUESTION.encode()):
+        last = _text(data).rpartition("\n")[2]
+        if answers and (asked := _QUESTION.match(last)) and asked.end() == len(last):
             os.write(master, answers.pop(0).encode() + b"\n")
     process.kill()
     raise PlayError(f"nothing more after {SECONDS:g} seconds:\n{_text(data)}")

@@ -1,15 +1,15 @@
 """Vaults on a server, and studies on them, through the server's own steps and without a network.
 
-vault = VaultOnServer(context)          # two curators, whose tables are stored
+vault = VaultOnServer(context).store()  # two curators, whose tables are stored
 study = vault.study()                   # open; its rows are not drawn yet
-study.draw()                            # as the worker does
-study.answer(0), study.answer(1)
-study.release()
+study.work()                            # the worker draws them
+study.answer_all()
+study.work()                            # the worker releases the study
 """
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.support.simulator import STORED_TERMS, Simulator
@@ -22,12 +22,14 @@ from veiltab.protocol.verify import sign
 from veiltab.server import steps, vault_steps, vault_views, views
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
+from veiltab.server.db.records import StudyRecord
+from veiltab.server.models import Status, VaultStatus
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.stored_vault import StoredVault
 from veiltab.server.worker import release_study
 from veiltab.wire.bundles import bundle, check_bundle
 from veiltab.wire.contract import Contract
-from veiltab.wire.messages import Repad, RepadRequest, Upload
+from veiltab.wire.messages import Release, Repad, RepadRequest, Upload
 from veiltab.wire.signed import Signed
 
 
@@ -51,24 +53,22 @@ class VaultOnServer:
         context: ServiceContext,
         parties: Simulator | None = None,
         server: PrivateIdentity | None = None,
+        *,
+        signed: bool = True,
     ) -> None:
-        """Let every curator sign the vault; ``store`` is called for the tables."""
+        """Let every curator sign the vault; :meth:`store` sends the tables."""
         self.context = context
         self.parties = parties or Simulator()
         if server is not None:
             self.parties.server = server
-        self._register()
+        self.parties.register(context)
         self.deposit: Deposit = self.parties.deposit()
-        signed = self.deposit.vault.dumps()
-        self.vault, _ = vault_steps.propose(context, self.sender(0, signed))
-        for place in range(1, len(self.parties.curators)):
-            vault_steps.sign(context, self.sender(place, signed), self.vault)
-
-    def _register(self) -> None:
-        """Make everybody known to the server: proposals may name nobody else."""
-        with self.context.database.transaction() as records:
-            for party in (*self.parties.curators, self.parties.researcher):
-                records.add_party(public_identity(party), self.context.now)
+        body = self.deposit.vault.body
+        first = sign(body, self.parties.curators[0].signing)
+        self.vault, _ = vault_steps.propose(context, self.sender(0, first.dumps()))
+        if signed:
+            for place in range(1, len(self.parties.curators)):
+                self.sign(place)
 
     @property
     def state(self) -> str:
@@ -76,13 +76,18 @@ class VaultOnServer:
         return self.status.state
 
     @property
-    def status(self) -> Any:  # noqa: ANN401 - the model
+    def status(self) -> VaultStatus:
         """The vault's status as the first curator sees it."""
         return vault_views.status(self.context, self.sender(0), self.vault)
 
     def sender(self, place: int, body: bytes = b"") -> Sender:
         """Return a request of a curator."""
         return request_of(self.parties.curators[place], body)
+
+    def sign(self, place: int) -> None:
+        """Let a curator sign the vault."""
+        signed = sign(self.deposit.vault.body, self.parties.curators[place].signing)
+        vault_steps.sign(self.context, self.sender(place, signed.dumps()), self.vault)
 
     def send_table(self, place: int) -> None:
         """Send the chunks of a curator's table, and the upload that refers to them."""
@@ -105,11 +110,21 @@ class VaultOnServer:
         """Return a new contract on the vault."""
         return self.parties.stored_contract(terms, self.deposit)
 
-    def study(self, terms: Terms = STORED_TERMS, contract: Contract | None = None) -> "VaultStudy":
-        """Open a study on the vault."""
+    def study(
+        self,
+        terms: Terms = STORED_TERMS,
+        contract: Contract | None = None,
+        *,
+        opened: bool = True,
+    ) -> "VaultStudy":
+        """Propose a study on the vault, and open it unless it shall stay proposed."""
         signed = self.parties.sign(contract or self.contract(terms))
-        steps.propose(self.context, self.sender(0, signed.dumps()))
-        return VaultStudy(self, signed)
+        first = sign(signed.body, self.parties.curators[0].signing)
+        steps.propose(self.context, self.sender(0, first.dumps()))
+        study = VaultStudy(self, signed)
+        if opened:
+            steps.sign(self.context, self.sender(1, signed.dumps()), study.study)
+        return study
 
 
 @dataclass(eq=False)
@@ -132,7 +147,7 @@ class VaultStudy:
         return self.vault.context
 
     @property
-    def status(self) -> Any:  # noqa: ANN401 - the model
+    def status(self) -> Status:
         """The study's status as the first curator sees it."""
         return views.status(self.context, self.vault.sender(0), self.study)
 
@@ -182,7 +197,7 @@ class VaultStudy:
         self.put(place, chunk_body(self.sent, [message.body]))
         if changes:
             signer = self.vault.parties.curators[place].signing
-            message = sign(message.body.__replace__(**changes), signer)
+            message = sign(replace(message.body, **changes), signer)
         vault_steps.repad(self.context, self.vault.sender(place, message.dumps()), self.study)
 
     def put(self, place: int, body: bytes) -> bool:
@@ -195,10 +210,15 @@ class VaultStudy:
             self.answer(place)
         return self
 
-    def stored(self) -> StoredStudy:
-        """Return the study as it is in the records."""
+    @property
+    def record(self) -> StudyRecord:
+        """The study as it is in the records."""
         with self.context.database.reading() as records:
-            return StoredStudy.find(self.context, records, self.study)
+            return StoredStudy.find(self.context, records, self.study).record
+
+    def release(self) -> Signed[Release]:
+        """Return the release."""
+        return Release.loads(self.messages(Release.kind)[0])
 
     def messages(self, kind: str) -> list[bytes]:
         """Return the contents of the messages of a kind."""

@@ -43,12 +43,18 @@ EVENTS = (
     "aligned",
     "uploaded",
     "complete",
+    "sampled",
+    "repadded",
     "released",
     "granted",
     "published",
     "aborted",
+    "closed",
 )
-STATES = ("proposed", "open", "uploaded", "sampled", "joined", "released", "aborted")
+STATES = (
+    *("proposed", "open", "uploaded", "sampled", "joined", "released", "aborted"),
+    *("stored", "closed"),  # of a vault
+)
 ENTRY = record(
     actor=HASH,
     at=whole(0),

@@ -111,18 +111,20 @@ def test_an_attribute_has_at_most_65535_categories() -> None:
         Contract.from_json(value)
 
 
-def test_a_contract_has_at_most_1000_curators() -> None:
+def test_a_contract_has_at_most_100_curators_and_researchers() -> None:
     """The limit of section 4."""
     curators = tuple(
         CuratorTerms(messages.party(str(number)), (Attribute(str(number), ("x",)),))
-        for number in range(1_001)
+        for number in range(101)
     )
-    with pytest.raises(
-        MalformedError, match=r"^curators: must have at most 1,000 items, not 1,001"
-    ):
+    with pytest.raises(MalformedError, match=r"^curators: must have at most 100 items, not 101"):
         messages.plain_contract(curators=curators)
-    wide = (HOSPITAL, *curators[:999])
-    assert len(messages.plain_contract(curators=wide).curators) == 1_000
+    wide = (HOSPITAL, *curators[:99])
+    assert len(messages.plain_contract(curators=wide).curators) == 100
+    many = tuple(terms.identity for terms in curators)
+    with pytest.raises(MalformedError, match=r"^researchers: must have at most 100 items"):
+        messages.plain_contract(researchers=many)
+    assert messages.plain_contract(researchers=many[:100]).researchers == many[:100]
 
 
 def test_a_sample_is_no_larger_than_the_population() -> None:

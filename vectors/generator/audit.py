@@ -36,6 +36,25 @@ LIFE = [
 ]
 """Who did what, with which message, and where the study stood then."""
 
+STORED = [
+    *((A, "proposed", "contract", "proposed"), (A, "signed", "contract", "open")),
+    (S, "opened", "contract", "open"),
+    (S, "sampled", "request to A", "sampled"),
+    (A, "repadded", "repad of A", "joined"),
+    (S, "complete", None, "joined"),
+    (S, "released", "release", "released"),
+]
+"""The same of a study on stored tables."""
+
+VAULT = [
+    *((A, "proposed", "vault", "proposed"), (A, "signed", "vault", "open")),
+    (S, "opened", "vault", "open"),
+    (A, "uploaded", "stored upload of A", "stored"),
+    (S, "complete", None, "stored"),
+    (A, "closed", None, "closed"),
+]
+"""The same of a vault."""
+
 Log = list[AuditEntry]
 
 
@@ -75,7 +94,13 @@ def audit() -> Document:
 
 
 def _good() -> Iterator[Case]:
-    logs = {"one entry": WHOLE[:1], "a whole life": WHOLE, "an aborted study": ABORTED}
+    logs = {
+        "one entry": WHOLE[:1],
+        "a whole life": WHOLE,
+        "an aborted study": ABORTED,
+        "a study on stored tables": written(STORED),
+        "a vault": written(VAULT),
+    }
     for name, log in logs.items():
         yield _right(name, log, None)
     yield _right("seen before, nothing new", SHORT, seen(SHORT))

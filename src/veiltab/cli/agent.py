@@ -16,6 +16,7 @@ from veiltab.cli.main import OrderedGroup
 from veiltab.cli.options import PartyOptions, party_options
 from veiltab.cli.output import (
     console,
+    count,
     json_option,
     print_facts,
     print_json,
@@ -157,7 +158,7 @@ def unit_command(
     from veiltab.party.home import Home
 
     unit = AgentUnit(
-        program=Path(shutil.which("veiltab") or sys.argv[0]).absolute(),
+        program=_program(),
         home=Home(home).path,
         policy=policy_file.absolute(),
         user=user or _user(),
@@ -167,6 +168,12 @@ def unit_command(
         print_json({"unit": unit.text()})
     else:
         click.echo(unit.text(), nl=False)
+
+
+def _program() -> tuple[str, ...]:
+    """Return how this very program is run."""
+    found = shutil.which("veiltab")
+    return (sys.executable, "-m", "veiltab") if found is None else (str(Path(found).absolute()),)
 
 
 def _user() -> str:
@@ -183,7 +190,7 @@ def _agent(party: PartyOptions, policy_file: Path, stop: Event) -> "Iterator[Age
     from veiltab.party.agent import Agent, AgentStopped, open_log
     from veiltab.party.connection import Retry
     from veiltab.party.context import check_registered
-    from veiltab.party.session import connect
+    from veiltab.party.session import open_context
 
     def on_wait(_reason: str, _seconds: float) -> None:
         if stop.is_set():
@@ -193,8 +200,9 @@ def _agent(party: PartyOptions, policy_file: Path, stop: Event) -> "Iterator[Age
     check_registered(home)  # before a passphrase is asked for
     identity = party.identity()
     retry = Retry(total=PATIENCE, cap=5.0, on_wait=on_wait)
-    with connect(home, identity, retry) as session, open_log(home) as log:
-        yield Agent(session.context, policy_file, log, stop)
+    context = open_context(home, identity, retry)
+    with context.server, open_log(home) as log:
+        yield Agent(context, policy_file, log, stop)
 
 
 @contextmanager
@@ -279,7 +287,7 @@ def _print_check(
     facts = {
         "answers": ", ".join((*policy.vaults, *policy.studies)),
         "budget": f"ε = {float(policy.epsilon - answered):g} of {float(policy.epsilon):g} left",
-        "grants to": f"{len(policy.researchers):,} researchers, by fingerprint",
+        "grants to": f"{count(len(policy.researchers), 'researcher')}, by fingerprint",
         "asks": f"every {policy.poll_seconds:,} s",
         "log": str(log.path),
     }

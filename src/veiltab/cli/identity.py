@@ -37,6 +37,8 @@ def id_group(context: click.Context) -> None:
       veiltab id new --name "City hospital"
       veiltab id show --public --out city-hospital.json
       veiltab id fingerprint tax-office.json
+      veiltab id rotate
+      veiltab id revoke --out revocation.json
     """  # noqa: D301 - \b tells click to leave the lines alone
     show_help(context)
 
@@ -139,6 +141,106 @@ def fingerprint_command(file: Path, as_json: bool) -> None:
         print_json({**facts, "party": identity.party_id.hex()})
     else:
         print_facts(console(), facts)
+
+
+@id_group.command("rotate")
+@click.option("--yes", is_flag=True, help="Do it without being asked.")
+@party_options
+@json_option
+def rotate_command(yes: bool, party: PartyOptions, as_json: bool) -> None:
+    """Replace your keys by new ones, here and at your server.
+
+    Your fingerprint stays, and studies go on: what you sign carries the proof that the old key has
+    handed over to the new one.  The old keys are kept for what was sealed to them, and sign nothing
+    that the server takes.  If this is broken off, the same command finishes it.  Make a new copy
+    of the home afterwards.
+
+    \b
+    Examples:
+      veiltab id rotate
+      veiltab id rotate --yes --passphrase-file secret.txt
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    from veiltab.party.connection import Retry
+
+    home = party.home
+    home.check_identity()
+    confirm(f"Replace the keys of {home.public.name!r}?", yes=yes)
+    identity = home.rotate(party.passphrase(), Retry(total=PATIENCE))
+    count, told = len(identity.earlier), home.server is not None
+    facts = {"name": identity.name, "fingerprint": home.fingerprint}
+    if as_json:
+        print_json({**facts, "party": identity.party_id.hex(), "rotations": count, "told": told})
+    else:
+        server = "knows the new keys" if told else "none yet"
+        print_facts(console(), {**facts, "rotations": str(count), "server": server})
+
+
+@id_group.command("revoke")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Only write a certificate to this new file, to be sent when it is needed.",
+)
+@click.option(
+    "--certificate",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Send this certificate; no key is needed.",
+)
+@click.option("--server", "url", help="The server's URL, if this home knows none.")
+@click.option("--reason", default="revoked by its owner", help="What others are told.")
+@click.option("--yes", is_flag=True, help="Do it without being asked.")
+@party_options
+@json_option
+def revoke_command(
+    out: Path | None,
+    certificate: Path | None,
+    url: str | None,
+    reason: str,
+    yes: bool,
+    party: PartyOptions,
+    as_json: bool,
+) -> None:
+    """Revoke your identity, for good: because its keys were stolen or lost.
+
+    The server refuses it from then on, and tells everybody who asks for your keys.  You go on
+    with a new identity and a new invitation.  Make a certificate while you have your keys, and keep
+    it apart from them: whoever has it can end your identity, and nothing more.
+
+    \b
+    Examples:
+      veiltab id revoke --out revocation.json
+      veiltab id revoke --certificate revocation.json
+      veiltab id revoke --reason "laptop stolen"
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    from veiltab.party import rotation
+    from veiltab.party.connection import Retry
+
+    if out is not None and (certificate is not None or url is not None):
+        raise ParameterError(
+            "with --out nothing is sent", hint="leave --certificate and --server out"
+        )
+    home = party.home
+    if certificate is None:
+        made = rotation.make_certificate(home, party.passphrase(), reason)
+    else:
+        made = rotation.read_certificate(certificate)
+    if out is not None:
+        rotation.write_certificate(made, out)
+        tell(f"Keep {out} apart from the key: whoever has it can revoke your identity.")
+    else:
+        confirm("Revoke this identity for good?  It cannot be taken back.", yes=yes)
+        rotation.revoke(home, made, url=url, retry=Retry(total=PATIENCE))
+    _tell_revoked(made.body.party, made.body.reason, sent=out is None, as_json=as_json)
+
+
+def _tell_revoked(party: bytes, reason: str, *, sent: bool, as_json: bool) -> None:
+    from veiltab.crypto.identity import fingerprint
+
+    facts = {"fingerprint": fingerprint(party), "reason": reason}
+    if as_json:
+        print_json({**facts, "party": party.hex(), "revoked": sent})
+    else:
+        print_facts(console(), {"revoked": "yes" if sent else "not yet", **facts})
 
 
 def spell(identity: "PublicIdentity") -> str:
@@ -250,7 +352,7 @@ def _check_server(server: "PublicIdentity", expected: str | None, *, yes: bool) 
 
 def _invitation(file: Path | None) -> str:
     if file is not None:
-        return read_secret(file, "invitation").strip()
+        return read_secret(file, "invitation", private=False).strip()
     if on_terminal():
         return ask_secret("Invitation").strip()
     code = sys.stdin.read(LONGEST_SECRET).strip()

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from veiltab.cli.output import show_help
+from veiltab.cli.output import own_process, show_help
 from veiltab.errors import VeiltabError
 
 
@@ -77,6 +77,7 @@ COMMANDS = {
     "reproduce": "veiltab.cli.experiments:reproduce_command",
     "serve": "veiltab.cli.serve:serve_command",
     "invite": "veiltab.cli.serve:invite_command",
+    "server": "veiltab.cli.server:server_group",
     "id": "veiltab.cli.identity:id_group",
     "register": "veiltab.cli.identity:register_command",
     "party": "veiltab.cli.party:party_group",
@@ -125,6 +126,8 @@ def veiltab(context: click.Context) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command; every failure is ``error:`` and ``hint:`` on stderr and an exit code."""
     _write_what_can_be_written()
+    if arguments is None:
+        own_process()
     try:
         code = veiltab.main(arguments, prog_name="veiltab", standalone_mode=False)
         sys.stdout.flush()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from veiltab.cli.output import ask_secret, on_terminal, read_secret, tell
+from veiltab.cli.output import ask_secret, guard_keys, on_terminal, read_secret, tell
 from veiltab.cli.serve import check_no_password
 from veiltab.errors import HomeError, KeyFileError, ParameterError
 
@@ -43,8 +43,13 @@ class PartyOptions:
 
     def identity(self) -> "PrivateIdentity":
         """Open the identity; one that is locked takes its passphrase."""
-        home = self.home
-        return home.open(self._passphrase(home) if home.locked else None)
+        identity = self.home.open(self.passphrase())
+        guard_keys()
+        return identity
+
+    def passphrase(self) -> str | None:
+        """Return the passphrase of the identity, if it is locked."""
+        return self._passphrase(self.home) if self.home.locked else None
 
     def session(self, patience: float | None = None) -> "Session":
         """Connect to the server that this home has registered with."""

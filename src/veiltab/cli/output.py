@@ -27,6 +27,28 @@ if TYPE_CHECKING:
 LONGEST_SECRET = 1 << 16
 
 
+class _Process:
+    """Whether the commands have a process of their own: only then may they change it."""
+
+    own = False
+
+
+def own_process() -> None:
+    """Say that this process runs one command and nothing else; its memory is never dumped."""
+    from veiltab.crypto.process import forbid_core_dumps
+
+    _Process.own = True
+    forbid_core_dumps()
+
+
+def guard_keys() -> None:
+    """Keep the keys that were just read out of swap, where the system allows it."""
+    from veiltab.crypto.process import keep_out_of_swap
+
+    if _Process.own:
+        keep_out_of_swap()
+
+
 def on_terminal() -> bool:
     """Tell whether somebody can be asked."""
     return sys.stdin.isatty()
@@ -51,10 +73,17 @@ def ask_secret(prompt: str, *, twice: bool = False) -> str:
     return answer
 
 
-def read_secret(path: Path, what: str) -> str:
-    """Read a secret from a file, without the end of its line."""
+def read_secret(path: Path, what: str, *, private: bool = True) -> str:
+    """Read a secret from a file, without the end of its line.
+
+    A file that others can read is refused, unless what is in it works only once.
+    """
+    from veiltab.files.private import check_private_file
+
     try:
         with path.open("rb") as file:
+            if private:
+                check_private_file(file.fileno(), path)
             text = file.read(LONGEST_SECRET + 1).decode()
     except OSError as error:
         raise InputError(

@@ -13,6 +13,7 @@ import click
 
 from veiltab.cli.output import (
     console,
+    guard_keys,
     json_option,
     moment,
     print_json,
@@ -118,8 +119,8 @@ METRICS_PORT = 8751
     f" {METRICS_PORT}, or none with --port 0.",
 )
 @click.option("--name", help="What the server is called; fixed when it first starts.")
-@click.option("--rate", type=RATE, help="Requests a second for each party.  The default is 500.")
-@click.option("--burst", type=COUNT, help="How many of them at once.  The default is 2000.")
+@click.option("--rate", type=RATE, help="Requests a second for each party.  The default is 100.")
+@click.option("--burst", type=COUNT, help="How many of them at once.  The default is 400.")
 @click.option(
     "--stranger-rate",
     type=RATE,
@@ -190,6 +191,7 @@ def serve_command(
         _check_certificate(tls_cert, tls_key)
     given = {limit: value for limit, value in limits.items() if value is not None}
     context, new = start_server(DataDirectory(data), address, name, as_settings(given))
+    guard_keys()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     set_up_logs(sys.stderr)

@@ -372,7 +372,8 @@ def audit_command(study: str, party: PartyOptions, as_json: bool) -> None:
     with party.session() as session:
         chosen = session.study(study)
         entries, (length, last) = chosen.audit()
-        names, verified = _names(chosen.terms), _verified(session.home, chosen.terms, entries)
+        me, names = session.identity.party_id, _names(chosen.terms)
+        verified = _verified(session.home, chosen.terms, entries)
     if as_json:
         lines = [
             {
@@ -389,7 +390,7 @@ def audit_command(study: str, party: PartyOptions, as_json: bool) -> None:
             str(entry.sequence),
             moment(entry.at),
             names.get(entry.actor, entry.actor.hex()[:16]),
-            {None: "pinned", True: "yes", False: "no"}[verified[entry.actor]],
+            "you" if entry.actor == me else _WORDS[verified[entry.actor]],
             entry.event,
             entry.state,
         )
@@ -397,6 +398,9 @@ def audit_command(study: str, party: PartyOptions, as_json: bool) -> None:
     ]
     print_rows(console(), ("no.", "at", "who", "verified", "what", "then"), rows)
     click.echo(f"\nThe log is whole.  Its last hash: {last.hex()}")
+
+
+_WORDS = {None: "pinned", True: "yes", False: "no"}
 
 
 def _names(contract: "Contract") -> dict[bytes, str]:

@@ -32,7 +32,7 @@ PADS = {
 
 
 def signers(signed: "Signed[Any]") -> set[bytes]:
-    """Return who has signed, by signing key, after a look at every signature."""
+    """Return who has signed, by first signing key, after a look at every signature."""
     from veiltab.protocol.verify import verify_some
 
     verify_some(signed, [terms.identity.signing_key for terms in signed.body.curators])
@@ -276,7 +276,7 @@ def print_parties(
     names = ("part", "name", "fingerprint", "verified", "signed")
     print_rows(screen, names, rows, whole="fingerprint")  # people read it aloud
     for one in parties:
-        if one.standing in (Standing.CHANGED, Standing.BLOCKED):
+        if one.standing in (Standing.CHANGED, Standing.BLOCKED, Standing.REVOKED):
             screen.print(f"\n{_warning(home, one)}", markup=False, soft_wrap=True)
     missing = [called(o) for o in parties if o.standing in (Standing.NEW, Standing.UNVERIFIED)]
     if missing:
@@ -301,7 +301,8 @@ def _standing(one: "Acquaintance") -> str:
     if one.standing is None:
         return "pinned"
     words = {Standing.YOU: "you", Standing.VERIFIED: "yes"}
-    words |= {Standing.CHANGED: "CHANGED", Standing.BLOCKED: "blocked"}
+    words |= {Standing.CHANGED: "CHANGED"}
+    words |= {other: other.value for other in (Standing.BLOCKED, Standing.REVOKED)}
     return words.get(one.standing, "no")
 
 
@@ -359,16 +360,25 @@ def show_status(screen: "Console", status: "Status", home: "Home") -> None:
         facts["granted"] = ", ".join(status.granted)
     print_facts(screen, facts)
     screen.print()
-    rows = [_progress(curator, home) for curator in status.curators]
-    print_rows(screen, ("curator", "verified", "signed", "aligned", "pushed"), rows)
+    stored = _reads_vault(home, status.study)
+    rows = [_progress(curator, home, stored=stored) for curator in status.curators]
+    steps = ("signed", "answered") if stored else ("signed", "aligned", "pushed")
+    print_rows(screen, ("curator", "verified", *steps), rows)
 
 
-def _progress(curator: "CuratorStatus", home: "Home") -> tuple[str, ...]:
+def _reads_vault(home: "Home", study: bytes) -> bool:
+    """Tell whether a study is known to read stored tables, which are not pushed again."""
+    signed = home.study(study).contract()
+    return signed is not None and signed.body.stored is not None
+
+
+def _progress(curator: "CuratorStatus", home: "Home", *, stored: bool) -> tuple[str, ...]:
     from veiltab.party.names import readable
 
     me = curator.party == home.public.party_id
     verified = "you" if me else _mark(is_verified(home, curator.party))
-    marks = (_mark(done) for done in (curator.signed, curator.aligned, curator.uploaded))
+    aligned = () if stored else (curator.aligned,)
+    marks = (_mark(done) for done in (curator.signed, *aligned, curator.uploaded))
     return (readable(curator.name), verified, *marks)
 
 

@@ -33,7 +33,6 @@ from veiltab.cli.terms import (
     print_attributes,
     print_parties,
     print_status,
-    signers,
 )
 from veiltab.errors import ParameterError
 
@@ -142,21 +141,23 @@ def propose_command(
 
 
 @vault_group.command("list")
+@click.option("--inbox", is_flag=True, help="List proposals that you have not looked at yet.")
 @party_options
 @json_option
-def list_command(party: PartyOptions, as_json: bool) -> None:
-    """List the vaults that name you.
+def list_command(inbox: bool, party: PartyOptions, as_json: bool) -> None:
+    """List the vaults that you have looked at.
 
     \b
-    Example:
+    Examples:
       veiltab vault list
+      veiltab vault list --inbox
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
-        vaults = session.vaults()
+        vaults = session.vaults(inbox=inbox)
     if as_json:
         print_json({"vaults": [line.to_json() for line in vaults]})
     elif not vaults:
-        click.echo("No vault names you yet.")
+        click.echo("Nothing is there." if inbox else "There is no vault yet; see --inbox.")
     else:
         rows = [(v.vault.hex()[:16], v.title, v.state, moment(v.updated)) for v in vaults]
         print_rows(console(), ("vault", "title", "state", "since"), rows)
@@ -181,10 +182,7 @@ def show_command(vault: str, party: PartyOptions, as_json: bool) -> None:
     if as_json:
         print_json({**_status_json(status, party.home), "terms": signed.body.to_json()})
         return
-    _print_terms(signed, party.home)
-    screen = console()
-    screen.print()
-    _show_status(status, party.home)
+    _print_terms(signed, party.home, status)
 
 
 @vault_group.command("sign")
@@ -311,9 +309,14 @@ def close_command(vault: str, reason: str, yes: bool, party: PartyOptions, as_js
     _print_status(status, party.home, as_json=as_json)
 
 
-def _print_terms(signed: "Signed[Vault]", home: "Home", *, stderr: bool = False) -> None:
+def _print_terms(
+    signed: "Signed[Vault]",
+    home: "Home",
+    status: "VaultStatus | None" = None,
+    *,
+    stderr: bool = False,
+) -> None:
     vault, screen = signed.body, console(stderr=stderr)
-    signers(signed)
     facts = {
         "vault": vault.title,
         "id": vault.vault_id.hex(),
@@ -323,6 +326,10 @@ def _print_terms(signed: "Signed[Vault]", home: "Home", *, stderr: bool = False)
         "the server": "stores all rows, encrypted; it can link them from study to study, and not"
         " read them",
     }
+    if status is not None:
+        stored = [curator.name for curator in status.curators if curator.uploaded]
+        facts["state"] = f"{status.state}, since {moment(status.updated)}"
+        facts["stored"] = f"the table of {', '.join(stored)}" if stored else "no table yet"
     print_facts(screen, facts)
     screen.print()
     print_parties(screen, signed, home)

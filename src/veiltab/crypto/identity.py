@@ -39,6 +39,9 @@ FIELDS = {
 SCRYPT_COST = 1 << 17
 """scrypt's N, fixed by the spec: about 0.4 s and 128 MiB for each guess.  Tests lower it."""
 
+SHORTEST_PASSPHRASE = 8
+"""In characters; each guess costs an attacker about 0.4 s."""
+
 NONCE_BYTES = 12
 SALT_BYTES = 16
 MAX_KEY_FILE_BYTES = 1 << 15
@@ -137,7 +140,10 @@ class PrivateIdentity:
 
 
 def dump_identity(identity: PrivateIdentity, passphrase: str | None, entropy: Entropy) -> bytes:
-    """Return the content of a key file; with a passphrase, all keys are encrypted under it."""
+    """Return the content of a key file; with a passphrase, all keys are encrypted under it.
+
+    A passphrase that can be guessed at once is refused.
+    """
     fields: dict[str, object] = {"name": identity.name, "version": VERSION}
     if passphrase is None:
         fields["kind"] = PLAIN
@@ -150,9 +156,20 @@ def dump_identity(identity: PrivateIdentity, passphrase: str | None, entropy: En
             for pair in identity.pairs
         ]
     else:
+        check_passphrase(passphrase)
         fields["kind"] = LOCKED
         fields.update(_lock(identity, passphrase, entropy))
     return rfc8785.dumps(fields)  # type: ignore[arg-type]
+
+
+def check_passphrase(passphrase: str) -> None:
+    """Refuse a passphrase that is short, or the same character again and again."""
+    if len(passphrase) < SHORTEST_PASSPHRASE or len(set(passphrase)) == 1:
+        raise KeyFileError(
+            f"the passphrase has less than {SHORTEST_PASSPHRASE} characters, or is one character"
+            " repeated",
+            hint="take several words that have nothing to do with each other",
+        )
 
 
 def parse_identity(content: bytes, passphrase: str | None, where: str) -> PrivateIdentity:

@@ -82,6 +82,10 @@ class BundledChunks:
             self._gather(digest, chunk)
         return digest
 
+    def has_bundle(self, name: bytes, pieces: Sequence[bytes]) -> bool:
+        """Say whether this very bundle is on the disk already."""
+        return holds(self._folder / _file_name(name), *pieces)
+
     def put_bundle(self, name: bytes, pieces: Sequence[bytes]) -> bool:
         """Keep a bundle under its SHA-256, durably; say whether anything was written."""
         path = self._folder / _file_name(name)

@@ -34,6 +34,7 @@ def read_private(path: Path) -> bytes | None:
     """Return the bytes of a file, or ``None`` if there is none."""
     try:
         with path.open("rb") as file:
+            check_private_file(file.fileno(), path)
             return file.read(MAX_MESSAGE_BYTES + 1)  # one more: the parser refuses it by length
     except FileNotFoundError:
         return None
@@ -41,6 +42,22 @@ def read_private(path: Path) -> bytes | None:
         raise HomeError(
             f"cannot read {path}: {error.strerror}", hint="check who owns it and its mode"
         ) from error
+
+
+def check_private_file(descriptor: int, path: Path) -> None:
+    """Refuse an open file that others can open too, or that somebody else but root owns."""
+    status = os.fstat(descriptor)
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & UNSAFE_MODE:
+        raise HomeError(
+            f"others can open {path} (mode {mode:04o})",
+            hint=f"run: chmod 600 {path}; if others may have read it, change what is in it",
+        )
+    if status.st_uid not in (os.geteuid(), 0):
+        raise HomeError(
+            f"{path} belongs to another user of this computer, who can read and change it",
+            hint="copy it to a file of your own, of mode 600",
+        )
 
 
 def parse_file(path: Path, parse: Callable[[bytes], T]) -> T | None:

@@ -291,7 +291,7 @@ class Agent:
         """Return to whom the server has a grant by this curator, whoever made it and when."""
         grants = self.context.server.grants(study)
         for grant in grants:
-            verify(grant.signed, [self.context.identity.signing.public])
+            verify(grant.signed, [self.context.home.public.signing_key])
         return {grant.body.researcher for grant in grants}
 
     def _kept_grant(self, study: bytes, researcher: PublicIdentity) -> SignedGrant:

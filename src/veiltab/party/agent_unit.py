@@ -20,6 +20,9 @@ Restart=on-failure
 RestartSec=60
 TimeoutStopSec=60
 {credential}
+# polars would look at the processor with code that it writes into memory, which is denied below.
+Environment=POLARS_SKIP_CPU_CHECK=1
+
 # Keys stay out of core dumps and, where the limit allows it, out of swap.
 LimitCORE=0
 LimitMEMLOCK=256M
@@ -51,7 +54,7 @@ ProtectKernelTunables=yes
 ProtectProc=invisible
 RemoveIPC=yes
 SystemCallArchitectures=native
-SystemCallFilter=@system-service @memlock
+SystemCallFilter=@system-service
 SystemCallErrorNumber=EPERM
 
 [Install]
@@ -68,7 +71,7 @@ class AgentUnit:
     ``passphrase`` is a file that only root can read; systemd hands it to the agent as a credential.
     """
 
-    program: Path
+    program: tuple[str, ...]
     home: Path
     policy: Path
     user: str
@@ -76,7 +79,7 @@ class AgentUnit:
 
     def text(self) -> str:
         """Return the unit."""
-        words = [str(self.program), "agent", "run", "--home", str(self.home)]
+        words = [*self.program, "agent", "run", "--home", str(self.home)]
         words += ["--policy", str(self.policy)]
         command, credential = " ".join(map(_quoted, words)), ""
         if self.passphrase is not None:

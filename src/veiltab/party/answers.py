@@ -35,6 +35,8 @@ from veiltab.wire.codec import (
 )
 from veiltab.wire.contract import DIGEST, PARTY_ID, PublicIdentity
 from veiltab.wire.requests import MAX_SKEW_SECONDS
+from veiltab.wire.rotation import ROTATIONS, Rotation
+from veiltab.wire.signed import Signed
 
 T = TypeVar("T")
 TIME = integer(0, MAX_INTEGER)
@@ -125,6 +127,7 @@ class ServerStatus(Answer):
     """What a server says of itself to anybody; only a pinned identity is believed."""
 
     identity: PublicIdentity = wired(nested(PublicIdentity))
+    rotations: tuple[Signed[Rotation], ...] = wired(ROTATIONS)
     software: str = wired(TEXT)
     versions: tuple[int, ...] = wired(items(integer(1, MAX_INTEGER)))
 
@@ -160,6 +163,34 @@ def read_next(value: dict[str, Any]) -> str | None:
     if following is not None and not (isinstance(following, str) and _CURSOR.fullmatch(following)):
         raise malformed("next", f"must be null or a short text, not {describe(following)}")
     return following
+
+
+MAX_PAGES = 1_000
+"""Pages of a list; a server that has more of them is wrong, or means to keep us busy."""
+
+
+def read_pages(
+    get: Callable[[str], bytes],
+    path: str,
+    key: str,
+    read: Callable[[Any, str], T],
+    *,
+    inbox: bool = False,
+) -> list[T]:
+    """Get all pages of a list, of what was looked at or of what was not."""
+    values: list[T] = []
+    after: str | None = None
+    for _ in range(MAX_PAGES):
+        query = "&".join(["inbox=true"] * inbox + [f"after={after}"] * (after is not None))
+        answer = read_object(get(f"{path}{f'?{query}' if query else ''}"))
+        values += read_items(answer, key, read)
+        after = read_next(answer)
+        if after is None:
+            return values
+    raise MalformedError(
+        f"the server lists more than {MAX_PAGES:,} pages of {key}",
+        hint="ask the server's operator what is wrong",
+    )
 
 
 def as_message(loads: Callable[[bytes], T]) -> Callable[[Any, str], T]:

@@ -24,6 +24,7 @@ HARDLY = (
     " most{delta}, for anybody who cannot break the ciphers"
 )
 IDS = ", but of people whose ids the curator guesses, whether the others hold them"
+STORED = "; it knows a person again in every study on these stored tables"
 WHOM = "; and both learn whom of those who take part all curators hold"
 
 
@@ -115,7 +116,7 @@ def _server_and_curator(contract: Contract) -> Coalition:
         0.0,
         0.0,
         "the server together with a curator learns nothing about the other curators' values"
-        f"{IDS if contract.matched else ''}",
+        f"{IDS if contract.matched else ''}{'' if contract.stored is None else STORED}",
     )
 
 

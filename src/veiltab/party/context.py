@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.errors import HomeError, MismatchError
+from veiltab.errors import HomeError, MismatchError, NotFoundError
+from veiltab.party import known
 from veiltab.party.home import Home, PinnedServer
 from veiltab.party.remote import RemoteServer
 from veiltab.protocol.audit_log import Seen, verify_log
 from veiltab.wire.audit import AuditEntry
-from veiltab.wire.contract import Contract
+from veiltab.wire.contract import Agreement, Contract, PublicIdentity
+from veiltab.wire.rotation import PartyKeys
 from veiltab.wire.signed import Signed
 
 
@@ -62,6 +64,30 @@ class PartyContext:
         self.home.study(study).save_contract(signed)
         return signed
 
+    def sealing_key(self, party: PublicIdentity) -> bytes:
+        """Return the key to seal to: a party's newest, or its first if the server knows no other.
+
+        A party that has revoked its keys is refused, and so are keys that do not go on from those
+        that were seen before: a server could hide them.
+        """
+        try:
+            keys = self.server.party_keys(party.party_id)
+        except NotFoundError:
+            keys = PartyKeys(party, (), party.sealing_key, None)
+        return self.home.known.newest(party, keys).sealing_key
+
+    def check_parties(self, agreement: Agreement, *others: PublicIdentity) -> None:
+        """Refuse an agreement that names an impostor, or somebody who has revoked its keys.
+
+        ``others`` are those who are given something without being named, such as a researcher.
+        """
+        known.check_parties(self.home, agreement, *others)
+        named = [identity for place, identity in agreement.parties() if place != "server"]
+        by_id = {identity.party_id: identity for identity in (*named, *others)}
+        by_id.pop(self.identity.party_id, None)
+        for identity in by_id.values():
+            self.sealing_key(identity)
+
     def audit(self, study: bytes) -> tuple[list[AuditEntry], Seen]:
         """Fetch and verify a study's audit log against everything that was seen of it before."""
         folder = self.home.study(study)
@@ -74,6 +100,7 @@ class PartyContext:
             seen = None if before is None else (before.length, before.hash)
             end = verify_log(study, entries, head, self.server.pinned.signing_key, seen)
             folder.save_seen_head(*end)
+            self.home.follow_server(head.signatures[0].rotations)
         return entries, end
 
 

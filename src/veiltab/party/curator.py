@@ -11,7 +11,6 @@ from veiltab.files.disk import check_new
 from veiltab.files.private import write_private
 from veiltab.party.context import PartyContext
 from veiltab.party.home import Home, read_identity
-from veiltab.party.known import check_parties
 from veiltab.party.ledgers import Note
 from veiltab.party.proposal import StudyDraft
 from veiltab.party.remote import Status
@@ -116,7 +115,7 @@ def sign(context: PartyContext, signed: Signed[Contract], ledger: Ledger) -> Sta
     The contribution to the secret goes first: once everybody has signed, no part of it is missing.
     A study on stored tables has the vault's secret, and must be about this curator's own table.
     """
-    check_parties(context.home, signed.body)
+    context.check_parties(signed.body)
     if signed.body.stored is not None:
         check_stored_study(context, signed.body)
     cosigned = _sign(context, signed, ledger)
@@ -210,11 +209,19 @@ def give_grant(
     ``before_sending`` may still refuse.
     """
     contract = verify_agreement(signed)
-    check_parties(context.home, contract, researcher)
+    context.check_parties(contract, researcher)
     release = _fetch_release(context, contract)
     curator, prepared = _prepared(context, contract, release)
     wanted = _with_earlier(context, contract, researcher, attributes)
-    made = make_grant(curator, contract, prepared, researcher, wanted, expires=expires)
+    made = make_grant(
+        curator,
+        contract,
+        prepared,
+        researcher,
+        wanted,
+        expires=expires,
+        sealing_key=context.sealing_key(researcher),
+    )
     context.home.study(contract.study_id).save_grant(made)
     before_sending(made)
     context.server.send_grant(contract.study_id, made)
@@ -288,7 +295,7 @@ def _with_earlier(
         return None
     earlier = set()
     for given in context.server.grants(contract.study_id):
-        verify(given.signed, [context.identity.signing.public])
+        verify(given.signed, [context.home.public.signing_key])
         if given.body.researcher == researcher.party_id and given.body.expires > context.now:
             earlier |= set(given.body.attributes)
     mine = contract.schema_of(context.identity.party_id).names

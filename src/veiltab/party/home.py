@@ -3,8 +3,9 @@
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -28,9 +29,11 @@ from veiltab.party.ledgers import Ledgers, StoredLedger
 from veiltab.party.study_folder import StudyFolder
 from veiltab.party.vault_folder import VaultFolder
 from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.keys import extends
 from veiltab.wire.codec import TEXT, dump, load, message, nested, wired
 from veiltab.wire.contract import PublicIdentity
-from veiltab.wire.signed import Message
+from veiltab.wire.rotation import ROTATIONS, Rotation
+from veiltab.wire.signed import Message, Signed
 
 if TYPE_CHECKING:
     from veiltab.party.connection import Retry
@@ -57,6 +60,7 @@ class PinnedServer(Message):
 
     url: str = wired(TEXT)
     identity: PublicIdentity = wired(nested(PublicIdentity))
+    rotations: tuple[Signed[Rotation], ...] = wired(ROTATIONS)
 
 
 class Home:
@@ -92,13 +96,13 @@ class Home:
     @property
     def exists(self) -> bool:
         """Tell whether there is an identity."""
-        return self._key.exists()
+        return self.key_file.exists()
 
     @property
     def locked(self) -> bool:
         """Tell whether opening the identity takes a passphrase."""
         self.check_identity()
-        return parse_file(self._key, lambda data: load(data).get("kind") == LOCKED) is True
+        return parse_file(self.key_file, lambda data: load(data).get("kind") == LOCKED) is True
 
     @contextmanager
     def lock(self, wait: float = LOCK_WAIT) -> Iterator[None]:
@@ -133,7 +137,7 @@ class Home:
                 )
             # First: whenever there is a key, what others may know of it can be shown.
             self._write_public(identity)
-            save_identity(identity, self._key, passphrase, entropy)
+            save_identity(identity, self.key_file, passphrase, entropy)
         return identity
 
     def check_identity(self) -> None:
@@ -148,14 +152,19 @@ class Home:
     def open(self, passphrase: str | None = None) -> PrivateIdentity:
         """Read the identity; ``passphrase`` is not used if it is not locked."""
         self.check_identity()
-        identity = load_identity(self._key, passphrase)
+        if self.next_key.exists():
+            raise HomeError(
+                "new keys were made, and the server may or may not know them yet",
+                hint="finish it with: veiltab id rotate",
+            )
+        identity = load_identity(self.key_file, passphrase)
         stored = parse_file(self._public, _read_identity)
         if stored is None:
             with self.lock():
                 self._write_public(identity)
         elif stored != public_identity(identity):
             raise HomeError(
-                f"{self._public} and {self._key} belong to different identities",
+                f"{self._public} and {self.key_file} belong to different identities",
                 hint="restore both from the same copy; delete identity.json if the key is right",
             )
         return identity
@@ -189,14 +198,55 @@ class Home:
 
     def pin_server(self, url: str, identity: PublicIdentity) -> PinnedServer:
         """Remember a server; any other than the one that is pinned already is refused."""
-        pinned = PinnedServer(url=url, identity=identity)
         with self.lock():
             trusted = self.server
             if trusted is not None and trusted.identity.party_id != identity.party_id:
                 raise _impostor(url, identity, trusted)
+            rotations = () if trusted is None else trusted.rotations
+            pinned = PinnedServer(url=url, identity=identity, rotations=rotations)
             if pinned != trusted:
                 write_private(self._server, pinned.canonical())
         return pinned
+
+    def follow_server(self, rotations: Sequence[Signed[Rotation]]) -> None:
+        """Remember the newest keys of the server, which has signed with them.
+
+        They are verified already.  A server that goes back to an older key, or whose keys have
+        changed in two ways, is refused: somebody may have stolen a key that it has replaced.
+        """
+        trusted = self.server
+        if trusted is None or rotations == trusted.rotations:
+            return
+        if not extends(rotations, trusted.rotations):
+            raise HomeError(
+                f"THE SERVER HAS CHANGED: {trusted.url} signs with a key that it had replaced, or"
+                " with one that does not follow the keys known here",
+                hint="send nothing: somebody may have stolen an old key of the server; ask its"
+                " operator by telephone",
+            )
+        with self.lock():
+            write_private(self._server, replace(trusted, rotations=tuple(rotations)).canonical())
+
+    def rotate(
+        self,
+        passphrase: str | None = None,
+        retry: "Retry | None" = None,
+        entropy: Entropy | None = None,
+    ) -> PrivateIdentity:
+        """Draw new keys, tell the server, and use them from now on; the fingerprint stays.
+
+        The old keys are kept: they open what was sealed to them before.  If this is broken off,
+        the next call finishes it.
+        """
+        from veiltab.party import rotation  # noqa: PLC0415 - it is made of homes
+
+        return rotation.rotate(self, passphrase, entropy or SystemEntropy(), retry)
+
+    def revoke(self, passphrase: str | None = None, reason: str = "revoked by its owner") -> None:
+        """Tell the server that nobody may trust this identity any more: for good."""
+        from veiltab.party import rotation  # noqa: PLC0415 - it is made of homes
+
+        rotation.revoke(self, rotation.make_certificate(self, passphrase, reason))
 
     def forget_server(self) -> None:
         """Trust no server any more, so that another one can be pinned on purpose."""
@@ -330,9 +380,16 @@ class Home:
         """Return the ids of all vaults that this home knows."""
         return self._ids("vaults")
 
-    def find_vault(self, text: str, listed: Iterable[tuple[bytes, str]] = ()) -> bytes:
-        """Find the one vault with this exact title, or whose id starts with these digits."""
+    def find_vault(
+        self,
+        text: str,
+        listed: Iterable[tuple[bytes, str]] = (),
+        unseen: Callable[[], Iterable[tuple[bytes, str]]] = tuple,
+    ) -> bytes:
+        """Find a vault, as :meth:`find_study` does a study."""
         titles = {vault: self.vault(vault).title() for vault in self.vaults()} | dict(listed)
+        if not _matching(titles, text):
+            titles |= dict(unseen())
         return _find(text, titles, "vault", "vaults")
 
     def _ids(self, name: str) -> list[bytes]:
@@ -342,8 +399,14 @@ class Home:
         return [bytes.fromhex(name) for name in names if _ID.fullmatch(name)]
 
     @property
-    def _key(self) -> Path:
+    def key_file(self) -> Path:
+        """The file with the private keys."""
         return self.path / "identity.key"
+
+    @property
+    def next_key(self) -> Path:
+        """The file with keys that are about to take the place of the others."""
+        return self.path / "identity.next.key"
 
     @property
     def _public(self) -> Path:
@@ -402,6 +465,7 @@ def _impostor(url: str, identity: PublicIdentity, trusted: PinnedServer) -> Home
 
 
 def _matching(titles: Mapping[bytes, str | None], text: str) -> list[bytes]:
+    """Return every id with this exact title, or that starts with these digits."""
     wanted = text.strip()
     prefix = wanted.lower() if len(wanted) >= SHORTEST_PREFIX else None
     return [
@@ -412,7 +476,7 @@ def _matching(titles: Mapping[bytes, str | None], text: str) -> list[bytes]:
 
 
 def _find(text: str, titles: Mapping[bytes, str | None], what: str, many: str) -> bytes:
-    """Find the one id with this exact title, or that starts with these digits."""
+    """Return the one id that matches, or say which ones there are."""
     matches = _matching(titles, text)
     if len(matches) == 1:
         return matches[0]

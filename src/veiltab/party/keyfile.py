@@ -1,6 +1,7 @@
 """A private identity in a file (spec, section 2.1).
 
-A key file is created once and never overwritten: a lost key cannot be made again.
+A key file is created once, and only one that holds all its keys and newer ones takes its place: a
+lost key cannot be made again.
 """
 
 import os
@@ -17,6 +18,7 @@ from veiltab.crypto.identity import (
 from veiltab.errors import KeyFileError
 from veiltab.files.disk import write_whole
 from veiltab.files.private import UNSAFE_MODE
+from veiltab.protocol.rotating import with_proof
 
 
 def save_identity(
@@ -42,6 +44,28 @@ def save_identity(
         ) from error
 
 
+def replace_identity(
+    identity: PrivateIdentity, path: Path, passphrase: str | None, entropy: Entropy
+) -> None:
+    """Put an identity with newer keys in the place of the same one with fewer.
+
+    If this is interrupted, the old file is there or the new one, whole.
+    """
+    before = [pair.signing.public for pair in load_identity(path, passphrase).pairs]
+    if [pair.signing.public for pair in identity.pairs[: len(before)]] != before:
+        raise KeyFileError(
+            f"{path} holds other keys than those that are to be replaced",
+            hint="restore the key file from a copy",
+        )
+    try:
+        write_whole(path, dump_identity(identity, passphrase, entropy))
+    except OSError as error:
+        raise KeyFileError(
+            f"cannot write the key file {path}: {error.strerror}",
+            hint="check the disk's free space, and try again",
+        ) from error
+
+
 def load_identity(path: Path, passphrase: str | None) -> PrivateIdentity:
     """Read a key file; a passphrase for a file that is not locked is not used.
 
@@ -50,8 +74,10 @@ def load_identity(path: Path, passphrase: str | None) -> PrivateIdentity:
     """
     try:
         with path.open("rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            content = b"" if mode & UNSAFE_MODE else file.read(MAX_KEY_FILE_BYTES + 1)
+            status = os.fstat(file.fileno())
+            mode = stat.S_IMODE(status.st_mode)
+            is_private = not mode & UNSAFE_MODE and status.st_uid in (os.geteuid(), 0)
+            content = file.read(MAX_KEY_FILE_BYTES + 1) if is_private else b""
     except OSError as error:
         raise KeyFileError(
             f"cannot read the key file {path}: {error.strerror}",
@@ -62,4 +88,10 @@ def load_identity(path: Path, passphrase: str | None) -> PrivateIdentity:
             f"others can open the key file {path} (mode {mode:04o})",
             hint=f"run: chmod 600 {path}; if others may have read it, make a new identity",
         )
-    return parse_identity(content, passphrase, str(path))
+    if not is_private:
+        raise KeyFileError(
+            f"the key file {path} belongs to another user of this computer",
+            hint="copy it to a file of your own, of mode 600; if others may have read it, make a"
+            " new identity",
+        )
+    return with_proof(parse_identity(content, passphrase, str(path)))

@@ -8,104 +8,34 @@ verifying: a party is verified when somebody has compared its fingerprint.
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from veiltab.crypto.identity import fingerprint
-from veiltab.errors import (
-    BlockedError,
-    InputError,
-    KeyChangedError,
-)
+from veiltab.errors import InputError, KeyChangedError
 from veiltab.files.private import parse_file, write_private
 from veiltab.party.fingerprints import check_same_fingerprint
-from veiltab.party.names import alike
-from veiltab.wire.codec import (
-    MAX_INTEGER,
-    TEXT,
-    Part,
-    integer,
-    items,
-    load,
-    malformed,
-    message,
-    nested,
-    optional,
-    wired,
-)
-from veiltab.wire.contract import PARTY_ID, Agreement, PublicIdentity
-from veiltab.wire.signed import Message
+from veiltab.party.known_file import BlockedParty, KnownFile, KnownParty, Memory, Standing
+from veiltab.protocol.keys import extends, verify_keys, verify_revocation
+from veiltab.wire.codec import load
+from veiltab.wire.contract import Agreement, PublicIdentity
+from veiltab.wire.rotation import PartyKeys
 
 if TYPE_CHECKING:
-    from veiltab.party.home import Home, PinnedServer
+    from veiltab.party.home import Home
 
-_TIME = integer(0, MAX_INTEGER)
+__all__ = [
+    "Acquaintance",
+    "BlockedParty",
+    "KnownParties",
+    "KnownParty",
+    "Standing",
+    "acquaintances",
+    "check_parties",
+]
+
 _SHORTEST_ID = 8
-
-
-class Standing(StrEnum):
-    """What a home knows of a party that it meets."""
-
-    YOU = "you"
-    VERIFIED = "verified"
-    UNVERIFIED = "not verified"
-    NEW = "new"
-    BLOCKED = "blocked"
-    CHANGED = "key changed"
-
-
-@message
-class KnownParty(Part):
-    """A party as this home knows it; times in seconds since 1970.
-
-    ``name`` is what it is called here, ``identity.name`` what it calls itself.
-    """
-
-    name: str = wired(TEXT)
-    identity: PublicIdentity = wired(nested(PublicIdentity))
-    first_seen: int = wired(_TIME)
-    verified: int | None = wired(optional(_TIME))
-
-    @property
-    def party_id(self) -> bytes:
-        """The party's id."""
-        return self.identity.party_id
-
-    @property
-    def fingerprint(self) -> str:
-        """The thirty digits that people compare."""
-        return fingerprint(self.party_id)
-
-    def goes_by(self, name: str) -> bool:
-        """Tell whether people could think of this party when they read a name."""
-        return alike(name, self.name) or alike(name, self.identity.name)
-
-
-@message
-class BlockedParty(Part):
-    """A party with which this home has nothing to do; it need not be known otherwise."""
-
-    party: bytes = wired(PARTY_ID)
-    name: str = wired(TEXT)
-    at: int = wired(_TIME)
-
-
-@message
-class _KnownFile(Message):
-    """Everybody whom a home knows."""
-
-    kind: ClassVar[str] = "home-known"
-
-    parties: tuple[KnownParty, ...] = wired(items(nested(KnownParty)))
-    blocked: tuple[BlockedParty, ...] = wired(items(nested(BlockedParty)))
-
-    def check(self) -> None:
-        """Refuse a party that is there twice."""
-        for ids in ([p.party_id for p in self.parties], [b.party for b in self.blocked]):
-            if len(set(ids)) != len(ids):
-                raise malformed("parties", "has a party twice")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,71 +61,6 @@ class Acquaintance:
         if self.standing is None:
             return None
         return self.standing in (Standing.YOU, Standing.VERIFIED)
-
-
-class _Memory:
-    """What a home knows at one moment: its parties, itself, and its server."""
-
-    def __init__(self, file: _KnownFile, me: PublicIdentity, server: "PinnedServer | None") -> None:
-        self.file, self.me = file, me
-        self._server = None if server is None else server.identity
-        self.by_id = {known.party_id: known for known in file.parties}
-        self._blocked = {blocked.party for blocked in file.blocked}
-
-    def standing(self, identity: PublicIdentity) -> Standing:
-        """Return what is known of one party."""
-        party = identity.party_id
-        if party == self.me.party_id:
-            return Standing.YOU
-        try:
-            self.strangers([identity])
-        except BlockedError:
-            return Standing.BLOCKED
-        except KeyChangedError:
-            return Standing.CHANGED
-        known = self.by_id.get(party)
-        if known is None:
-            return Standing.NEW
-        return Standing.UNVERIFIED if known.verified is None else Standing.VERIFIED
-
-    def strangers(self, identities: Iterable[PublicIdentity]) -> list[PublicIdentity]:
-        """Refuse who must be refused, and return those who are not known yet."""
-        new: dict[bytes, PublicIdentity] = {}
-        for identity in identities:
-            party = identity.party_id
-            if party == self.me.party_id or party in new:
-                continue
-            if party in self._blocked:
-                raise _refuse_blocked(identity)
-            known = self.by_id.get(party)
-            if known is None or not known.goes_by(identity.name):
-                self.check_name(identity.name, party)
-            if known is not None:
-                continue
-            for other in new.values():
-                if alike(identity.name, other.name):
-                    raise _two_parties(identity, other)
-            new[party] = identity
-        return list(new.values())
-
-    def check_name(self, name: str, party: bytes) -> None:
-        """Refuse a name by which people would think of another party than this one."""
-        if alike(name, self.me.name):
-            whom = f"your own name is {self.me.name!r}, and you have"
-            raise _changed(name, party, whom, self.me.party_id)
-        if self._server is not None and alike(name, self._server.name):
-            whom = f"your server {self._server.name!r} has"
-            raise _changed(name, party, whom, self._server.party_id)
-        for known in self.file.parties:
-            if known.party_id != party and known.goes_by(name):
-                words = "not verified" if known.verified is None else "verified"
-                whom = f"the {known.name!r} that you know ({words}) has"
-                raise _changed(name, party, whom, known.party_id)
-
-    def with_party(self, known: KnownParty) -> _KnownFile:
-        """Return the file with a new or changed party."""
-        parties = {**self.by_id, known.party_id: known}
-        return replace(self.file, parties=tuple(parties.values()))
 
 
 class KnownParties:
@@ -278,6 +143,29 @@ class KnownParties:
             self._write(memory.with_party(known))
         return known
 
+    def newest(self, identity: PublicIdentity, keys: PartyKeys) -> PartyKeys:
+        """Return the keys that a server states for a party, if nothing contradicts them.
+
+        They are verified, and must go on from those that were seen before; what is new in them is
+        remembered.  A party that has revoked its keys is refused, also if the server hides that
+        later.
+        """
+        self.remember([identity])
+        with self._home.lock():
+            memory = self._memory()
+            known = memory.by_id.get(identity.party_id)
+            if known is None:  # one's own, which needs no memory
+                return verify_keys(identity, keys)
+            if keys.revocation is not None and keys.identity.party_id == identity.party_id:
+                verify_revocation(identity, keys.revocation)
+                self._write(memory.with_party(replace(known, revocation=keys.revocation)))
+            verify_keys(identity, keys)
+            if not extends(keys.rotations, known.rotations):
+                raise _older_keys(identity, known, keys)
+            if len(keys.rotations) > len(known.rotations):
+                self._write(memory.with_party(replace(known, rotations=keys.rotations)))
+        return keys
+
     def forget(self, name: str) -> KnownParty:
         """Forget a party, such as one that has lost its key and comes with a new one."""
         with self._home.lock():
@@ -335,18 +223,24 @@ class KnownParties:
 
     def _unverified(self, identity: PublicIdentity) -> KnownParty:
         return KnownParty(
-            name=identity.name, identity=identity, first_seen=self._now, verified=None
+            name=identity.name,
+            identity=identity,
+            first_seen=self._now,
+            verified=None,
+            rotations=(),
+            revocation=None,
         )
 
-    def _memory(self) -> "_Memory":
-        return _Memory(self._read(), self._home.public, self._home.server)
+    def _memory(self) -> Memory:
+        server = self._home.server
+        return Memory(self._read(), self._home.public, None if server is None else server.identity)
 
-    def _read(self) -> _KnownFile:
+    def _read(self) -> KnownFile:
         """Read the file; one that is damaged is an error, and not an empty memory."""
-        file = parse_file(self._path, lambda data: _KnownFile.from_json(load(data)))
-        return _KnownFile(parties=(), blocked=()) if file is None else file
+        file = parse_file(self._path, lambda data: KnownFile.from_json(load(data)))
+        return KnownFile(parties=(), blocked=()) if file is None else file
 
-    def _write(self, file: _KnownFile) -> None:
+    def _write(self, file: KnownFile) -> None:
         write_private(self._path, file.canonical())
 
 
@@ -376,27 +270,10 @@ def acquaintances(home: "Home", agreement: Agreement) -> list[Acquaintance]:
     ]
 
 
-def _changed(name: str, party: bytes, whom: str, known: bytes) -> KeyChangedError:
+def _older_keys(identity: PublicIdentity, known: KnownParty, keys: PartyKeys) -> KeyChangedError:
     return KeyChangedError(
-        f"THE KEY HAS CHANGED: {name!r} has the fingerprint {fingerprint(party)}, but {whom}"
-        f" {fingerprint(known)}",
-        hint="go no further: somebody may pretend to be them.  Call them on a number that you know."
-        "  If they have a new key, forget the old one: veiltab party forget.  If it is another"
-        " party of the same name, verify it under another one: veiltab party verify FILE --as NAME",
-    )
-
-
-def _two_parties(identity: PublicIdentity, other: PublicIdentity) -> KeyChangedError:
-    return KeyChangedError(
-        f"two parties are called {identity.name!r} and {other.name!r}, with the fingerprints"
-        f" {fingerprint(identity.party_id)} and {fingerprint(other.party_id)}",
-        hint="one of them may pretend to be the other; call them, and give one another name with"
-        " `veiltab party verify FILE --as NAME`",
-    )
-
-
-def _refuse_blocked(identity: PublicIdentity) -> BlockedError:
-    return BlockedError(
-        f"you have blocked {identity.name!r}, fingerprint {fingerprint(identity.party_id)}",
-        hint="take it back with `veiltab party unblock`, if you want to work with them",
+        f"THE KEY HAS CHANGED: the server states {len(keys.rotations):,} new keys for"
+        f" {identity.name!r}, and not the {len(known.rotations):,} that were seen before",
+        hint="go no further: the server has gone back to an older key, or shows another one than"
+        " before; ask that party, and the server's operator",
     )

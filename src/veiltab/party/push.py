@@ -19,7 +19,6 @@ from veiltab.files.chunks import FolderChunks
 from veiltab.files.private import locked
 from veiltab.files.spool import FolderSpool
 from veiltab.party.context import PartyContext
-from veiltab.party.known import check_parties
 from veiltab.party.progress import OnProgress, Patience, Progress
 from veiltab.party.remote import Status
 from veiltab.party.secrets import combined_secret
@@ -152,7 +151,7 @@ def push(
     status so far.
     """
     contract = _check_signed(context, signed)
-    check_parties(context.home, contract)
+    context.check_parties(contract)
     folder = context.home.study(contract.study_id)
     schema = contract.schema_of(context.identity.party_id)
     with _only_push(folder):

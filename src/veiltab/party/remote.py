@@ -7,6 +7,7 @@ belongs to the study that was asked about; who signed it is for the roles to ver
 import time
 from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
+from typing import Any
 
 from veiltab.core.entropy import Entropy, random_bytes
 from veiltab.crypto.entropy import SystemEntropy
@@ -28,8 +29,8 @@ from veiltab.party.answers import (
     expect_study,
     read_items,
     read_list,
-    read_next,
     read_object,
+    read_pages,
 )
 from veiltab.party.connection import CHUNK, Call, ClosedAtEnd, Connection, Headers, Reach, Retry
 from veiltab.party.remote_vault import RemoteVaults
@@ -41,6 +42,7 @@ from veiltab.party.transfer import (
     send_all,
 )
 from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.keys import verify_rotations
 from veiltab.wire.audit import AuditEntry, AuditHead
 from veiltab.wire.bundles import BUNDLE_BYTES, NamedChunk, bundle_pieces
 from veiltab.wire.codec import MAX_TEXT, TEXT, dump
@@ -54,6 +56,7 @@ from veiltab.wire.requests import (
     signature_base,
     signature_headers,
 )
+from veiltab.wire.rotation import PartyKeys, Revocation
 from veiltab.wire.signed import VERSION, Signed
 
 __all__ = [
@@ -70,7 +73,6 @@ __all__ = [
 ]
 
 _MAX_DISCOVERY_BYTES = 2**16
-_MAX_PAGES = 1_000
 
 
 class RemoteServer(ClosedAtEnd):
@@ -115,7 +117,25 @@ class RemoteServer(ClosedAtEnd):
                 f"the server does not speak version {VERSION} of the protocol",
                 hint="use the same version of veiltab on both sides",
             )
+        verify_rotations(status.identity, status.rotations)
         return status.identity
+
+    @staticmethod
+    def revoke(
+        url: str,
+        certificate: Signed[Revocation],
+        *,
+        retry: Retry | None = None,
+        reach: Reach | None = None,
+    ) -> bytes:
+        """Tell a server that a party's keys are revoked; its own signature is all that counts."""
+        connection = Connection(url, reach or Reach(), retry or Retry(), time.time)
+        try:
+            call = Call("POST", "/v1/parties/revocations", certificate.dumps())
+            answer = read_object(connection.send(call, lambda _: {}))
+        finally:
+            connection.close()
+        return DIGEST.read(answer.get("party"), "party")
 
     def close(self) -> None:
         """Close every connection."""
@@ -126,7 +146,7 @@ class RemoteServer(ClosedAtEnd):
     def register(self, invitation: str) -> bytes:
         """Make this party known to the server, and return its party id."""
         identity = public_identity(self.identity)
-        body = dump({"identity": identity.to_json(), "invitation": invitation})
+        body = dump({**self._keys(), "identity": identity.to_json(), "invitation": invitation})
         answer = read_object(self._post("/v1/parties", body))
         party = DIGEST.read(answer.get("party"), "party")
         if party != identity.party_id:
@@ -136,21 +156,26 @@ class RemoteServer(ClosedAtEnd):
             )
         return party
 
+    def rotate(self) -> None:
+        """Tell the server this party's newest keys; telling it again changes nothing."""
+        keys = self._keys()
+        body = dump({"rotation": keys["rotations"][-1], "sealing_key": keys["sealing_key"]})
+        self._connection.send(Call("POST", "/v1/parties/rotations", body), lambda _: {})
+
+    def party_keys(self, party: bytes) -> PartyKeys:
+        """Return what the server knows of a party's keys, which is not verified yet."""
+        body = self._get(f"/v1/parties/{DIGEST.write(party, 'party')}")
+        return PartyKeys.from_json(read_object(body))
+
+    def _keys(self) -> dict[str, Any]:
+        """Return the rotations of this party, and its newest sealing key."""
+        rotations = [rotation.to_json() for rotation in self.identity.signing.proof]
+        return {"rotations": rotations, "sealing_key": self.identity.sealing.public.hex()}
+
     def studies(self, *, inbox: bool = False) -> list[StudySummary]:
         """Return all studies that this party has looked at, or with ``inbox`` those it has not."""
-        studies: list[StudySummary] = []
-        after: str | None = None
-        for _ in range(_MAX_PAGES):
-            query = "&".join(["inbox=true"] * inbox + [f"after={after}"] * (after is not None))
-            answer = read_object(self._get(f"/v1/studies{f'?{query}' if query else ''}"))
-            studies += read_items(answer, "studies", StudySummary.from_json)
-            after = read_next(answer)
-            if after is None:
-                return studies
-        raise MalformedError(
-            f"the server lists more than {_MAX_PAGES:,} pages of studies",
-            hint="ask the server's operator what is wrong",
-        )
+        read = StudySummary.from_json
+        return read_pages(self._get, "/v1/studies", "studies", read, inbox=inbox)
 
     # Whose proposals one does not want
 

@@ -17,6 +17,7 @@ from veiltab.party.answers import (
     read_items,
     read_list,
     read_object,
+    read_pages,
 )
 from veiltab.party.connection import CHUNK, Call
 from veiltab.party.transfer import read_bundle, send_all
@@ -65,9 +66,9 @@ class RemoteVaults:
         """Send nothing yet."""
         self._send = send
 
-    def all_vaults(self) -> list[VaultSummary]:
-        """Return all vaults that name this party."""
-        return read_list(self._get("/v1/vaults"), "vaults", VaultSummary.from_json)
+    def all_vaults(self, *, inbox: bool = False) -> list[VaultSummary]:
+        """Return all vaults that this party has looked at, or with ``inbox`` those it has not."""
+        return read_pages(self._get, "/v1/vaults", "vaults", VaultSummary.from_json, inbox=inbox)
 
     def propose(self, signed: Signed[Vault]) -> VaultStatus:
         """Propose a vault; sending the same one again changes nothing."""

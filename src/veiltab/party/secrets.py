@@ -26,7 +26,13 @@ def share_contribution(context: PartyContext, contract: Contract) -> None:
     contribution = _keep_contribution(context, study, sent_before=bool(reached))
     for terms in contract.curators:
         if terms.party_id != me and terms.party_id not in reached:
-            message = share_secret(contract, context.identity, contribution, terms.party_id)
+            message = share_secret(
+                contract,
+                context.identity,
+                contribution,
+                terms.party_id,
+                context.sealing_key(terms.identity),
+            )
             context.server.send_secret(study, message)
 
 

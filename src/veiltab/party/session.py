@@ -41,11 +41,6 @@ class Session(ClosedAtEnd):
         self._context.server.close()
 
     @property
-    def context(self) -> PartyContext:
-        """What every step of this party needs."""
-        return self._context
-
-    @property
     def home(self) -> Home:
         """The home of this party."""
         return self._context.home
@@ -101,19 +96,24 @@ class Session(ClosedAtEnd):
             contract = propose(self._context, draft, choose_ledger(self.home, dataset))
         return Study(self._context, contract.study_id)
 
-    def vaults(self) -> list[VaultSummary]:
-        """List the vaults that name this party."""
-        return self._context.server.vaults.all_vaults()
+    def vaults(self, *, inbox: bool = False) -> list[VaultSummary]:
+        """List the vaults that you have looked at, or with ``inbox`` those you have not."""
+        return self._context.server.vaults.all_vaults(inbox=inbox)
 
     def vault(self, name: str) -> Vault:
         """Find a vault by its exact title, or by the first digits of its id.
 
-        The server's titles count only for vaults whose terms are not known here.
+        The server's titles count only for vaults whose terms are not known here, and those that you
+        have not looked at only if nothing else matches.
         """
-        home = self.home
-        listed = [(line.vault, line.title) for line in self.vaults()]
-        unknown = [(v, title) for v, title in listed if home.vault(v).title() is None]
-        return Vault(self._context, home.find_vault(name, unknown))
+        listed, home = self._listed_vaults(), self.home
+        return Vault(
+            self._context, home.find_vault(name, listed, lambda: self._listed_vaults(inbox=True))
+        )
+
+    def _listed_vaults(self, *, inbox: bool = False) -> list[tuple[bytes, str]]:
+        listed = [(line.vault, line.title) for line in self.vaults(inbox=inbox)]
+        return [(v, title) for v, title in listed if self.home.vault(v).title() is None]
 
     def propose_vault(self, draft: VaultDraft | str | PathLike[str]) -> Vault:
         """Propose the vault that a vault file describes, and sign it; it costs no privacy.
@@ -129,10 +129,15 @@ class Session(ClosedAtEnd):
 
 def connect(home: Home, identity: PrivateIdentity, retry: Retry | None = None) -> Session:
     """Prepare requests to the server that a home has pinned; nothing is sent yet."""
+    return Session(open_context(home, identity, retry))
+
+
+def open_context(home: Home, identity: PrivateIdentity, retry: Retry | None = None) -> PartyContext:
+    """Return what every step of a registered party needs."""
     pinned = check_registered(home)
     reach = Reach(ca_file=home.authority)
     server = RemoteServer(pinned.url, pinned.identity, identity, retry=retry, reach=reach)
-    return Session(PartyContext(home, identity, server))
+    return PartyContext(home, identity, server)
 
 
 def discover(

@@ -319,9 +319,14 @@ class Parties:
             ) from error
 
 
+def any_server() -> PublicIdentity:
+    """Return a server that stands for whichever it will be, to check everything else."""
+    return PublicIdentity("server", bytes(SIGNING_PUBLIC_BYTES), bytes(SEALING_PUBLIC_BYTES))
+
+
 def _check_terms(path: Path, draft: StudyDraft, me: PublicIdentity) -> None:
     """Refuse terms that contradict each other: those of the contract, with any server."""
-    nobody = PublicIdentity("server", bytes(SIGNING_PUBLIC_BYTES), bytes(SEALING_PUBLIC_BYTES))
+    nobody = any_server()
     uploads = [] if draft.vault is None else [bytes(32)] * len(draft.curators)
     try:
         draft.contract(

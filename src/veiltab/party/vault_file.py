@@ -13,6 +13,7 @@ from veiltab.party.proposal import VaultDraft
 from veiltab.party.study_file import (
     STUDY_KEYS,
     Parties,
+    any_server,
     check_proposer,
     read_curators,
     read_linkage,
@@ -50,9 +51,8 @@ def read_vault_file(path: Path, me: PublicIdentity) -> VaultDraft:
 
 def _check_terms(path: Path, draft: VaultDraft) -> None:
     """Refuse terms that contradict each other: those of the vault, with any server."""
-    nobody = PublicIdentity("server", bytes(32), bytes(32))
     try:
-        draft.vault(server=nobody, secret_commitment=bytes(32), nonce=bytes(NONCE_BYTES))
+        draft.vault(server=any_server(), secret_commitment=bytes(32), nonce=bytes(NONCE_BYTES))
     except (MalformedError, InputError) as error:
         raise StudyFileError(
             f"{path}: {error.message}",

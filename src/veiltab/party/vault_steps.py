@@ -19,7 +19,6 @@ from veiltab.files.private import locked
 from veiltab.files.spool import FolderSpool
 from veiltab.party.context import PartyContext
 from veiltab.party.home import Home
-from veiltab.party.known import check_parties
 from veiltab.party.progress import OnProgress, Progress
 from veiltab.party.proposal import VaultDraft
 from veiltab.party.push import LOCK_WAIT, ChunkSending, Source, chunk_digests, read_table
@@ -88,7 +87,7 @@ def propose_vault(context: PartyContext, draft: VaultDraft) -> Vault:
 
 def sign_vault(context: PartyContext, signed: Signed[Vault]) -> VaultStatus:
     """Sign a vault that somebody has proposed; it costs no privacy until a study reads it."""
-    check_parties(context.home, signed.body)
+    context.check_parties(signed.body)
     cosigned = agreement.sign_vault(signed, context.identity)
     context.home.vault(signed.body.vault_id).save_terms(cosigned)
     return context.server.vaults.sign(cosigned)
@@ -126,7 +125,8 @@ def _share_secret(context: PartyContext, vault: Vault) -> None:
     reached = {m.body.receiver for m in vaults.secrets(vault.vault_id) if m.body.sender == me}
     for terms in vault.curators:
         if secret is not None and terms.party_id not in {me, *reached}:
-            message = share_secret(vault, context.identity, secret, terms.party_id)
+            sealing_key = context.sealing_key(terms.identity)
+            message = share_secret(vault, context.identity, secret, terms.party_id, sealing_key)
             vaults.send_secret(vault.vault_id, message)
 
 
@@ -162,7 +162,7 @@ def push_vault(
     To go on, the table need not be named again; if it is, it must be the same as before.
     """
     vault = verify_agreement(signed)
-    check_parties(context.home, vault)
+    context.check_parties(vault)
     me, folder = context.identity.party_id, context.home.vault(vault.vault_id)
     schema = vault.schema_of(me)
     with locked(folder.path / "lock", LOCK_WAIT):

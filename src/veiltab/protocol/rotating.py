@@ -14,7 +14,7 @@ from veiltab.wire.signed import Signed
 
 def rotate(identity: PrivateIdentity, entropy: Entropy, at: int) -> PrivateIdentity:
     """Draw new keys; the identity keeps the old ones, for what was sealed to them."""
-    return with_proof(identity.with_new_keys(entropy, max(at, identity.at)))
+    return with_proof(identity.with_new_keys(entropy, max(at, identity.at, 1)))
 
 
 def with_proof(identity: PrivateIdentity) -> PrivateIdentity:

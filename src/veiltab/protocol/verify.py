@@ -44,6 +44,15 @@ def cosign(signed: Signed[Body], key: SigningKey) -> Signed[Body]:
     return signed.with_signature(_signature(signed.body, key))
 
 
+def add_missing(signed: Signed[Body], other: Signed[Body]) -> Signed[Body]:
+    """Add the signatures of parties that have not signed yet."""
+    there = {signature.root for signature in signed.signatures}
+    for signature in other.signatures:
+        if signature.root not in there:
+            signed = signed.with_signature(signature)
+    return signed
+
+
 def verify(signed: Signed[Body], signers: Iterable[bytes]) -> Body:
     """Return the body if exactly the parties of these first keys have signed it, and all right."""
     expected = set(signers)

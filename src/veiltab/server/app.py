@@ -24,20 +24,23 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import Config
 
-from veiltab.errors import ParameterError
-from veiltab.server.auth import Gate
+from veiltab.errors import ParameterError, RateLimitError
+from veiltab.server.auth import TURN, Gate
 from veiltab.server.connections import Crowd
 from veiltab.server.context import ServiceContext
-from veiltab.server.limits import KIB, SOFTWARE_VERSION
+from veiltab.server.key_routes import key_routes
+from veiltab.server.limits import KIB, SOFTWARE_VERSION, Buckets
 from veiltab.server.monitoring import CONTENT_TYPE, Metrics
 from veiltab.server.problems import install_problems, unexpected
 from veiltab.server.routes import block_routes, operator_routes, party_routes, study_routes
 from veiltab.server.vault_routes import repad_routes, vault_routes
+from veiltab.server.witnesses import witness_routes
 from veiltab.server.worker import Worker
 
 _log = logging.getLogger("veiltab.access")
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _REFUSED, _NO_METHOD, _FAILED = 400, 405, 500
+_UNTOLD = frozenset({401, 404, 405, 429})
 
 CHUNK_ROUTES = frozenset(
     {
@@ -50,8 +53,14 @@ CHUNK_ROUTES = frozenset(
 """Routes that are counted only if they fail: how often they are asked tells how long tables are."""
 
 
+REFUSALS_RATE, REFUSALS_BURST = 1.0, 100
+"""Refusals that are logged in a second, and at once; the metrics count all of them."""
+
 BACKLOG = 128
 """Connections that wait for the service to look; so many more files may be open for a moment."""
+
+SWITCH_SECONDS = 2e-4
+"""How long a busy thread keeps the others waiting: a request is handed over several times."""
 
 OTHER_FILES = 512
 """Files that the service opens beside its connections, at most."""
@@ -66,6 +75,7 @@ class Observer:
     def __init__(self, app: ASGIApp, context: ServiceContext, gate: Gate) -> None:
         """Wrap an application."""
         self._app, self._context, self._gate = app, context, gate
+        self._refusals = Buckets(REFUSALS_RATE, REFUSALS_BURST, time.monotonic)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and record its outcome."""
@@ -80,6 +90,7 @@ class Observer:
                 status = message["status"]
                 if "route" not in scope or status == _NO_METHOD:
                     await self._gate.lost(scope)
+                scope.get(TURN, _nothing)()
                 headers = MutableHeaders(scope=message)
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Cache-Control"] = "no-store"
@@ -101,6 +112,8 @@ class Observer:
         if route not in CHUNK_ROUTES or status >= _REFUSED:
             self._context.metrics.requests.labels(method, route, status).inc()
             self._context.metrics.seconds.labels(method, route).observe(seconds)
+        if status in _UNTOLD and not self._is_told():
+            return
         _log.info(
             "request",
             extra={
@@ -110,6 +123,18 @@ class Observer:
                 "milliseconds": round(1000 * seconds, 1),
             },
         )
+
+    def _is_told(self) -> bool:
+        """Tell whether one more refusal is logged: a stranger could fill the disk with them."""
+        try:
+            self._refusals.take("")
+        except RateLimitError:
+            return False
+        return True
+
+
+def _nothing() -> None:
+    """End no turn."""
 
 
 DESCRIPTION = """\
@@ -143,10 +168,12 @@ def create_app(context: ServiceContext) -> FastAPI:
     install_problems(app)
     app.include_router(operator_routes(context, worker, gate))
     app.include_router(party_routes(context, gate))
+    app.include_router(key_routes(context, gate))
     app.include_router(block_routes(context, gate))
     app.include_router(study_routes(context, gate, worker))
     app.include_router(vault_routes(context, gate))
     app.include_router(repad_routes(context, gate, worker))
+    app.include_router(witness_routes(context, gate))
     app.add_api_route(
         "/openapi.json",
         _description(app),
@@ -239,17 +266,12 @@ class WebServer(uvicorn.Server):
         return await asyncio.get_running_loop().create_server(protocol, sock=listening)
 
 
-SWITCH_SECONDS = 2e-4
-
-
 def serve(context: ServiceContext, address: Address, ready: Callable[[str], None]) -> None:
     """Serve until the process is told to stop; ``ready`` is called with the URL once it can.
 
     SIGTERM and SIGINT let running requests finish.  The data directory is locked meanwhile.
     """
     _allow_files(context.settings.connections + BACKLOG + OTHER_FILES)
-    # A request changes threads a few times.  At each of them, a thread that parses a long message
-    # would keep the interpreter for 5 ms, which is longer than most requests take in all.
     sys.setswitchinterval(SWITCH_SECONDS)
     with ExitStack() as stack:
         sockets = [stack.enter_context(_listen(address))]

@@ -8,9 +8,9 @@ import hashlib
 import math
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from weakref import WeakValueDictionary
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -26,6 +26,7 @@ from veiltab.errors import (
     TooLargeError,
     UnauthenticatedError,
 )
+from veiltab.protocol.keys import newest_sealing, verify_rotations
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import Records
 from veiltab.server.limits import (
@@ -35,6 +36,7 @@ from veiltab.server.limits import (
     InFlight,
     Place,
     Places,
+    Turns,
     network,
     too_large,
 )
@@ -52,6 +54,8 @@ from veiltab.wire.requests import (
     parse_signature,
     signature_base,
 )
+from veiltab.wire.rotation import PartyKeys
+from veiltab.wire.signed import Signed
 
 CODE_BYTES = 20
 DEFAULT_DAYS = 14
@@ -59,6 +63,15 @@ SECONDS_A_DAY = 86_400
 
 PROVED = "veiltab.proved"
 """The ASGI extension by which a connection is told that the sender of a request is known."""
+
+TURN = "veiltab.turn"
+"""Where a request has what ends its turn, when its answer begins."""
+
+REGISTRATION_BYTES = 16 * KIB
+"""It is read before its sender is known."""
+
+ALL_STRANGERS = 10
+"""How many times one stranger's rate all of them have together."""
 
 LOOK_UPS_AT_ONCE = 4
 """Senders that are looked up in the database at once: most of them are strangers."""
@@ -70,19 +83,22 @@ _PIECE = 64 * KIB
 _LONGEST_LENGTH = 15
 """Digits of a Content-Length that are read."""
 
+Known = tuple[PublicIdentity, bytes]
+"""A registered party, and its newest signing key."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sender:
     """A registered party, proved by its signature, and the body of its request in pieces.
 
-    ``digest`` is the SHA-256 of the body, which was signed.
+    ``digest`` is the SHA-256 of the body, which was signed by ``key``, the party's newest; that is
+    its first one unless it is given.
     """
 
     identity: PublicIdentity
     pieces: Sequence[bytes] = field(repr=False)
     digest: bytes
-    turn: asyncio.Semaphore | None = field(default=None, repr=False)
-    """Held while a thread works on the request, but not while its answer is sent."""
+    key: bytes | None = None
 
     @property
     def body(self) -> bytes:
@@ -94,14 +110,35 @@ class Sender:
         """The sender's party id."""
         return self.identity.party_id
 
+    def check_newest(self, signed: Signed[Any]) -> None:
+        """Refuse a message of the sender under a key that it has replaced: who knows who has it."""
+        newest = self.key or self.identity.signing_key
+        for signature in signed.signatures:
+            if signature.root == self.identity.signing_key and signature.key != newest:
+                raise SignatureError(
+                    f"the {signed.body.kind} is signed with a key that its party has replaced",
+                    hint="sign it again with the newest key; if you have not replaced it, revoke"
+                    " the identity",
+                )
+
 
 @dataclass(frozen=True, slots=True)
 class Newcomer:
     """Somebody who asks to be registered, and shows an invitation."""
 
-    identity: PublicIdentity
+    keys: PartyKeys
     invitation: str = field(repr=False)
     signature: RequestSignature
+
+    @property
+    def identity(self) -> PublicIdentity:
+        """Who asks, by its first keys."""
+        return self.keys.identity
+
+    @property
+    def party(self) -> bytes:
+        """The newcomer's party id."""
+        return self.identity.party_id
 
 
 class Gate:
@@ -116,10 +153,15 @@ class Gate:
         self._context = context
         self._parties = Buckets(settings.rate, settings.burst, context.clock)
         self._strangers = Buckets(settings.stranger_rate, settings.stranger_burst, context.clock)
-        self._known: OrderedDict[bytes, tuple[PublicIdentity | None, float]] = OrderedDict()
+        self._known: OrderedDict[bytes, tuple[Known | None, float]] = OrderedDict()
         self._look_ups = asyncio.Semaphore(LOOK_UPS_AT_ONCE)
+        self._all_strangers = Buckets(
+            ALL_STRANGERS * settings.stranger_rate,
+            ALL_STRANGERS * settings.stranger_burst,
+            context.clock,
+        )
+        self._turns = Turns(settings.party_turns)
         self._in_flight = InFlight(settings.requests, settings.party_requests)
-        self._turns: WeakValueDictionary[bytes, asyncio.Semaphore] = WeakValueDictionary()
         self._places = Places(
             settings.body_memory_bytes, settings.grace_seconds / 4, settings.crowded_rate
         )
@@ -130,18 +172,24 @@ class Gate:
         One too many is refused after a while: a connection carries one request at a time, so
         waiting costs its sender more than the service.
         """
-        try:
+        async with self._late():
             self._strangers.take(_network(request.scope))
-        except RateLimitError:
-            await asyncio.sleep(self._context.settings.stranger_wait_seconds)
-            raise
+            self._all_strangers.take("")
 
     async def lost(self, scope: Scope) -> None:
         """Count a request to no route, which is answered late if they are too many."""
+        with suppress(RateLimitError):
+            async with self._late():
+                self._strangers.take(_network(scope))
+
+    @asynccontextmanager
+    async def _late(self) -> AsyncIterator[None]:
+        """Refuse what is too much after a while, in which its connection can ask nothing else."""
         try:
-            self._strangers.take(_network(scope))
+            yield
         except RateLimitError:
-            await asyncio.sleep(self._context.settings.stranger_wait_seconds)
+            await asyncio.sleep(self._context.settings.refusal_wait_seconds)
+            raise
 
     def sender(self, most_bytes: int) -> Callable[[Request], AsyncIterator[Sender]]:
         """Return the dependency of a route that takes signed requests of registered parties."""
@@ -149,28 +197,22 @@ class Gate:
         async def check(request: Request) -> AsyncIterator[Sender]:
             try:
                 signature, parts = _parse(request)
-                identity = self._check(signature, parts, await self._registered(signature.party))
+                known = self._check(signature, parts, await self._registered(signature.party))
             except UnauthenticatedError:
                 await self.stranger(request)
                 raise
-            _note_proved(request.scope)
-            self._parties.take(signature.party)
             async with AsyncExitStack() as stack:
-                stack.enter_context(self._in_flight.take(signature.party))
+                async with self._late():
+                    self._parties.take(signature.party)
+                    stack.enter_context(self._in_flight.take(signature.party))
+                _note_proved(request.scope)
                 pieces = await self._receive(request, signature.party, most_bytes, stack)
                 digest = parse_content_digest(parts.content_digest)
-                turn = self._turn(signature.party)
-                async with turn:
-                    await run_in_threadpool(self._use, signature, pieces, digest)
-                yield Sender(identity, pieces, digest, turn)
+                request.scope[TURN] = stack.callback(await self._turns.begin(signature.party))
+                await run_in_threadpool(self._use, signature, pieces, digest)
+                yield Sender(known[0], pieces, digest, known[1])
 
         return check
-
-    def _turn(self, party: bytes) -> asyncio.Semaphore:
-        """Return what a party's requests wait for, so that few of them take the threads of all."""
-        return self._turns.setdefault(
-            party, asyncio.Semaphore(self._context.settings.party_threads)
-        )
 
     async def _receive(
         self, request: Request, party: bytes, most: int, stack: AsyncExitStack
@@ -190,48 +232,55 @@ class Gate:
         """Return a party that asks to be registered, proved by its own signature."""
         await self.stranger(request)
         signature, parts = _parse(request)
-        most = self._context.settings.small_bytes
+        most = min(REGISTRATION_BYTES, self._context.settings.small_bytes)
         _length(request, most)
         pieces = await _body(request, most)
         _check_digest(pieces, parse_content_digest(parts.content_digest))
-        identity, invitation = _registration(b"".join(pieces))
+        keys, invitation = _registration(b"".join(pieces))
+        identity = keys.identity
         if identity.party_id != signature.party:
             raise UnauthenticatedError(
                 "the request is not signed by the identity that it registers",
                 hint="sign the registration with the new identity itself",
             )
-        self._check(signature, parts, identity)
-        return Newcomer(identity, invitation, signature)
+        self._check(signature, parts, (identity, _newest(keys)))
+        return Newcomer(keys, invitation, signature)
 
-    async def _registered(self, party: bytes) -> PublicIdentity | None:
-        """Return a registered party, or none; either is remembered for a moment."""
-        identity, then = self._known.get(party, (None, -math.inf))
+    async def letter(self, request: Request) -> bytes:
+        """Return the body of a request that anybody may send."""
+        await self.stranger(request)
+        most = self._context.settings.small_bytes
+        _length(request, most)
+        return b"".join(await _body(request, most))
+
+    async def _registered(self, party: bytes) -> Known | None:
+        """Return a registered party with its newest key, or none; remembered for a moment."""
+        known, then = self._known.get(party, (None, -math.inf))
         if abs(self._context.clock() - then) > REMEMBERED_SECONDS:
             async with self._look_ups:
-                identity = await run_in_threadpool(self._look_up, party)
-            self._known[party] = identity, self._context.clock()
+                known = await run_in_threadpool(self._look_up, party)
+            self._known[party] = known, self._context.clock()
             if len(self._known) > MAX_SENDERS:
                 self._known.popitem(last=False)
-        return identity
+        return known
 
     def forget(self, party: bytes) -> None:
         """Look a party up again: it has changed."""
         self._known.pop(party, None)
 
-    def _look_up(self, party: bytes) -> PublicIdentity | None:
-        """Return a party that may ask, by the newest of its keys, or none."""
+    def _look_up(self, party: bytes) -> Known | None:
+        """Return a party that may ask, with the newest of its keys, or none."""
         with self._context.database.reading() as records:
-            return records.party(party)
+            identity, key = records.party(party), records.newest_key(party)
+        return None if identity is None or key is None else (identity, key)
 
-    def _check(
-        self, signature: RequestSignature, parts: SignedParts, identity: PublicIdentity | None
-    ) -> PublicIdentity:
+    def _check(self, signature: RequestSignature, parts: SignedParts, known: Known | None) -> Known:
         """Refuse a request to another server, from another time, or signed by somebody else.
 
         The signature of somebody unknown is verified too, by a key that is not its own: how long
         the answer takes must not tell whether a party is registered.
         """
-        key = (identity or self._context.identity).signing_key
+        key = self._context.identity.signing_key if known is None else known[1]
         base = signature_base(parts, signature.created, signature.nonce, signature.party)
         is_signed = False
         with suppress(SignatureError):
@@ -239,12 +288,12 @@ class Gate:
             is_signed = True
         is_here = parts.server == self._context.identity.party_id.hex()
         is_now = abs(signature.created - self._context.now) <= MAX_SKEW_SECONDS
-        if identity is None or not (is_signed and is_here and is_now):
+        if known is None or not (is_signed and is_here and is_now):
             raise UnauthenticatedError(
                 "the sender is not known, or the signature is not good here and now",
                 hint="sign with the identity that is registered; compare clock and server",
             )
-        return identity
+        return known
 
     def _use(self, signature: RequestSignature, pieces: Sequence[bytes], digest: bytes) -> None:
         """Refuse a body that is not the one that was signed, or that has come before."""
@@ -346,12 +395,17 @@ def _check_digest(pieces: Sequence[bytes], digest: bytes) -> None:
         )
 
 
-def _registration(body: bytes) -> tuple[PublicIdentity, str]:
-    fields = exact_fields(load(body), ("identity", "invitation"), "")
-    return (
-        PublicIdentity.from_json(fields["identity"], "identity"),
-        TEXT.read(fields["invitation"], "invitation"),
-    )
+def _registration(body: bytes) -> tuple[PartyKeys, str]:
+    names = ("identity", "invitation", "rotations", "sealing_key")
+    fields = exact_fields(load(body), names, "")
+    invitation = TEXT.read(fields.pop("invitation"), "invitation")
+    return PartyKeys.from_json({**fields, "revocation": None}), invitation
+
+
+def _newest(keys: PartyKeys) -> bytes:
+    """Return the newest signing key of a newcomer; all that leads to it has to be signed."""
+    newest_sealing(keys.identity, keys.rotations, keys.sealing_key)
+    return verify_rotations(keys.identity, keys.rotations)
 
 
 def invite(context: ServiceContext, name: str, days: int = DEFAULT_DAYS) -> str:
@@ -369,8 +423,12 @@ def register(context: ServiceContext, newcomer: Newcomer) -> bool:
     """Register a party that shows an invitation; ``False`` if it was registered before."""
     with context.database.transaction() as records:
         use_once(records, newcomer.signature)
-        records.use_invitation(_hash(newcomer.invitation), newcomer.identity.party_id, context.now)
-        return records.add_party(newcomer.identity, context.now)
+        records.use_invitation(_hash(newcomer.invitation), newcomer.party, context.now)
+        keys = newcomer.keys
+        new = records.add_party(keys.identity, context.now)
+        for rotation in keys.rotations if new else ():
+            records.add_rotation(rotation, keys.sealing_key)
+        return new
 
 
 def _hash(code: str) -> bytes:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.signing import SigningKey
 from veiltab.errors import MismatchError
+from veiltab.protocol.keys import root_key
 from veiltab.server.db.database import Database
 from veiltab.server.directory import DataDirectory
 from veiltab.server.limits import Lane, Memory, Settings
@@ -36,7 +37,7 @@ class ServiceContext:
 
     def __post_init__(self) -> None:
         """Refuse a key that is not the identity's: everything it signs would be refused."""
-        if self.key.public != self.identity.signing_key:
+        if root_key(self.key) != self.identity.signing_key:
             raise MismatchError(
                 "the server's key is not the one of its identity",
                 hint="load both from the same key file",

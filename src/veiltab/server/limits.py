@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from threading import Condition, Lock
+from weakref import WeakValueDictionary
 
 from veiltab.errors import RateLimitError, TooLargeError, UnavailableError
 from veiltab.wire.bundles import BUNDLE_BYTES, CHUNK_BYTES
@@ -37,8 +38,8 @@ class Settings:
     bundle_bytes: int = BUNDLE_BYTES
     chunk_bytes: int = CHUNK_BYTES
     small_bytes: int = 64 * KIB
-    rate: float = 500.0
-    burst: int = 2000
+    rate: float = 100.0
+    burst: int = 400
     stranger_rate: float = 20.0
     stranger_burst: int = 100
     shutdown_seconds: int = 20
@@ -72,13 +73,12 @@ class Settings:
     keep_alive_seconds: float = 30.0
     grace_seconds: float = 10.0
     least_rate: float = 4.0 * KIB
-    stranger_wait_seconds: float = 1.0
+    refusal_wait_seconds: float = 1.0
 
     # Requests of parties.
     requests: int = 256
     party_requests: int = 16
-    party_threads: int = 2
-    """Requests of one party that are worked on at once; others of its requests wait."""
+    party_turns: int = 3
     body_memory_bytes: int = 128 * MIB
     crowded_rate: float = 256.0 * KIB
 
@@ -174,6 +174,27 @@ class InFlight:
             self._counts[sender] -= 1
             if not self._counts[sender]:
                 del self._counts[sender]
+
+
+class Turns:
+    """Lets a few requests of each sender be worked on at once; its others wait in their order."""
+
+    def __init__(self, most_of_one: int) -> None:
+        """Start with none; for one event loop."""
+        self._most_of_one = most_of_one
+        self._by_sender: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
+
+    async def begin(self, sender: Hashable) -> Callable[[], None]:
+        """Wait for a turn, and return what ends it; ended twice, it has ended."""
+        turns = self._by_sender.setdefault(sender, asyncio.Semaphore(self._most_of_one))
+        await turns.acquire()
+        held = [turns]
+
+        def end() -> None:
+            if held:
+                held.pop().release()
+
+        return end
 
 
 @dataclass(slots=True, eq=False)

@@ -1,7 +1,6 @@
 """The service's answers as models, and how routes describe themselves in the OpenAPI document."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any
@@ -17,6 +16,7 @@ class Server(BaseModel):
     """Who this server is; compare its fingerprint before you trust it with anything."""
 
     identity: dict[str, Any]
+    rotations: list[dict[str, Any]]
     software: str
     time: int
     versions: list[int]
@@ -158,8 +158,14 @@ class Publications(BaseModel):
     publications: list[dict[str, Any]]
 
 
+class Heads(BaseModel):
+    """Signed ends of the log: of each party the longest that it was shown."""
+
+    heads: list[dict[str, Any]]
+
+
 class AuditLog(BaseModel):
-    """A study's audit log: entries in order, and the signed head."""
+    """Entries of an audit log in order, and the signed head of all of it."""
 
     entries: list[dict[str, Any]]
     head: dict[str, Any]
@@ -203,9 +209,7 @@ class ThreadRoute(APIRoute):
 def _in_thread(work: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(work)
     async def run(**values: Any) -> Any:  # noqa: ANN401 - whatever the route answers
-        turn = getattr(values.get("sender"), "turn", None)
-        async with turn or nullcontext():
-            return await run_in_threadpool(work, **values)
+        return await run_in_threadpool(work, **values)
 
     return run
 

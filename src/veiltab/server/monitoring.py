@@ -93,12 +93,6 @@ class Metrics:
             registry=self._registry,
             buckets=(0.1, 0.5, 1, 5, 10, 60, 300, 1800, 7200),
         )
-        self.draw_seconds = Histogram(
-            "veiltab_draw_seconds",
-            "How long drawing rows of stored tables took.",
-            registry=self._registry,
-            buckets=(0.1, 0.5, 1, 5, 10, 60, 300, 1800, 7200),
-        )
         self.waiting = Gauge(
             "veiltab_studies_waiting",
             "Studies that wait to be drawn or released.",

@@ -30,6 +30,7 @@ from veiltab.server.models import (
     bytes_answer,
     repeated,
 )
+from veiltab.server.readiness import Readiness
 from veiltab.server.worker import Worker
 from veiltab.wire.bundles import MAX_ASKED
 from veiltab.wire.codec import TEXT, exact_fields, items, load
@@ -62,21 +63,22 @@ def operator_routes(context: ServiceContext, worker: Worker, gate: Gate) -> APIR
         route_class=ThreadRoute,
     )
 
+    ready = Readiness(context, worker)
+
     @router.get("/healthz", summary="The process runs")
     def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
     @router.get("/readyz", summary="The database, the disk and the worker answer")
     def readyz() -> dict[str, str]:
-        context.database.ping()
-        context.folders.check_writable()
-        worker.check_alive()
+        ready.check()
         return {"status": "ready"}
 
     @router.get("/v1/server", summary="Who this server is")
     def server() -> Server:
         return Server(
             identity=context.identity.to_json(),
+            rotations=[rotation.to_json() for rotation in context.key.proof],
             software=f"veiltab {SOFTWARE_VERSION}",
             time=context.now,
             versions=[VERSION],
@@ -100,8 +102,8 @@ def party_routes(context: ServiceContext, gate: Gate) -> APIRouter:
         response: Response, newcomer: Annotated[Newcomer, Depends(gate.newcomer)]
     ) -> Registered:
         created(response, new=auth.register(context, newcomer))
-        gate.forget(newcomer.identity.party_id)
-        return Registered(party=newcomer.identity.party_id.hex())
+        gate.forget(newcomer.party)
+        return Registered(party=newcomer.party.hex())
 
     return router
 

@@ -19,6 +19,7 @@ from veiltab.server.db.usage import GrantLine
 from veiltab.server.directory import bundle_size
 from veiltab.server.limits import too_large
 from veiltab.server.parsed import PARSED
+from veiltab.server.party_steps import check_new_signatures
 from veiltab.server.proposals import add_agreement, note_signatures
 from veiltab.server.quotas import (
     MAX_BLOCKS,
@@ -197,6 +198,8 @@ def keep_bundle(
     store = context.folders.received(scope, sender.party)
     if complete and all(map(store.has_whole, digests)):
         return False  # there is nothing to mend, and a second copy would only take space
+    if store.has_bundle(sender.digest, sender.pieces):
+        return store.put_bundle(sender.digest, sender.pieces)  # waits for the disk
     size = bundle_size(sum(map(len, sender.pieces)))
     with context.database.transaction() as records:
         records.add_held(scope, sender.party, size, len(digests))
@@ -351,6 +354,7 @@ def _add_signatures(stored: StoredStudy, sender: Sender, signed: Signed[Contract
     server_study.sign(signed)
     if server_study.contract == before:
         return
+    check_new_signatures(stored.records, before, server_study.contract)
     expect(stored.state, State.PROPOSED)
     opened = server_study.state is State.OPEN
     # Rows of stored tables are drawn as soon as the study is open: the key decides which.
@@ -378,6 +382,7 @@ def check_sender(
             hint="send your own messages, to the study that they are for",
         )
     verify(signed, [sender.identity.signing_key])
+    sender.check_newest(signed)
 
 
 def _keep(

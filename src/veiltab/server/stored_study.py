@@ -91,8 +91,8 @@ class StoredAgreement:
             self.records.change_study(self.study, updated=self.context.now)
         return new
 
-    def save_reason(self, reason: str) -> None:
-        """Write why this waits in the state in which it is."""
+    def save_reason(self, reason: str | None) -> None:
+        """Write why this waits in the state in which it is, or that it does not any more."""
         self._update(reason=reason)
 
     def log(self, event: AuditEvent, actor: bytes, message: bytes | None = None) -> None:
@@ -141,6 +141,7 @@ class StoredStudy(StoredAgreement):
         released: BundledChunks | None = None,
         received: ChunkStore | None = None,
         drawn: Drawn | None = None,
+        state: State | None = None,
         reader: bytes | None = None,
     ) -> ServerStudy:
         """Return the study as the protocol's steps need it.
@@ -148,7 +149,8 @@ class StoredStudy(StoredAgreement):
         A draw or a release names the randomness that was fixed for it, and the store that it will
         sync; all other steps draw nothing and write no chunk.  What was drawn of stored tables is
         needed for the release alone.  Of grants and publications, those of the ``reader`` alone are
-        loaded: others may have given many.
+        loaded: others may have given many.  With another ``state`` than its own, a study takes the
+        steps of that state once more.
         """
         if self.record.archived is not None:
             raise archived()
@@ -166,14 +168,14 @@ class StoredStudy(StoredAgreement):
                 partial(folders.scratch, self.study),
             ),
             self.contract,
-            self.state,
+            state or self.state,
             # The contents of the uploads are erased when the study ends.
             [PARSED.load(Upload.loads, message.content) for message in uploads if message.content],
             release=self.release(),
             grants=[SignedGrant.loads(content) for content in grants],
             publications=[Publication.loads(content) for content in published],
-            requests=self.requests(),
-            repads=self.repads(),
+            requests=() if state is State.OPEN else self.requests(),
+            repads=() if state is State.OPEN else self.repads(),
             drawn=drawn,
         )
 

@@ -42,9 +42,9 @@ class StoredVault(StoredAgreement):
             PARSED.load(Upload.loads, message.content) for message in messages if message.content
         ]
 
-    def resume(self) -> ServerVault:
-        """Return the vault as the protocol's steps need it."""
-        return ServerVault.resume(self.terms, self.state, self.uploads())
+    def resume(self, *, tables: bool = False) -> ServerVault:
+        """Return the vault as the protocol's steps need it: only some need the tables' messages."""
+        return ServerVault.resume(self.terms, self.state, self.uploads() if tables else ())
 
     def save(self, vault: ServerVault, reason: str | None = None) -> None:
         """Write the vault's state, signatures and reason."""
@@ -65,6 +65,12 @@ class StoredVault(StoredAgreement):
         self.records.hide_unseen(self.study)
 
 
+def table_chunks(upload: Upload) -> set[bytes]:
+    """Return the digests of all chunks of a table."""
+    lists = [column.chunks for column in upload.columns] + [upload.tokens or ()]
+    return {digest for chunks in lists for digest in chunks}
+
+
 def check_study_on_vault(
     context: ServiceContext, records: Records, party: bytes, contract: Contract
 ) -> None:
@@ -74,4 +80,4 @@ def check_study_on_vault(
     """
     if contract.stored is not None:
         stored = StoredVault.of_curator(context, records, contract.stored.vault, party)
-        stored.resume().check_study(contract)
+        stored.resume().check_study(contract, records.digests(stored.study, Upload.kind))

@@ -10,7 +10,9 @@ from veiltab.server import steps
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import VAULT
+from veiltab.server.drawing import check_tables, end_study
 from veiltab.server.parsed import PARSED
+from veiltab.server.party_steps import check_new_signatures
 from veiltab.server.proposals import add_agreement, note_signatures
 from veiltab.server.quotas import check_space, parse_in_turn, upload_bytes
 from veiltab.server.stored_study import StoredStudy
@@ -91,22 +93,38 @@ def _check_chunks(stored: StoredVault, sender: Sender, digests: list[bytes]) -> 
 
 
 def upload(context: ServiceContext, sender: Sender, vault: bytes) -> None:
-    """Check a curator's table, and take it; with the last one, studies can read the vault."""
+    """Check a curator's table, and take it; with the last one, studies can read the vault.
+
+    The same table again mends one that the disk has damaged, once its chunks were sent again.
+    """
     most = upload_bytes(context, vault, sender.party)
     signed = parse_in_turn(context, sender, Upload.loads, most)
     steps.check_sender(signed, sender, signed.body.curator, signed.body.scope, vault)
+    store = context.folders.received(vault, sender.party)
     with context.database.reading() as records:
         stored = StoredVault.of_curator(context, records, vault, sender.party)
+        terms, server_vault = stored.terms.body, stored.resume(tables=True)
+        damaged = stored.state is VaultState.STORED and stored.record.reason is not None
         earlier = records.message(vault, Upload.kind, sender.party)
-        if earlier is not None and earlier.digest == signed.digest:
-            return
-        terms = stored.terms.body
-        stored.resume().has_upload(signed)  # refuses one that cannot be taken now
+    repeated = earlier is not None and earlier.digest == signed.digest
+    if repeated and not damaged:
+        return
+    if not repeated:
+        server_vault.has_upload(signed)  # refuses one that cannot be taken now
     with context.lane.turn(sender.party):
-        steps.check_received(terms, signed, context.folders.received(vault, sender.party))
+        steps.check_received(terms, signed, store)
+        if repeated:
+            check_tables(context, vault, [sender.party])
+    if not repeated:
+        _take_upload(context, sender, vault, signed)
+
+
+def _take_upload(
+    context: ServiceContext, sender: Sender, vault: bytes, signed: Signed[Upload]
+) -> None:
     with context.database.transaction() as records:
         stored = StoredVault.of_curator(context, records, vault, sender.party)
-        server_vault = stored.resume()
+        server_vault = stored.resume(tables=True)
         server_vault.take_upload(signed)
         if not stored.keep(Upload.kind, sender.party, signed.digest, sender.body):
             return
@@ -135,16 +153,12 @@ def close_vault(context: ServiceContext, vault: bytes, actor: bytes, reason: str
             server_vault.close()
             stored.save_end(server_vault, reason)
             stored.log(AuditEvent.CLOSED, actor)
-        undrawn = records.studies_on(vault, [State.PROPOSED, State.OPEN])
-        for study in undrawn:
-            _abort_study(StoredStudy.find(context, records, study), actor)
+        for study in records.studies_on(vault, [State.PROPOSED, State.OPEN]):
+            undrawn = StoredStudy.find(context, records, study)  # from here on it stays undrawn
+            if undrawn.state in (State.PROPOSED, State.OPEN):
+                end_study(undrawn, "the vault that it reads was closed", actor)
     context.folders.forget_study(vault)
     context.database.scrub()
-
-
-def _abort_study(stored: StoredStudy, actor: bytes) -> None:
-    stored.save_aborted("the vault that it reads was closed")
-    stored.log(AuditEvent.ABORTED, actor)
 
 
 def repad(context: ServiceContext, sender: Sender, study: bytes) -> None:
@@ -202,6 +216,7 @@ def _add_signatures(stored: StoredVault, sender: Sender, signed: Signed[Vault]) 
     server_vault.sign(signed)
     if server_vault.terms == before:
         return
+    check_new_signatures(stored.records, before, server_vault.terms)
     expect_vault(stored.state, VaultState.PROPOSED)
     stored.save(server_vault)
     note_signatures(stored.records, server_vault.terms)

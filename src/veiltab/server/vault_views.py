@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from veiltab.errors import NotGrantedError
+from veiltab.errors import DamagedError, NotGrantedError, UnavailableError
 from veiltab.protocol.server.transitions import expect
 from veiltab.protocol.verify import sign
 from veiltab.server.auth import Sender
@@ -122,4 +122,19 @@ def position_chunks(
             "these are not positions of your own rows",
             hint="ask for the chunks that your request names",
         )
-    return serve_chunks(context, context.folders.drawn(study), digests)
+    try:
+        return serve_chunks(context, context.folders.drawn(study), digests)
+    except DamagedError as error:
+        _ask_for_rows(context, study)
+        raise UnavailableError(
+            "the server's disk has damaged the drawn rows",
+            hint="ask again later: the server draws the same rows again",
+        ) from error
+
+
+def _ask_for_rows(context: ServiceContext, study: bytes) -> None:
+    """Let the worker draw damaged rows again."""
+    with context.database.transaction() as records:
+        stored = StoredStudy.find(context, records, study)
+        if stored.state is State.SAMPLED and stored.record.reason is None:
+            stored.save_reason("the server's disk has damaged the drawn rows; they are drawn again")

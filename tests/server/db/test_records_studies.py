@@ -121,7 +121,7 @@ def test_a_party_sees_its_studies_oldest_first(database: Database) -> None:
 def test_blocks_are_each_partys_own(database: Database) -> None:
     """Whoever is unknown or banned, or has blocked the sender, is out of reach for it."""
     carol, dave = (
-        PublicIdentity(name, name.encode().ljust(32), bytes(32)) for name in ("carol", "dave")
+        PublicIdentity(name, name.encode().ljust(32), bytes(1216)) for name in ("carol", "dave")
     )
     with database.transaction() as records:
         for party in (carol, dave):

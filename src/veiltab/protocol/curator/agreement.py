@@ -77,9 +77,16 @@ def unsigned(agreement: AgreementType) -> Signed[AgreementType]:
 
 
 def share_secret(
-    agreement: Agreement, identity: PrivateIdentity, secret: bytes, receiver: bytes
+    agreement: Agreement,
+    identity: PrivateIdentity,
+    secret: bytes,
+    receiver: bytes,
+    sealing_key: bytes | None = None,
 ) -> Signed[Secret]:
-    """Seal a contribution to a study's secret, or a vault's secret, to another curator (4.2)."""
+    """Seal a contribution to a study's secret, or a vault's secret, to another curator (4.2).
+
+    ``sealing_key`` is the receiver's newest, if it is not the first one.
+    """
     _check_secret(agreement, secret)
     to = agreement.curator(receiver).identity
     context = _context(agreement, identity.party_id, receiver)
@@ -88,7 +95,7 @@ def share_secret(
             sender=identity.party_id,
             receiver=receiver,
             scope=agreement.scope,
-            sealed=seal(secret, to.sealing_key, PURPOSE, context),
+            sealed=seal(secret, sealing_key or to.sealing_key, PURPOSE, context),
         ),
         identity.signing,
     )

@@ -22,8 +22,11 @@ def grant(
     attributes: Sequence[str] | None = None,
     *,
     expires: int,
+    sealing_key: bytes | None = None,
 ) -> SignedGrant:
     """Let a researcher decrypt these attributes (all by default) until a time in seconds.
+
+    ``sealing_key`` is the researcher's newest, if it is not the first one.
 
     With one-time pads the result goes to the researcher directly, and the server is given its
     :meth:`~veiltab.wire.messages.SignedGrant.header` alone.
@@ -36,7 +39,7 @@ def grant(
     material = prepared.pads.material([schema.names.index(name) for name in chosen])
     curator = context.identity.party_id
     binding = seal_context(contract.study_id, curator, researcher.party_id, grant_id)
-    sealed = seal(material, researcher.sealing_key, SEAL_PURPOSE, binding)
+    sealed = seal(material, sealing_key or researcher.sealing_key, SEAL_PURPOSE, binding)
     body = Grant(
         attributes=chosen,
         curator=curator,

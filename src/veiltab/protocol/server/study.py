@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Self, TypeVar
 
 from veiltab.errors import AlignmentError, InputError, MismatchError, NotGrantedError, StateError
+from veiltab.protocol.keys import root_key
 from veiltab.protocol.server.accept import check_repad, check_stored, check_upload
 from veiltab.protocol.server.context import ServerContext
 from veiltab.protocol.server.release import (
@@ -19,6 +20,7 @@ from veiltab.protocol.server.release import (
 from veiltab.protocol.server.transitions import Event, advance, expect
 from veiltab.protocol.stores import ChunkStore
 from veiltab.protocol.verify import (
+    add_missing,
     may_see_release,
     verify_agreement,
     verify_grant,
@@ -53,7 +55,7 @@ class ServerStudy:
 
     def __init__(self, context: ServerContext, contract: Contract) -> None:
         """Take a proposed contract for this very server, which nobody need have signed yet."""
-        if contract.server.signing_key != context.key.public:
+        if contract.server.signing_key != root_key(context.key):
             raise MismatchError(
                 "the contract names another server", hint="propose the study with this server's key"
             )
@@ -118,15 +120,17 @@ class ServerStudy:
         return self._state
 
     def sign(self, signed: Signed[Contract]) -> None:
-        """Take signatures; the study opens when every curator has signed."""
+        """Take signatures; the study opens when every curator has signed.
+
+        The first one of a curator stays, also if it has other keys by now.
+        """
         if signed.body != self.contract.body:
             raise MismatchError(
                 "the signature is on another contract", hint="sign the contract of this study"
             )
         keys = [terms.identity.signing_key for terms in signed.body.curators]
         verify_some(signed, keys)
-        for signature in signed.signatures:
-            self._contract = self._contract.with_signature(signature)
+        self._contract = add_missing(self._contract, signed)
         if self.state is State.PROPOSED and len(self.contract.signatures) == len(keys):
             self._advance(Event.ALL_SIGNED)
 

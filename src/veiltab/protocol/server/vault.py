@@ -1,12 +1,12 @@
 """A vault on the server: stored tables, to be read by many studies (spec 12.1)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 from veiltab.errors import MismatchError, StateError
 from veiltab.protocol.server.accept import check_upload
 from veiltab.protocol.stores import ChunkStore
-from veiltab.protocol.verify import check_vault, verify_some
+from veiltab.protocol.verify import add_missing, check_vault, verify_some
 from veiltab.wire.contract import Contract, Vault
 from veiltab.wire.messages import Upload
 from veiltab.wire.signed import Signed
@@ -46,15 +46,17 @@ class ServerVault:
         return self._state
 
     def sign(self, signed: Signed[Vault]) -> None:
-        """Take signatures; the vault opens when every curator has signed."""
+        """Take signatures; the vault opens when every curator has signed.
+
+        The first one of a curator stays, also if it has other keys by now.
+        """
         if signed.body != self.terms.body:
             raise MismatchError(
                 "the signature is on the terms of another vault", hint="sign those of this vault"
             )
         keys = [terms.identity.signing_key for terms in signed.body.curators]
         verify_some(signed, keys)
-        for signature in signed.signatures:
-            self._terms = self._terms.with_signature(signature)
+        self._terms = add_missing(self._terms, signed)
         if self.state is VaultState.PROPOSED and len(self.terms.signatures) == len(keys):
             self._state = VaultState.OPEN
 
@@ -84,11 +86,14 @@ class ServerVault:
         if len(self.uploads) == len(self.terms.body.curators):
             self._state = VaultState.STORED
 
-    def check_study(self, contract: Contract) -> None:
-        """Refuse a study that does not read exactly the tables that are stored here."""
+    def check_study(self, contract: Contract, uploads: Mapping[bytes, bytes]) -> None:
+        """Refuse a study that does not read exactly the tables that are stored here.
+
+        ``uploads`` has the digest of each curator's upload: the messages themselves can be long.
+        """
         check_vault(contract, self.terms.body)
         expect_vault(self.state, VaultState.STORED)
-        stored = tuple(self.uploads[terms.party_id].digest for terms in contract.curators)
+        stored = tuple(uploads[terms.party_id] for terms in contract.curators)
         if contract.stored is None or contract.stored.uploads != stored:
             raise MismatchError(
                 "the contract names other uploads than those that the vault holds",

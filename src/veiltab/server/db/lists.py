@@ -194,13 +194,14 @@ class ListRecords(TransactionView):
     def out_of_reach(self, parties: Collection[bytes], sender: bytes) -> set[bytes]:
         """Return which of these parties a sender cannot propose to.
 
-        They are unknown here or banned, or have blocked the sender; nobody is told which.
+        They are unknown here, banned or revoked, or have blocked the sender; nobody is told which.
         """
         blocks = and_(BLOCKS.c.party == PARTIES.c.party, BLOCKS.c.blocked == sender)
         statement = (
             select(PARTIES.c.party)
             .outerjoin(BLOCKS, blocks)
             .where(PARTIES.c.party.in_(parties), PARTIES.c.banned.is_(None))
+            .where(PARTIES.c.revocation.is_(None))
             .where(BLOCKS.c.party.is_(None))
         )
         return set(parties) - set(self._connection.execute(statement).scalars())

@@ -11,7 +11,9 @@ from typing import Any, Final
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from veiltab.errors import InvitationError, StateError
+from veiltab.server.db.keys import KeyRecords
 from veiltab.server.db.lists import ListRecords
+from veiltab.server.db.operators import OperatorRecords
 from veiltab.server.db.tables import AUDIT, INVITATIONS, MEMBERS, MESSAGES, NONCES, PARTIES, STUDIES
 from veiltab.server.db.usage import UsageRecords
 from veiltab.server.db.view import TransactionView
@@ -93,6 +95,14 @@ class MessageRecord:
     at: int
 
 
+def _no_invitation() -> InvitationError:
+    """Return the same answer in all cases: a guess must not reveal which codes exist."""
+    return InvitationError(
+        "the invitation is unknown, expired or used by somebody else",
+        hint="ask the operator of the server for a new invitation",
+    )
+
+
 class PeopleRecords(TransactionView):
     """Invitations, parties and nonces."""
 
@@ -114,11 +124,7 @@ class PeopleRecords(TransactionView):
             .values(party=party, used=func.coalesce(INVITATIONS.c.used, now))
         )
         if self._connection.execute(statement).rowcount != 1:
-            # The same answer in all three cases: a guess must not reveal which codes exist.
-            raise InvitationError(
-                "the invitation is unknown, expired or used by somebody else",
-                hint="ask the operator of the server for a new invitation",
-            )
+            raise _no_invitation()
 
     def invitations(self) -> list[Invitation]:
         """Return all invitations, the oldest first."""
@@ -132,9 +138,14 @@ class PeopleRecords(TransactionView):
             "name": identity.name,
             "signing_key": identity.signing_key,
             "sealing_key": identity.sealing_key,
+            "newest_signing": identity.signing_key,
+            "newest_sealing": identity.sealing_key,
             "created": now,
         }
-        return self._insert_new(PARTIES, values)
+        new = self._insert_new(PARTIES, values)
+        if not new and self.party(identity.party_id) is None:
+            raise _no_invitation()  # it is banned
+        return new
 
     def party(self, party_id: bytes) -> PublicIdentity | None:
         """Return a registered party; one that is banned is not there."""
@@ -199,10 +210,14 @@ class StudyRecords(TransactionView):
         return list(self._connection.execute(statement).scalars())
 
     def studies_to_draw(self) -> list[bytes]:
-        """Return the studies on stored tables whose rows are not drawn yet, the oldest first."""
+        """Return the studies on stored tables that wait for their rows, the oldest first.
+
+        Their rows are not drawn yet, or the disk has damaged them: then a reason is written.
+        """
+        damaged = (STUDIES.c.state == State.SAMPLED) & STUDIES.c.reason.is_not(None)
         statement = (
             select(STUDIES.c.study)
-            .where(STUDIES.c.state == State.OPEN, STUDIES.c.vault.is_not(None))
+            .where(STUDIES.c.vault.is_not(None), (STUDIES.c.state == State.OPEN) | damaged)
             .order_by(STUDIES.c.created, STUDIES.c.study)
         )
         return list(self._connection.execute(statement).scalars())
@@ -302,7 +317,15 @@ class MessageRecords(TransactionView):
         return None if row is None else (row.sequence + 1, row.hash)
 
 
-class Records(PeopleRecords, StudyRecords, ListRecords, MessageRecords, UsageRecords):
+class Records(
+    PeopleRecords,
+    KeyRecords,
+    StudyRecords,
+    ListRecords,
+    MessageRecords,
+    UsageRecords,
+    OperatorRecords,
+):
     """One transaction's view of the database; ``Database`` makes it, and ends the transaction.
 
     Times are in seconds since 1970; ids, digests and messages are bytes.

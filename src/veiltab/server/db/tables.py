@@ -41,8 +41,20 @@ PARTIES = Table(
     Column("name", Text, nullable=False),
     Column("signing_key", LargeBinary, nullable=False),
     Column("sealing_key", LargeBinary, nullable=False),
+    Column("newest_signing", LargeBinary, nullable=False),
+    Column("newest_sealing", LargeBinary, nullable=False),
     Column("created", BigInteger, nullable=False),
     Column("banned", BigInteger),
+    Column("revocation", LargeBinary),
+)
+
+# How a party's keys have changed; "content" is a signed message.
+ROTATIONS = Table(
+    "rotations",
+    METADATA,
+    Column("party", LargeBinary, ForeignKey("parties.party"), primary_key=True),
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("content", LargeBinary, nullable=False),
 )
 
 # Whose proposals a party refuses.

@@ -40,9 +40,20 @@ def _create_people() -> None:
         sa.Column("name", sa.Text, nullable=False),
         sa.Column("signing_key", sa.LargeBinary, nullable=False),
         sa.Column("sealing_key", sa.LargeBinary, nullable=False),
+        sa.Column("newest_signing", sa.LargeBinary, nullable=False),
+        sa.Column("newest_sealing", sa.LargeBinary, nullable=False),
         sa.Column("created", sa.BigInteger, nullable=False),
         sa.Column("banned", sa.BigInteger),
+        sa.Column("revocation", sa.LargeBinary),
         sa.PrimaryKeyConstraint("party", name="pk_parties"),
+    )
+    op.create_table(
+        "rotations",
+        sa.Column("party", sa.LargeBinary, nullable=False),
+        sa.Column("sequence", sa.BigInteger, nullable=False, autoincrement=False),
+        sa.Column("content", sa.LargeBinary, nullable=False),
+        sa.ForeignKeyConstraint(["party"], ["parties.party"], name="fk_rotations_party"),
+        sa.PrimaryKeyConstraint("party", "sequence", name="pk_rotations"),
     )
     op.create_table(
         "blocks",
