@@ -68,7 +68,7 @@ def test_finished_studies_are_archived(parties: Threesome, granted: HttpStudy) -
     assert parties.victim.server.status(study).state == "released"
     assert parties.victim.server.grants(study) == []
     assert parties.victim.server.contract(study).body.study_id == study
-    entries, _ = parties.victim.audit(study)
+    entries, _ = parties.victim.server.audit(study)
     assert [entry.event for entry in entries][-3:] == ["granted", "granted", "archived"]
     assert context.folders.released_bytes(study) == 0
     with context.database.reading() as records:

@@ -109,7 +109,7 @@ def abort(context: ServiceContext, sender: Sender, study: bytes, reason: str) ->
             stored.save_aborted(f"{records.member_name(study, sender.party)}: {reason}")
             stored.log(AuditEvent.ABORTED, sender.party)
     context.folders.forget_study(study)
-    context.database.scrub()
+    context.database.scrub_soon()
 
 
 def send_secret(context: ServiceContext, sender: Sender, study: bytes) -> bool:
