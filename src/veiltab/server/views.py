@@ -24,7 +24,7 @@ from veiltab.server.models import (
     StudyLine,
     StudyList,
 )
-from veiltab.server.stored_study import StoredStudy
+from veiltab.server.stored_study import StoredStudy, archived
 from veiltab.wire.bundles import bundled_bytes, in_pieces, write_index
 from veiltab.wire.messages import Alignment, Publication, Repad, Secret, SignedGrant, Upload
 from veiltab.wire.states import State
@@ -160,6 +160,8 @@ def release(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
     with context.database.reading() as records:
         stored = StoredStudy.of(context, records, study, sender.party)
         expect(stored.state, State.RELEASED)
+        if stored.record.archived is not None:
+            raise archived()
         if records.role(study, sender.party) != CURATOR:
             stored.resume(reader=sender.party).check_researcher(sender.party, context.now)
         elif not may_see_release(stored.contract.body, sender.party):
