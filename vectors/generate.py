@@ -25,6 +25,7 @@ from vectors.generator.bad_messages import bad_messages
 from vectors.generator.bad_requests import bad_requests
 from vectors.generator.bad_studies import bad_studies
 from vectors.generator.files import Builder, path_of, render
+from vectors.generator.witness import witness
 
 FIXED: dict[str, Builder] = {
     "canonical": basics.canonical,
@@ -46,6 +47,7 @@ FIXED: dict[str, Builder] = {
     "requests": requests.requests,
     "bad_requests": bad_requests,
     "audit": audit,
+    "witness": witness,
     "bad_messages": bad_messages,
     "bad_studies": bad_studies,
 }
