@@ -263,6 +263,16 @@ def test_strangers_that_ask_too_often_are_answered_late(tmp_path: Path) -> None:
         assert limited.ask().status_code == 200
 
 
+def test_bodies_of_strangers_cost_more(tmp_path: Path) -> None:
+    """A registration is parsed before its invitation is known to be one."""
+    settings = replace(QUICK, stranger_rate=0.001, stranger_burst=10)
+    for limited in serve(tmp_path, settings):
+        request = Request("POST", "/v1/parties", dump({"identity": "nobody"}))
+        newcomer = stranger(limited.server)
+        statuses = [limited.sign(request, newcomer).send(limited.client) for _ in range(3)]
+        assert [answer.status_code for answer in statuses] == [422, 422, 429]
+
+
 def test_all_strangers_together_have_a_limit(tmp_path: Path) -> None:
     """A network of many addresses has many buckets; all of them together are one more."""
     settings = replace(QUICK, stranger_rate=0.001, stranger_burst=2)

@@ -89,7 +89,7 @@ def make_context(
     )
 
 
-def register(  # noqa: PLR0913 - all but the first four by name
+def register(
     url: str,
     name: str,
     path: Path,

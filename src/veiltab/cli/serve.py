@@ -119,8 +119,8 @@ METRICS_PORT = 8751
     f" {METRICS_PORT}, or none with --port 0.",
 )
 @click.option("--name", help="What the server is called; fixed when it first starts.")
-@click.option("--rate", type=RATE, help="Requests a second for each party.  The default is 100.")
-@click.option("--burst", type=COUNT, help="How many of them at once.  The default is 400.")
+@click.option("--rate", type=RATE, help="Requests a second for each party.  The default is 200.")
+@click.option("--burst", type=COUNT, help="How many of them at once.  The default is 800.")
 @click.option(
     "--stranger-rate",
     type=RATE,

@@ -34,6 +34,7 @@ from veiltab.server.monitoring import CONTENT_TYPE, Metrics
 from veiltab.server.problems import install_problems, unexpected
 from veiltab.server.routes import block_routes, operator_routes, party_routes, study_routes
 from veiltab.server.vault_routes import repad_routes, vault_routes
+from veiltab.server.witnesses import witness_routes
 from veiltab.server.worker import Worker
 
 _log = logging.getLogger("veiltab.access")
@@ -172,6 +173,7 @@ def create_app(context: ServiceContext) -> FastAPI:
     app.include_router(study_routes(context, gate, worker))
     app.include_router(vault_routes(context, gate))
     app.include_router(repad_routes(context, gate, worker))
+    app.include_router(witness_routes(context, gate))
     app.add_api_route(
         "/openapi.json",
         _description(app),

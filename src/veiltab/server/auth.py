@@ -67,8 +67,8 @@ PROVED = "veiltab.proved"
 TURN = "veiltab.turn"
 """Where a request has what ends its turn, when its answer begins."""
 
-REGISTRATION_BYTES = 16 * KIB
-"""It is read before its sender is known."""
+BODY_TOKENS = 5
+"""What a stranger's request with a body costs: it is read before its sender is known."""
 
 ALL_STRANGERS = 10
 """How many times one stranger's rate all of them have together."""
@@ -160,6 +160,7 @@ class Gate:
             ALL_STRANGERS * settings.stranger_burst,
             context.clock,
         )
+        self._letters = Turns(1)
         self._turns = Turns(settings.party_turns)
         self._in_flight = InFlight(settings.requests, settings.party_requests)
         self._places = Places(
@@ -172,15 +173,17 @@ class Gate:
         One too many is refused after a while: a connection carries one request at a time, so
         waiting costs its sender more than the service.
         """
+        await self._count_stranger(request.scope)
+
+    async def _count_stranger(self, scope: Scope, tokens: int = 1) -> None:
         async with self._late():
-            self._strangers.take(_network(request.scope))
-            self._all_strangers.take("")
+            self._strangers.take(_network(scope), tokens)
+            self._all_strangers.take("", tokens)
 
     async def lost(self, scope: Scope) -> None:
         """Count a request to no route, which is answered late if they are too many."""
         with suppress(RateLimitError):
-            async with self._late():
-                self._strangers.take(_network(scope))
+            await self._count_stranger(scope)
 
     @asynccontextmanager
     async def _late(self) -> AsyncIterator[None]:
@@ -230,11 +233,18 @@ class Gate:
 
     async def newcomer(self, request: Request) -> Newcomer:
         """Return a party that asks to be registered, proved by its own signature."""
-        await self.stranger(request)
+        await self._count_stranger(request.scope, BODY_TOKENS)
         signature, parts = _parse(request)
-        most = min(REGISTRATION_BYTES, self._context.settings.small_bytes)
-        _length(request, most)
-        pieces = await _body(request, most)
+        pieces = await self._short_body(request)
+        end = await self._letters.begin("")
+        try:
+            return await run_in_threadpool(self._newcomer, signature, parts, pieces)
+        finally:
+            end()
+
+    def _newcomer(
+        self, signature: RequestSignature, parts: SignedParts, pieces: Sequence[bytes]
+    ) -> Newcomer:
         _check_digest(pieces, parse_content_digest(parts.content_digest))
         keys, invitation = _registration(b"".join(pieces))
         identity = keys.identity
@@ -246,12 +256,20 @@ class Gate:
         self._check(signature, parts, (identity, _newest(keys)))
         return Newcomer(keys, invitation, signature)
 
-    async def letter(self, request: Request) -> bytes:
-        """Return the body of a request that anybody may send."""
-        await self.stranger(request)
+    async def letter(self, request: Request) -> AsyncIterator[bytes]:
+        """Return the body of a request that anybody may send; one at a time is worked on."""
+        await self._count_stranger(request.scope, BODY_TOKENS)
+        pieces = await self._short_body(request)
+        end = request.scope[TURN] = await self._letters.begin("")
+        try:
+            yield b"".join(pieces)
+        finally:
+            end()
+
+    async def _short_body(self, request: Request) -> list[bytes]:
         most = self._context.settings.small_bytes
         _length(request, most)
-        return b"".join(await _body(request, most))
+        return await _body(request, most)
 
     async def _registered(self, party: bytes) -> Known | None:
         """Return a registered party with its newest key, or none; remembered for a moment."""

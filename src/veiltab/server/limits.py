@@ -38,8 +38,8 @@ class Settings:
     bundle_bytes: int = BUNDLE_BYTES
     chunk_bytes: int = CHUNK_BYTES
     small_bytes: int = 64 * KIB
-    rate: float = 100.0
-    burst: int = 400
+    rate: float = 200.0
+    burst: int = 800
     stranger_rate: float = 20.0
     stranger_burst: int = 100
     shutdown_seconds: int = 20
@@ -96,18 +96,18 @@ class Buckets:
         self._lock = Lock()
         self._levels: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
-    def take(self, sender: Hashable) -> None:
-        """Take a token from the sender's bucket, or raise :class:`RateLimitError`."""
+    def take(self, sender: Hashable, tokens: int = 1) -> None:
+        """Take tokens from the sender's bucket, or raise :class:`RateLimitError`."""
         now = self._clock()
         with self._lock:
             level, then = self._levels.pop(sender, (self._burst, now))
             level = min(self._burst, level + max(0.0, now - then) * self._rate)
-            allowed = level >= 1
-            self._levels[sender] = (level - 1 if allowed else level, now)
+            allowed = level >= min(tokens, self._burst)
+            self._levels[sender] = (level - tokens if allowed else level, now)
             if len(self._levels) > MAX_SENDERS:
                 self._levels.popitem(last=False)
         if not allowed:
-            seconds = math.ceil((1 - level) / self._rate)
+            seconds = math.ceil((tokens - level) / self._rate)
             raise RateLimitError(
                 "you are asking too often", hint=f"ask again in {seconds} s, and less often"
             )
