@@ -9,7 +9,17 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from vectors.generator import basics, columns, decoys, linkage, plans, requests, signed, studies
+from vectors.generator import (
+    basics,
+    columns,
+    decoys,
+    linkage,
+    plans,
+    requests,
+    rotations,
+    signed,
+    studies,
+)
 from vectors.generator.audit import audit
 from vectors.generator.bad_messages import bad_messages
 from vectors.generator.bad_requests import bad_requests
@@ -23,6 +33,7 @@ FIXED: dict[str, Builder] = {
     "keyfile": basics.keyfile,
     "derivation": basics.derived_keys,
     "signatures": signed.signatures,
+    "rotations": rotations.rotations,
     "sealing": basics.sealing,
     "tokens": linkage.tokens,
     "alignment": linkage.alignment,

@@ -1,4 +1,4 @@
-"""A day in which everything goes wrong, by a simulated clock: nothing is lost, nothing is doubled."""
+"""A day in which everything goes wrong, by a simulated clock: nothing is lost or doubled."""
 
 import json
 import random

@@ -171,7 +171,7 @@ class HostileMachine(RuleBasedStateMachine):
         assert status.state in {"proposed", "open", "uploaded", "released"}
 
     def teardown(self) -> None:
-        """End all attacks that hold something; the honest study finishes, with every count right."""
+        """End all attacks; the honest study finishes, with every count right."""
         for attack in self.world.attacks.values():
             attack.close()
         self.study.go_to(Stage.GRANTED)

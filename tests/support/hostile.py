@@ -73,7 +73,7 @@ class Attack(ABC):
             stop.wait(self.rest)
         self.close()
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most attacks hold nothing
         """Let go of whatever the attack holds."""
 
     def connect(self) -> socket.socket:
@@ -123,7 +123,7 @@ class Siege:
 
 def _is_closed(opened: socket.socket) -> bool:
     """Tell whether the other side has ended a connection; an answer it sent is thrown away."""
-    opened.setblocking(False)
+    opened.settimeout(0)
     try:
         while True:
             if not opened.recv(_LOOK_BYTES):
@@ -316,8 +316,10 @@ class Garbage(Attack):
         b"POST /v1/parties HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n",
         b"POST /v1/parties HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;"
         + b"e" * 9_000,
-        b"GET /v1/server HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+        (
+            b"GET /v1/server HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        ),
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"GET " + b"/x" * 20_000 + b" HTTP/1.1\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",

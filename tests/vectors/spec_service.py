@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 
 from tests.vectors.spec_bytes import canonical, labelled, parse, party_id, require
 from tests.vectors.spec_bytes import verify as verify_message
+from tests.vectors.spec_keys import newest
 from tests.vectors.spec_messages import (
     HASH,
-    IDENTITY,
     SIGNATURES,
     many,
     nullable,
@@ -229,7 +229,9 @@ def _check_body(parts: Parts, body: bytes) -> None:
 
 def _registration(body: bytes) -> dict[str, Any]:
     found = parse(body)
-    record(identity=record(**IDENTITY), invitation=text)(found)
+    require(set(found) == {"identity", "invitation", "rotations", "sealing_key"}, "other fields")
+    text(found.pop("invitation"))
+    newest(found | {"revocation": None})
     identity: dict[str, Any] = found["identity"]
     return identity
 

@@ -1,14 +1,13 @@
 """What every step of a party over the network needs: its home, its identity, its server."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import HomeError, NotFoundError
-from veiltab.party import known
 from veiltab.party.evidence import fetch_contract
 from veiltab.party.home import Home, PinnedServer
 from veiltab.party.remote import RemoteServer
@@ -67,9 +66,14 @@ class PartyContext:
 
         ``others`` are those who are given something without being named, such as a researcher.
         """
-        known.check_parties(self.home, agreement, *others)
         named = [identity for place, identity in agreement.parties() if place != "server"]
-        by_id = {identity.party_id: identity for identity in (*named, *others)}
+        self.check_identities([*named, *others])
+
+    def check_identities(self, identities: Iterable[PublicIdentity]) -> None:
+        """Refuse impostors, and those who have revoked their keys; remember who is new."""
+        named = list(identities)
+        self.home.known.remember(named)
+        by_id = {identity.party_id: identity for identity in named}
         by_id.pop(self.identity.party_id, None)
         for identity in by_id.values():
             self.sealing_key(identity)

@@ -63,7 +63,7 @@ def propose(context: PartyContext, draft: StudyDraft, ledger: Ledger) -> Contrac
     A proposal that was broken off is taken up: the same terms again, while the other curators
     have not all signed, are the same study, and cost nothing more.
     """
-    context.home.known.remember(draft.identities())
+    context.check_identities(draft.identities())
     if draft.vault is not None:
         return _propose_stored(context, draft, draft.vault, ledger)
     unsigned_contract = _unfinished(context, draft)

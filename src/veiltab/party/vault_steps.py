@@ -69,7 +69,7 @@ def propose_vault(context: PartyContext, draft: VaultDraft) -> Vault:
     A proposal that was broken off is taken up: the same terms again, while the other curators have
     not all signed, are the same vault.
     """
-    context.home.known.remember(terms.identity for terms in draft.curators)
+    context.check_identities(terms.identity for terms in draft.curators)
     proposal = _unfinished(context, draft)
     if proposal is None:
         secret, commitment, nonce = new_secret(context.entropy)
