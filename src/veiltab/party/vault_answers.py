@@ -42,10 +42,7 @@ def answer_study(
     context: PartyContext,
     signed: Signed[Contract],
     progress: OnProgress = ignore_progress,
-    before_sending: Fetch = Callable[[bytes, Sequence[bytes]], list[bytes]]
-"""How chunks of a study's positions are fetched from the server, checked."""
-
-BeforeSending = send_nothing_yet,
+    before_sending: BeforeSending = send_nothing_yet,
 ) -> Status:
     """Answer the server's request for new pads, or send the answer that was prepared before.
 
