@@ -9,12 +9,23 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from vectors.generator import basics, columns, decoys, linkage, plans, requests, signed, studies
+from vectors.generator import (
+    basics,
+    columns,
+    decoys,
+    linkage,
+    plans,
+    requests,
+    rotations,
+    signed,
+    studies,
+)
 from vectors.generator.audit import audit
 from vectors.generator.bad_messages import bad_messages
 from vectors.generator.bad_requests import bad_requests
 from vectors.generator.bad_studies import bad_studies
 from vectors.generator.files import Builder, path_of, render
+from vectors.generator.witness import witness
 
 FIXED: dict[str, Builder] = {
     "canonical": basics.canonical,
@@ -22,6 +33,7 @@ FIXED: dict[str, Builder] = {
     "keyfile": basics.keyfile,
     "derivation": basics.derived_keys,
     "signatures": signed.signatures,
+    "rotations": rotations.rotations,
     "sealing": basics.sealing,
     "tokens": linkage.tokens,
     "alignment": linkage.alignment,
@@ -35,6 +47,7 @@ FIXED: dict[str, Builder] = {
     "requests": requests.requests,
     "bad_requests": bad_requests,
     "audit": audit,
+    "witness": witness,
     "bad_messages": bad_messages,
     "bad_studies": bad_studies,
 }

@@ -259,6 +259,12 @@ class AuditError(VeiltabError):
     http_status = 409
 
 
+class EquivocationError(AuditError):
+    """A server has signed two logs of one study that cannot both be true."""
+
+    code = "equivocation"
+
+
 class ConnectionFailedError(VeiltabError):
     """The server did not answer, even after several tries."""
 

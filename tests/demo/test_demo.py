@@ -278,7 +278,23 @@ def test_each_ledger_is_charged_with_all_studies(shown: Mapping[str, Any]) -> No
     for ledger in shown["ledgers"]:
         spent = [(ledger[when]["epsilon_spent"], ledger[when]["delta_spent"]) for when in
                  ("before", "after")]  # fmt: skip
-        assert spent == [(0, 0), (1.5, 1e-6)]
+        assert spent == [(0, 0), (2.0, 1e-6)]
+
+
+@pytest.mark.slow
+def test_agents_answer_a_study_on_stored_tables(shown: Mapping[str, Any]) -> None:
+    """New pads for the sample alone, then a grant; the error is the paper's.
+
+    Three times the expected error needs a χ² of 24 dependent cells beyond 9 times its mean, which
+    has a chance far below 10⁻⁶ with even ten degrees of freedom.
+    """
+    stored = shown["stored"]
+    assert [agent["curator"] for agent in stored["agents"]] == ["Registry office", "Tax office"]
+    for agent in stored["agents"]:
+        assert (agent["rows"], agent["events"]) == (shown["sample_size"], ["new pads", "grant"])
+    assert stored["rows_stored"] == shown["population_size"]
+    assert stored["predicted_rmse"] == pytest.approx(shown["predicted_rmse"])
+    assert 0 < stored["l2_error"] < 3 * stored["predicted_rmse"]
 
 
 @pytest.mark.slow

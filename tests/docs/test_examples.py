@@ -37,7 +37,7 @@ NOT_RUN = {
     "README.md": 2,
     "docs/explanation/performance.md": 1,
     "docs/howto/back-up-and-recover.md": 4,
-    "docs/howto/curate-a-study.md": 13,
+    "docs/howto/curate-a-study.md": 14,
     "docs/howto/estimate-as-a-researcher.md": 7,
     "docs/howto/know-the-parties.md": 3,
     "docs/howto/prepare-a-table.md": 1,

@@ -175,3 +175,26 @@ def test_a_lock_where_nothing_can_be_written(tmp_path: Path) -> None:
     """An ordinary error, not a traceback."""
     with pytest.raises(HomeError, match="cannot write"), locked(tmp_path / "no" / "lock", 0):
         pass
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601])
+def test_files_that_others_can_open_are_refused(tmp_path: Path, mode: int) -> None:
+    """Ledgers, secrets, grants: everything in a home; the hint says what to run."""
+    path = tmp_path / "ledger.json"
+    write_private(path, b"{}")
+    path.chmod(mode)
+    with pytest.raises(HomeError, match="others can open") as caught:
+        read_private(path)
+    assert f"chmod 600 {path}" in caught.value.hint
+    path.chmod(0o600)
+    assert read_private(path) == b"{}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_files_of_another_user_are_refused(tmp_path: Path) -> None:
+    """Whoever owns a file can change its mode."""
+    path = tmp_path / "ledger.json"
+    write_private(path, b"{}")
+    os.chown(path, 12345, -1)
+    with pytest.raises(HomeError, match="another user"):
+        read_private(path)

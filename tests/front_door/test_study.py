@@ -156,7 +156,7 @@ def _estimate_and_publish(world: World, study: str) -> None:
         assert share.value is not None
         copy = researcher.study(TITLE).publish()
         assert (estimate.publish().counts == copy.marginal(["income", "smoker"]).counts).all()
-        entries, _ = researcher.study(TITLE).audit()
+        entries = researcher.study(TITLE).audit().entries
         events = [entry.event for entry in entries]
         assert (events.count("granted"), events.count("published")) == (2, 1)
         unpublished = researcher.study(TITLE).estimate("smoker")

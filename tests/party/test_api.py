@@ -131,7 +131,8 @@ def test_registering() -> None:
         "signing_key": ME.signing.public.hex(),
     }
     assert seen[0].url.raw_path == b"/v1/parties"
-    assert seen[0].content == dump({"identity": identity, "invitation": "CODE-1234"})
+    keys = {"identity": identity, "rotations": [], "sealing_key": identity["sealing_key"]}
+    assert seen[0].content == dump({**keys, "invitation": "CODE-1234"})
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,8 @@ def discover(answer: dict[str, Any]) -> Any:  # noqa: ANN401 - a PublicIdentity,
 
 def test_discovering_a_server() -> None:
     """It says who it is; nobody has to sign for that."""
-    answer = {"identity": PINNED.to_json(), "software": "veiltab 0.1.0", "time": 1, "versions": [1]}
+    about = {"software": "veiltab 0.1.0", "time": 1, "versions": [1]}
+    answer = {"identity": PINNED.to_json(), "rotations": [], **about}
     assert discover(answer) == PINNED
     with pytest.raises(VersionError):
         discover(answer | {"versions": [2]})

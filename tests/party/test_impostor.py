@@ -1,6 +1,7 @@
 """An impostor registers under a name that the others know; nobody signs, pushes or grants."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -10,10 +11,12 @@ import pytest
 import veiltab as vt
 from tests.support.servers import Server, make_context, running
 from veiltab.crypto.identity import fingerprint
-from veiltab.errors import KeyChangedError
+from veiltab.errors import KeyChangedError, NotFoundError, RevokedError
+from veiltab.party import rotation
 from veiltab.party.context import PartyContext
 from veiltab.party.home import Home
 from veiltab.party.known import KnownParties
+from veiltab.party.remote import RemoteServer
 
 STUDY = """\
 title = "{title}"
@@ -129,7 +132,10 @@ def test_a_name_like_ones_own_is_refused(town: Town, office: Home) -> None:
     """Who signs as "Tax office" is not to be doubted, by nobody else of that name."""
     impostor = town.join("Tax offıce", "another office")
     with impostor.connect() as attacker, office.connect() as victim:
-        with mock.patch.object(KnownParties, "remember"):  # an impostor's program does not mind
+        with (  # an impostor's program does not mind
+            mock.patch.object(KnownParties, "remember"),
+            mock.patch.object(KnownParties, "newest", lambda _, __, keys: keys),
+        ):
             attacker.propose(town.study_file("Myself", "office"))
         with pytest.raises(KeyChangedError, match="your own name"):
             victim.study("Myself").sign()
@@ -150,3 +156,26 @@ def test_push_and_grant_refuse_a_changed_key(town: Town, hospital: Home, office:
             study.push({"id": ["1"], "income": ["low"]}, ids="id")
         with pytest.raises(KeyChangedError, match="THE KEY HAS CHANGED"):
             study.grant(hospital.public)
+
+
+def test_a_server_cannot_hide_new_keys_or_a_revocation(town: Town, office: Home) -> None:
+    """What was seen once is remembered; nothing is signed, and nothing charged."""
+    thief = town.join("Careless clinic", "clinic")
+    path, left = town.study_file("Careless", "clinic"), office.budgets()[0].epsilon_left
+    with office.connect() as session:
+        first = thief.public
+        old = session._context.server.party_keys(first.party_id)
+        thief.rotate()
+        session._context.sealing_key(first)
+        hidden = mock.patch.object(RemoteServer, "party_keys", return_value=old)
+        nothing = mock.patch.object(
+            RemoteServer, "party_keys", side_effect=NotFoundError("no", hint="no")
+        )
+        for lie in (hidden, nothing):
+            with lie, pytest.raises(KeyChangedError, match="THE KEY HAS CHANGED"):
+                session.propose(path)
+        RemoteServer.revoke(town.server.url, rotation.make_certificate(thief, None, "stolen"))
+        for truth in (nullcontext(), hidden):
+            with truth, pytest.raises(RevokedError, match="stolen"):
+                session.propose(path)
+    assert office.budgets()[0].epsilon_left == left

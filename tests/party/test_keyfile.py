@@ -24,7 +24,8 @@ from tests.support.keyfiles import (
 from veiltab.crypto import identity
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.errors import KeyFileError
-from veiltab.party.keyfile import load_identity, save_identity
+from veiltab.party.keyfile import load_identity, replace_identity, save_identity
+from veiltab.protocol.rotating import rotate
 
 
 @pytest.fixture(autouse=True)
@@ -189,11 +190,45 @@ def test_a_locked_file_needs_its_passphrase(path: Path) -> None:
     assert_same(load_identity(path, PASSPHRASE))
 
 
-def test_an_empty_passphrase_protects_nothing(path: Path) -> None:
+@pytest.mark.parametrize("passphrase", ["", "x", "seven77", "a" * 40, "ü" * 8])
+def test_a_passphrase_that_is_guessed_at_once_is_refused(path: Path, passphrase: str) -> None:
     """It is refused when saving, and no file appears."""
-    with pytest.raises(KeyFileError):
-        save(path, "")
+    with pytest.raises(KeyFileError, match="8 characters"):
+        save(path, passphrase)
     assert not path.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever owns it can read it, whatever its mode is; root can anyway."""
+    save(path)
+    os.chown(path, 12345, -1)
+    assert "belongs to another user" in refusal(path).message
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert_same(load_identity(path, None))
+    os.chown(path, 0, -1)
+    assert_same(load_identity(path, None))
+
+
+@pytest.mark.parametrize("passphrase", [None, PASSPHRASE])
+def test_newer_keys_are_kept_with_the_old_ones(path: Path, passphrase: str | None) -> None:
+    """All pairs come back in order, with what proves the newest; other keys replace nothing."""
+    save(path, passphrase)
+    entropy = CipherEntropy.from_seed(5, "rotation")
+    newer = rotate(rotate(IDENTITY, entropy, 100), entropy, 200)
+    replace_identity(newer, path, passphrase, entropy)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    loaded = load_identity(path, passphrase)
+    assert loaded.party_id == IDENTITY.party_id
+    assert loaded.signing.proof == newer.signing.proof
+    assert [pair.at for pair in loaded.pairs] == [0, 100, 200]
+    for pair, expected in zip(loaded.pairs, newer.pairs, strict=True):
+        assert pair.signing.secret_bytes() == expected.signing.secret_bytes()
+        assert pair.sealing.secret_bytes() == expected.sealing.secret_bytes()
+    for wrong in (IDENTITY, rotate(IDENTITY, entropy, 100)):
+        with pytest.raises(KeyFileError, match="other keys"):
+            replace_identity(wrong, path, passphrase, entropy)
+    assert load_identity(path, passphrase).signing.public == newer.signing.public
 
 
 def _refusal_of_folder(folder: Path) -> KeyFileError:

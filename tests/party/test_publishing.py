@@ -17,6 +17,7 @@ from veiltab.errors import HomeError, NotGrantedError, StateError
 from veiltab.estimates import Estimate
 from veiltab.party import curator, publishing, study_folder
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import examine
 from veiltab.party.home import Home
 from veiltab.party.remote import RemoteServer
 from veiltab.party.researcher import estimate_study, publish_study
@@ -65,7 +66,7 @@ def publish(study: DecoyStudy, reader: PartyContext, *attributes: str) -> Estima
 
 def events(study: DecoyStudy, reader: PartyContext) -> list[bytes | None]:
     """Return the digests of the messages of this researcher that the log calls published."""
-    entries, _ = reader.audit(study.study)
+    entries = examine(reader, study.study).entries
     me = reader.identity.party_id
     return [e.message for e in entries if e.event == "published" and e.actor == me]
 

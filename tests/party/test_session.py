@@ -11,7 +11,7 @@ from tests.support.http_simulator import held_releases, http_study
 from tests.support.servers import make_context, running
 from tests.support.simulator import Stage
 from veiltab.errors import AuditError, MismatchError
-from veiltab.party.context import PartyContext
+from veiltab.party.evidence import examine
 from veiltab.party.remote import RemoteServer
 from veiltab.party.researcher import estimate_study
 from veiltab.party.study import Study
@@ -26,7 +26,7 @@ def test_a_server_restored_from_an_old_copy_is_found_out(tmp_path: Path) -> None
         shutil.copytree(data, tmp_path / "copy")
         study.go_to(Stage.UPLOADED)
         for session in study.curators:
-            session.audit(study.study)
+            examine(session, study.study)
     shutil.rmtree(data)
     (tmp_path / "copy").rename(data)
     with running(make_context(data)) as service:
@@ -45,9 +45,10 @@ def test_signing_looks_at_the_log_once_more(tmp_path: Path) -> None:
         study = Study(second, proposed.study)
         terms = study.contract()
         second.home.set_budget("people", 10.0)
-        before = second.home.study(proposed.study).seen_head()
+        log = second.home.study(proposed.study).log
+        before = log.read()
         assert before is not None
-        second.home.study(proposed.study).save_seen_head(before.length + 5, bytes(32))
+        log.save(replace(before, seen=(before.seen[0] + 5, bytes(32))))
         with pytest.raises(AuditError, match="entries were there before"):
             study.sign()
         assert second.home.budgets()[0].epsilon_left == 10
@@ -62,7 +63,6 @@ def test_a_contract_for_another_server_is_refused(tmp_path: Path) -> None:
         elsewhere = replace(first.server.pinned, name="another server")
         with (
             mock.patch.object(first.server, "pinned", elsewhere),
-            mock.patch.object(PartyContext, "audit"),
             pytest.raises(MismatchError, match="names another server"),
         ):
             first.contract(study.study)
@@ -75,9 +75,10 @@ def test_the_log_grows_and_is_remembered(tmp_path: Path) -> None:
     with running(make_context(tmp_path / "data")) as service:
         study = http_study(service, tmp_path, Stage.GRANTED)
         place = study.researcher.home.study(study.study)
-        assert place.seen_head() is None
+        assert place.log.read() is None
         estimate_study(study.researcher, study.researcher.contract(study.study))
-        seen = place.seen_head()
-        entries, found = study.researcher.audit(study.study)
+        seen = place.log.read()
+        examined = examine(study.researcher, study.study)
     assert seen is not None
-    assert found == (seen.length, seen.hash) == (len(entries), seen.hash)
+    assert seen == examined.logged
+    assert seen.seen[0] == len(examined.entries)

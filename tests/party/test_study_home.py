@@ -10,6 +10,7 @@ from veiltab.errors import AuditError, HomeError, MismatchError, StateError
 from veiltab.files.private import write_private
 from veiltab.party.study_folder import StudyFolder, _ContributionFile, _SecretFile
 from veiltab.protocol.curator.upload import Prepared, StreamPads
+from veiltab.protocol.logged import Logged
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.wire.messages import Upload
 
@@ -28,6 +29,16 @@ def prepared(study: bytes = STUDY) -> Prepared[Upload]:
     return Prepared(message, pads)
 
 
+LOGGED = Logged(
+    seen=(3, filler("head")),
+    contract=filler("contract"),
+    signers=frozenset({filler("a curator"), filler("another")}),
+    uploads={filler("a curator"): filler("upload")},
+    requests=frozenset({filler("request")}),
+    release=filler("release"),
+)
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> StudyFolder:
     """Return the home of a study of which nothing is known."""
@@ -41,7 +52,7 @@ def fill(home: StudyFolder) -> None:
     home.save_secret(SECRET)
     home.pin_table(filler("table"))
     home.save_prepared(prepared())
-    home.save_seen_head(3, filler("head"))
+    home.log.save(LOGGED)
     home.save_grant(signed(grant(study=STUDY)))
 
 
@@ -51,7 +62,7 @@ READERS: dict[str, Callable[[StudyFolder], object]] = {
     "secret.json": StudyFolder.secret,
     "table.json": StudyFolder.pinned_table,
     "prepared.json": lambda home: home.prepared(SCHEMA, MemoryChunks()),
-    "audit.json": StudyFolder.seen_head,
+    "audit.json": lambda home: home.log.read(),
     f"grants/{grant().grant_id.hex()}.json": StudyFolder.grants,
 }
 
@@ -76,9 +87,7 @@ def test_everything_comes_back(home: StudyFolder) -> None:
     assert found is not None
     assert found.message == prepared().message
     assert found.pads == prepared().pads
-    head = again.seen_head()
-    assert head is not None
-    assert (head.length, head.hash) == (3, filler("head"))
+    assert again.log.read() == LOGGED
     assert again.grants() == [signed(grant(study=STUDY))]
 
 
@@ -164,12 +173,10 @@ def test_a_table_is_pinned_for_good(home: StudyFolder) -> None:
 
 def test_the_audit_log_never_gets_shorter(home: StudyFolder) -> None:
     """Neither shorter nor different at the same length; longer is fine."""
-    home.save_seen_head(3, filler("three"))
-    home.save_seen_head(3, filler("three"))
+    home.log.save(Logged((3, filler("three"))))
+    home.log.save(Logged((3, filler("three"))))
     for length, head_hash in ((2, filler("two")), (3, filler("other")), (0, STUDY)):
         with pytest.raises(AuditError, match="were seen before"):
-            home.save_seen_head(length, head_hash)
-    home.save_seen_head(5, filler("five"))
-    head = home.seen_head()
-    assert head is not None
-    assert head.length == 5
+            home.log.save(Logged((length, head_hash)))
+    home.log.save(Logged((5, filler("five"))))
+    assert home.log.read() == Logged((5, filler("five")))

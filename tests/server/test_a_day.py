@@ -18,6 +18,7 @@ from tests.support.http_simulator import HttpStudy, HttpTerms
 from tests.support.servers import invitation, register
 from tests.support.simulator import Stage, holdings_of
 from tests.support.storage import LocalPostgreSQL
+from veiltab.party.evidence import examine
 from veiltab.core.parameters import MAX_EPSILON
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.party.context import PartyContext
@@ -97,7 +98,7 @@ class Day:
         np.testing.assert_array_equal(estimate.counts, again.counts)
         np.testing.assert_array_equal(estimate.counts, study.true_counts())
         for session in (*curators, researcher):
-            events = [entry.event for entry in session.audit(study.study)[0]]
+            events = [entry.event for entry in examine(session, study.study).entries]
             assert events.count("released") == 1
             assert events.count("uploaded") == len(curators)
 

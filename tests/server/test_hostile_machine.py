@@ -23,6 +23,7 @@ from tests.support.intruder import Intruder
 from tests.support.requests import Request, Signer, signer_of
 from tests.support.servers import QUICK, Server, make_context, running
 from tests.support.simulator import Stage
+from veiltab.party.evidence import examine
 from veiltab.core.parameters import MAX_EPSILON
 from veiltab.party.context import PartyContext
 from veiltab.party.researcher import estimate_study
@@ -178,7 +179,7 @@ class HostileMachine(RuleBasedStateMachine):
         estimate = estimate_study(researcher, researcher.contract(self.study.study))
         np.testing.assert_array_equal(estimate.counts, self.study.true_counts())
         for session in self.world.parties:
-            entries, _ = session.audit(self.study.study)
+            entries = examine(session, self.study.study).entries
             assert [entry.event for entry in entries].count("released") == 1
 
     def _send(self, signer: Signer, request: Request) -> int:

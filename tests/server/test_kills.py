@@ -21,6 +21,7 @@ from veiltab.data.tables import open_table
 from veiltab.errors import NotFoundError, StateError
 from veiltab.party import curator, push, researcher
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import examine
 from veiltab.party.progress import Patience, ignore_progress
 from veiltab.party.remote import RemoteServer, Retry
 from veiltab.protocol.curator.agreement import public_identity
@@ -140,7 +141,7 @@ def run_study(parties: Parties, linkage: LinkageMode, title: str) -> pl.DataFram
         watcher.join()
     assert (found.counts == again.counts).all()
     for session in (*parties.curators, reader):
-        session.audit(study)
+        examine(session, study)
     assert len(parties.releases[study]) == 1
     cells = np.arange(found.schema.domain_size)
     codes = zip(found.schema.names, found.schema.codes(cells), strict=True)

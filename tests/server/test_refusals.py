@@ -33,6 +33,7 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import UnauthenticatedError
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import examine
 from veiltab.server.app import create_app
 from veiltab.server.auth import Gate, invite
 from veiltab.server.problems import problem
@@ -295,7 +296,7 @@ def test_messages_are_good_in_their_own_study_alone(world: World, tmp_path: Path
         moved = replace(plain, path=template.format(study=other.study.hex()))
         answer = signer_of(world.curator).sign(moved).send(world.client)
         assert (answer.status_code, answer.json()["code"]) == (409, "mismatch"), template
-    assert [entry.event for entry in world.curator.audit(other.study)[0]] == [
+    assert [entry.event for entry in examine(world.curator, other.study).entries] == [
         "proposed",
         "signed",
         "secret",
@@ -307,7 +308,7 @@ def test_messages_are_good_in_their_own_study_alone(world: World, tmp_path: Path
 
 def test_refusals_leave_no_trace(world: World) -> None:
     """After everything above, the study's log has only what its curators did."""
-    events = [entry.event for entry in world.curator.audit(world.study.study)[0]]
+    events = [entry.event for entry in examine(world.curator, world.study.study).entries]
     assert events == [
         "proposed",
         "signed",

@@ -26,6 +26,7 @@ from veiltab.errors import (
 )
 from veiltab.party import curator
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import examine
 from veiltab.party.remote import RemoteServer
 from veiltab.party.researcher import estimate_study
 from veiltab.protocol.curator.agreement import public_identity
@@ -65,7 +66,9 @@ def test_a_whole_study(service: Server, tmp_path: Path) -> None:
     assert states == ["proposed", "open", "open", "released", "released"]
     estimate = estimate_study(study.researcher, study.researcher.contract(study.study))
     assert estimate.unbiased.size == 2 * 3 * 4 * 5
-    logs = [session.audit(study.study)[0] for session in (*study.curators, study.researcher)]
+    logs = [
+        examine(session, study.study).entries for session in (*study.curators, study.researcher)
+    ]
     assert logs[0] == logs[1] == logs[2]
     events = [(entry.event, entry.state) for entry in logs[0]]
     assert events[-4:] == [
@@ -81,7 +84,7 @@ def test_repeated_messages_change_nothing(service: Server, tmp_path: Path) -> No
     """The first is answered with 201 and any further one with 200, where a message is kept."""
     study = http_study(service, tmp_path, Stage.GRANTED)
     session, base = study.curators[0], f"/v1/studies/{study.study.hex()}"
-    before = session.audit(study.study)[0]
+    before = examine(session, study.study).entries
     (given,) = session.server.grants(study.study)
     repeated = {
         "/v1/studies": study.contract.dumps(),
@@ -96,7 +99,7 @@ def test_repeated_messages_change_nothing(service: Server, tmp_path: Path) -> No
             party = session.server.alignments(study.study)[0].body.curator
             (sender,) = [s for s in study.curators if s.identity.party_id == party]
         assert post(sender, service.url, path, body).status_code == 200, path
-    assert session.audit(study.study)[0] == before
+    assert examine(session, study.study).entries == before
 
 
 @pytest.mark.slow
@@ -258,7 +261,7 @@ def test_curators_can_end_a_study(service: Server, tmp_path: Path) -> None:
     with pytest.raises(StateError):
         study.upload(1)
     assert not folder.exists()
-    assert [entry.event for entry in first.audit(study.study)[0]][-1] == "aborted"
+    assert [entry.event for entry in examine(first, study.study).entries][-1] == "aborted"
 
 
 def test_a_long_reason_can_still_be_read(service: Server, tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from tests.support.simulator import Simulator
 from tests.support.vaults import VaultOnServer, VaultStudy
 from veiltab.errors import DigestError, UnavailableError
 from veiltab.files.bundles import BundledChunks
+from veiltab.protocol.rotating import rotate
+from veiltab.protocol.verify import verify_release
 from veiltab.server import vault_steps
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.database import Database
@@ -279,3 +281,19 @@ def test_tables_of_a_closed_vault_are_deleted_after_a_crash(tmp_path: Path) -> N
     tidy(again)
     assert not folder_of(vault).exists()
     assert vault.state == "closed"
+
+
+def test_a_vault_outlives_the_keys_of_its_server(tmp_path: Path) -> None:
+    """Before a draw, and between a draw and its release: curators follow the rotations."""
+    context = open_context(tmp_path / "data")
+    vault = VaultOnServer(context).store()
+    identity = SERVER
+    for year in range(2):
+        identity = rotate(identity, vault.parties.entropy, year)
+        vault.context = make_context(tmp_path / "data", identity=identity)
+        if not year:
+            study = vault.study()
+            assert study.work() == "sampled"
+        else:
+            assert study.answer_all().work() == "released"
+    verify_release(study.contract.body, study.release())

@@ -15,6 +15,7 @@ from veiltab.demo.operator import ServerFiles
 from veiltab.demo.parties import make_parties, make_study_terms
 from veiltab.demo.processes import Processes
 from veiltab.demo.results import (
+    AgentView,
     Cell,
     Column,
     DemoResults,
@@ -23,6 +24,7 @@ from veiltab.demo.results import (
     Reading,
     SecondResearcher,
     ServerView,
+    StoredResult,
     StudyResult,
 )
 
@@ -123,6 +125,17 @@ def demo_results(delta: float = 1e-6) -> DemoResults:
             error="you have no grant for: 'salary' (Tax office)",
             hint="ask those curators",
         ),
+        stored=StoredResult(
+            "Adult from the vault",
+            "7e" * 32,
+            studies[0].plan,
+            TABLE.population_size,
+            tuple(
+                AgentView(name, 1222, ("new pads", "grant"))
+                for name in ("Registry office", "Tax office")
+            ),
+            studies[0].cells,
+        ),
         ledgers=(LedgerChange("Registry office", LEDGER, LEDGER),),
         commands=60,
         seconds=20.0,
@@ -142,6 +155,8 @@ def finished_demonstration(folder: Path, delta: float = 1e-6) -> Demonstration:
         *(("Tax office", f"veiltab study show '{title}' --json") for title in titles),
         *(("Tax office", f"veiltab push '{title}' --table table.csv --json") for title in titles),
         ("Dr. Rivera", f"veiltab publish '{titles[1]}' --json"),
+        ("Tax office", "veiltab vault push 'Adult, stored' --table table.csv --id person --json"),
+        ("Tax office", "veiltab agent run --policy policy.toml"),
     ]
     demo.url = "http://127.0.0.1:8470"
     demo.plans = [study.plan for study in results.studies]
@@ -153,4 +168,5 @@ def finished_demonstration(folder: Path, delta: float = 1e-6) -> Demonstration:
     demo.results = list(results.studies)
     demo.readings = list(results.readings)
     demo.second, demo.published = results.second, results.published
+    demo.stored = results.stored
     return demo

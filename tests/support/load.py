@@ -23,6 +23,7 @@ from veiltab.data.csv_file import CsvTable
 from veiltab.estimates import Estimate
 from veiltab.party import curator
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import examine
 from veiltab.party.progress import Patience, ignore_progress
 from veiltab.party.proposal import StudyDraft
 from veiltab.party.push import Source, push
@@ -164,7 +165,7 @@ class StudyRun:
             whole = self.grants if self.planned.form[1] == "one-time" else ()
             self.estimate = estimate_study(me, me.contract(self.study), grants=whole)
             self.seconds = time.perf_counter() - started
-        log, _ = me.audit(self.study)
+        log = examine(me, self.study).entries
         self.events = [entry.event for entry in log]
 
     def _wait_for_release(self, me: PartyContext) -> None:

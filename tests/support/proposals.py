@@ -71,11 +71,14 @@ class Threesome:
 
 @contextmanager
 def threesome(
-    folder: Path, settings: Settings = QUICK, database: str | None = None
+    folder: Path,
+    settings: Settings = QUICK,
+    database: str | None = None,
+    context: ServiceContext | None = None,
 ) -> Iterator[Threesome]:
-    """Run a service with three parties."""
+    """Run a service with three parties; unless a context is given, it is made in the folder."""
     time = FakeTime(real_time())
-    context = make_context(folder / "data", settings=settings, database=database)
+    context = context or make_context(folder / "data", settings=settings, database=database)
     context = replace(context, clock=time.clock)
     with running(context) as service:
         parties = [service.join(name, folder / name) for name in ("attacker", "victim", "other")]

@@ -14,9 +14,11 @@ from tests.support.http_simulator import HttpStudy
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import examine
 from veiltab.protocol.curator.agreement import public_identity, share_secret
 from veiltab.protocol.verify import sign
 from veiltab.server.routes import PUBLIC
+from veiltab.wire.audit import Witness
 from veiltab.wire.bundles import bundle
 from veiltab.wire.codec import dump
 from veiltab.wire.contract import Vault
@@ -215,6 +217,8 @@ NAMED: frozenset[Route] = frozenset(
         ("GET", "/v1/studies/{study}"),
         ("GET", "/v1/studies/{study}/contract"),
         ("GET", "/v1/studies/{study}/audit"),
+        ("GET", "/v1/studies/{study}/heads"),
+        ("POST", "/v1/studies/{study}/heads"),
         ("GET", "/v1/studies/{study}/grants"),
         ("GET", "/v1/studies/{study}/publications"),
     }
@@ -332,6 +336,7 @@ class Calls:
             f"{study}/grants": self._grant,
             f"{study}/release/chunks": self._digests,
             f"{study}/publications": self._publication,
+            f"{study}/heads": self._witness,
             f"{study}/repad-request/chunks": self._digests,
             f"{study}/repads": self._repad,
             "/v1/vaults": self._vault,
@@ -413,7 +418,7 @@ class Calls:
         return SignedGrant(sign(body, self.sender.signing), b"sealed").dumps()
 
     def _publication(self) -> bytes:
-        entries = self.example.curators[0].audit(self.example.study)[0]
+        entries = examine(self.example.curators[0], self.example.study).entries
         released = [entry.message for entry in entries if entry.event == "released"]
         body = Publication(
             attributes=("smoker",),
@@ -424,6 +429,10 @@ class Calls:
             study=self.scope,
         )
         return self._own(body)
+
+    def _witness(self) -> bytes:
+        head = examine(self.example.curators[0], self.example.study).head
+        return self._own(Witness(head=head, party=self.sender.party_id))
 
     def _own(self, body: Any) -> bytes:  # noqa: ANN401 - one of the protocol's messages
         return sign(body, self.sender.signing).dumps()

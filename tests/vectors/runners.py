@@ -30,6 +30,7 @@ from veiltab.crypto.signing import SigningKey
 from veiltab.data.ids import id_messages
 from veiltab.party.keyfile import load_identity
 from veiltab.protocol.curator.decoys import Decoys, Patterns
+from veiltab.protocol.keys import verify_keys, verify_rotations
 from veiltab.wire.codec import dump, load
 from veiltab.wire.contract import Contract, Vault
 from veiltab.wire.mechanism import MECHANISM, DecoyTerms
@@ -44,6 +45,7 @@ from veiltab.wire.messages import (
     Upload,
 )
 from veiltab.wire.packing import pack, pack_positions, unpack, unpack_positions
+from veiltab.wire.rotation import PartyKeys
 from veiltab.wire.signed import SignedMessage, signing_input
 
 KINDS: dict[str, type[SignedMessage]] = {
@@ -107,6 +109,17 @@ def keyfile(content: str, passphrase: str | None) -> dict[str, object]:
         for pair in party.pairs
     ]
     return {"keys": pairs, "name": party.name, "party_id": party.party_id.hex()}
+
+
+def rotations(keys: dict[str, Any]) -> dict[str, str]:
+    """Verify a party's keys."""
+    read = PartyKeys.from_json(keys)
+    verify_keys(read.identity, read)
+    return {
+        "party_id": read.identity.party_id.hex(),
+        "sealing_key": read.sealing_key.hex(),
+        "signing_key": verify_rotations(read.identity, read.rotations).hex(),
+    }
 
 
 def derived(derive: str, **inputs: Any) -> str:
@@ -316,6 +329,7 @@ RUNNERS: dict[str, Callable[..., Any]] = {
     "decoys": decoys,
     "derivation": derived,
     "identity": identity,
+    "rotations": rotations,
     "keyfile": keyfile,
     "noise": noise,
     "packing": packing,

@@ -19,9 +19,11 @@ from vectors.generator.requests import SENDER, SERVER
 from veiltab.crypto.signing import SigningKey
 from veiltab.protocol.audit_log import Seen, verify_log
 from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.logged import Logged
+from veiltab.protocol.witness import verify_equivocation, verify_witness
 from veiltab.server.auth import Gate, Newcomer, Sender
 from veiltab.server.context import ServiceContext
-from veiltab.wire.audit import AuditEntry, AuditHead, entry_hash
+from veiltab.wire.audit import AuditEntry, AuditHead, Equivocation, Witness, entry_hash
 from veiltab.wire.codec import load
 from veiltab.wire.contract import PublicIdentity
 from veiltab.wire.requests import (
@@ -78,13 +80,42 @@ def audit(
     key = bytes.fromhex(server_key)
     length, last = verify_log(bytes.fromhex(study), read, signed, key, known)
     hashes = [entry_hash(entry).hex() for entry in read]
-    return {"hashes": hashes, "seen": {"length": length, "hash": last.hex()}}
+    facts = Logged((0, bytes.fromhex(study))).followed_by(read, (length, last))
+    return {
+        "hashes": hashes,
+        "seen": {"length": length, "hash": last.hex()},
+        "logged": {
+            "contract": None if facts.contract is None else facts.contract.hex(),
+            "signers": sorted(signer.hex() for signer in facts.signers),
+            "uploads": {who.hex(): digest.hex() for who, digest in facts.uploads.items()},
+            "release": None if facts.release is None else facts.release.hex(),
+        },
+    }
+
+
+def witness(
+    study: str,
+    party_key: str,
+    server_key: str,
+    witness: str | None = None,
+    proof: str | None = None,
+) -> dict[str, Any]:
+    """Verify what a party says that it was shown, or a proof that a server has signed two logs."""
+    key = bytes.fromhex(server_key)
+    if proof is not None:
+        found = Equivocation.from_json(load(proof.encode()))
+        assert found.canonical().decode() == proof
+        return {"study": verify_equivocation(found, key).hex()}
+    signed = Witness.loads((witness or "").encode())
+    head = verify_witness(bytes.fromhex(study), signed, bytes.fromhex(party_key), key)
+    return {"length": head.body.length, "hash": head.body.hash.hex()}
 
 
 SERVICE_RUNNERS: dict[str, Callable[..., Any]] = {
     "audit": audit,
     "bad_requests": bad_requests,
     "requests": requests,
+    "witness": witness,
 }
 
 

@@ -6,7 +6,7 @@ The numbers are sections of that document; what it takes from the protocol is in
 import base64
 import hashlib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 
 from tests.vectors.spec_bytes import canonical, labelled, parse, party_id, require
 from tests.vectors.spec_bytes import verify as verify_message
+from tests.vectors.spec_keys import newest
 from tests.vectors.spec_messages import (
     HASH,
-    IDENTITY,
     SIGNATURES,
+    many,
     nullable,
     only,
     record,
@@ -72,6 +73,15 @@ HEAD = record(
     hash=HASH,
     length=whole(1, 2**32),
     study=HASH,
+)
+SIGNED_HEAD = record(body=HEAD, signatures=SIGNATURES)
+WITNESS = record(kind=only("witness"), version=only(1), head=SIGNED_HEAD, party=HASH)
+EQUIVOCATION = record(
+    kind=only("equivocation"),
+    version=only(1),
+    entries=many(ENTRY),
+    first=SIGNED_HEAD,
+    second=SIGNED_HEAD,
 )
 
 
@@ -219,7 +229,9 @@ def _check_body(parts: Parts, body: bytes) -> None:
 
 def _registration(body: bytes) -> dict[str, Any]:
     found = parse(body)
-    record(identity=record(**IDENTITY), invitation=text)(found)
+    require(set(found) == {"identity", "invitation", "rotations", "sealing_key"}, "other fields")
+    text(found.pop("invitation"))
+    newest(found | {"revocation": None})
     identity: dict[str, Any] = found["identity"]
     return identity
 
@@ -230,20 +242,12 @@ def _registration(body: bytes) -> dict[str, Any]:
 def verify_log(
     study: str, server_key: str, seen: dict[str, Any] | None, entries: list[str], head: str
 ) -> dict[str, Any]:
-    """Return the hash of each entry and what to remember, or refuse the log."""
-    signed = parse(head.encode())
-    record(body=HEAD, signatures=SIGNATURES)(signed)
-    body, (signature,) = signed["body"], _single(signed["signatures"])
-    require(signature["key"] == server_key, "somebody else has signed")
-    verify_message(
-        bytes.fromhex(server_key),
-        "audit-head",
-        canonical(body).encode(),
-        bytes.fromhex(signature["signature"]),
-    )
+    """Return the hash of each entry, what to remember and what binds, or refuse the log."""
+    body = _signed(parse(head.encode()), HEAD, "audit-head", server_key)
+    read = [parse(entry.encode()) for entry in entries]
     hashes = [study]
     for number, entry in enumerate(entries):
-        found = parse(entry.encode())
+        found = read[number]
         ENTRY(found)
         stated = (found["study"], found["sequence"], found["previous"])
         require(stated == (study, number, hashes[-1]), "an entry is out of place")
@@ -253,7 +257,78 @@ def verify_log(
     if seen is not None:
         require(len(entries) >= seen["length"], "the log has become shorter")
         require(hashes[seen["length"]] == seen["hash"], "the log is another one")
-    return {"hashes": hashes[1:], "seen": last}
+    return {"hashes": hashes[1:], "seen": last, "logged": _logged(read)}
+
+
+def _logged(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the digests that bind everybody; refuse a log that contradicts itself (7.3)."""
+    contracts = {e["message"] for e in entries if e["event"] in ("proposed", "signed", "opened")}
+    require(len(contracts) <= 1 and None not in contracts, "two contracts, or none")
+    uploads: dict[str, str] = {}
+    for entry in entries:
+        if entry["event"] in ("uploaded", "repadded"):
+            require(entry["message"] is not None, "an upload has no digest")
+            earlier = uploads.setdefault(entry["actor"], entry["message"])
+            require(earlier == entry["message"], "a curator has two uploads")
+    releases = [entry["message"] for entry in entries if entry["event"] == "released"]
+    require(len(releases) <= 1 and None not in releases, "two releases")
+    return {
+        "contract": next(iter(contracts), None),
+        "signers": sorted({e["actor"] for e in entries if e["event"] == "signed"}),
+        "uploads": uploads,
+        "release": next(iter(releases), None),
+    }
+
+
+# Section 7.5: witnesses
+
+
+def verify_witness(
+    study: str,
+    party_key: str,
+    server_key: str,
+    witness: str | None = None,
+    proof: str | None = None,
+) -> dict[str, Any]:
+    """Return what a party was shown, or the study of which a server has signed two logs."""
+    if proof is not None:
+        return {"study": _equivocation(parse(proof.encode()), server_key)}
+    body = _signed(parse((witness or "").encode()), WITNESS, "witness", party_key)
+    head = _signed(body["head"], HEAD, "audit-head", server_key)
+    require(head["study"] == study, "the head is of another study")
+    return {"length": head["length"], "hash": head["hash"]}
+
+
+def _equivocation(found: dict[str, Any], server_key: str) -> str:
+    EQUIVOCATION(found)
+    first, second = (
+        _signed(found[key], HEAD, "audit-head", server_key) for key in ("first", "second")
+    )
+    study: str = first["study"]
+    require(second["study"] == study, "the heads are of two studies")
+    if first["length"] == second["length"]:
+        require(first["hash"] != second["hash"], "the heads are the same")
+        require(not found["entries"], "heads of one length need no entries")
+        return study
+    texts = [canonical(entry) for entry in found["entries"]]
+    head = canonical(found["second"])
+    hashes = verify_log(study, server_key, None, texts, head)["hashes"]
+    require(first["length"] < second["length"], "the first head is of the longer log")
+    require(hashes[first["length"] - 1] != first["hash"], "the log goes through the first head")
+    return study
+
+
+def _signed(
+    signed: dict[str, Any], form: Callable[[Any], None], kind: str, key: str
+) -> dict[str, Any]:
+    """Return the body of a message that one key alone has signed."""
+    record(body=form, signatures=SIGNATURES)(signed)
+    body: dict[str, Any] = signed["body"]
+    (signature,) = _single(signed["signatures"])
+    require(signature["key"] == key, "somebody else has signed")
+    data = canonical(body).encode()
+    verify_message(bytes.fromhex(key), kind, data, bytes.fromhex(signature["signature"]))
+    return body
 
 
 def _single(signatures: list[Any]) -> list[Any]:

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from tests.vectors.spec_bytes import RefusedError
-from tests.vectors.spec_service import EVENTS, STATES, verify_log
+from tests.vectors.spec_service import EVENTS, STATES, verify_log, verify_witness
 
 ROOT = Path(__file__).parents[2]
 CASES = json.loads((ROOT / "vectors" / "audit.json").read_bytes())["cases"]
 GOOD = [case for case in CASES if not case["name"].startswith("bad_")]
 BAD = [case for case in CASES if case["name"].startswith("bad_")]
+WITNESSES = json.loads((ROOT / "vectors" / "witness.json").read_bytes())["cases"]
 
 
 def inputs(case: dict[str, Any]) -> dict[str, Any]:
@@ -39,6 +40,16 @@ def test_only_memory_finds_these(name: str) -> None:
     case = next(each for each in BAD if each["name"] == name)
     forgetful = inputs(case) | {"seen": None}
     assert verify_log(**forgetful)["seen"]["length"] == len(case["entries"])
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in WITNESSES])
+def test_witnesses_and_proofs(case: dict[str, Any]) -> None:
+    """Section 7.5: what a party was shown, and what proves that a server has signed two logs."""
+    if case["name"].startswith("bad_"):
+        with pytest.raises(RefusedError):
+            verify_witness(**inputs(case))
+    else:
+        assert verify_witness(**inputs(case)) == case["expect"]
 
 
 def test_every_event_and_state_is_in_the_specification() -> None:

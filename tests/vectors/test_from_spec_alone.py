@@ -16,7 +16,14 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.vectors import spec_bytes, spec_decoys, spec_messages, spec_plan, spec_researcher
+from tests.vectors import (
+    spec_bytes,
+    spec_decoys,
+    spec_keys,
+    spec_messages,
+    spec_plan,
+    spec_researcher,
+)
 from tests.vectors.spec_bytes import RefusedError
 
 ROOT = Path(__file__).parents[2]
@@ -194,6 +201,16 @@ def test_identities(case: dict[str, Any]) -> None:
     found = spec_bytes.party_id(case["expect"])
     assert found == case["expect"]["party_id"]
     assert spec_bytes.fingerprint(found) == case["expect"]["fingerprint"]
+
+
+@pytest.mark.parametrize("case", cases("rotations"))
+def test_rotations(case: dict[str, Any]) -> None:
+    """Sections 2.2 and 2.3."""
+    if "error" in case["expect"]:
+        with pytest.raises(RefusedError):
+            spec_keys.newest(case["keys"])
+    else:
+        assert spec_keys.newest(case["keys"]) == case["expect"]
 
 
 @pytest.mark.parametrize("case", cases("signatures"))

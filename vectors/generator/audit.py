@@ -84,11 +84,18 @@ ABORTED = [*WHOLE[:6], *written([(B, "aborted", None, "aborted")], (6, entry_has
 
 def audit() -> Document:
     """Section 7: hashes, heads, and logs that somebody has rewritten."""
-    cases = [*_good(), *_rewritten(), *_heads(), *_against_memory(), *_malformed()]
+    cases = [
+        *_good(),
+        *_rewritten(),
+        *_heads(),
+        *_against_memory(),
+        *_contradictions(),
+        *_malformed(),
+    ]
     return document(
         "Service, section 7. `entries` and the signed `head` of a `study` by the server with the"
         " public key `server_key`, for a client that has `seen` the log before (or null), give the"
-        " hash of each entry, and what to remember.",
+        " hash of each entry, what to remember, and the digests in the log that bind everybody.",
         cases,
     )
 
@@ -165,6 +172,21 @@ def _against_memory() -> Iterator[Case]:
     yield _wrong("begun_anew", anew, head(anew), seen(SHORT[:1]))
 
 
+def _contradictions() -> Iterator[Case]:
+    """Take whole logs with right heads that say two things of one study."""
+    after = len(WHOLE), entry_hash(WHOLE[-1])
+    entries: dict[str, tuple[bytes, str, str | None, str]] = {
+        "second_release": (S, "released", "another release", "released"),
+        "same_release_again": (S, "released", "release", "released"),
+        "second_upload": (A, "uploaded", "another upload of A", "released"),
+        "upload_without_a_digest": (A, "uploaded", None, "released"),
+        "another_contract": (B, "signed", "another contract", "released"),
+    }
+    for name, entry in entries.items():
+        log = [*WHOLE, *written([entry], after)]
+        yield _wrong(name, log, head(log))
+
+
 def _malformed() -> Iterator[Case]:
     changes: dict[str, Change] = {
         "unknown_field": put("comment", to=""),
@@ -204,13 +226,32 @@ def seen(log: Log) -> dict[str, Any]:
     return {"length": len(log), "hash": entry_hash(log[-1]).hex()}
 
 
+def logged(log: Log) -> dict[str, Any]:
+    """Return the digests that bind everybody, as section 7.3 says."""
+    by_event: dict[str, list[AuditEntry]] = {}
+    for entry in log:
+        by_event.setdefault(entry.event, []).append(entry)
+    contract, release = by_event["proposed"][0].message, by_event.get("released", [])
+    return {
+        "contract": contract and contract.hex(),
+        "signers": sorted(entry.actor.hex() for entry in by_event.get("signed", [])),
+        "uploads": {
+            entry.actor.hex(): entry.message.hex()
+            for entry in by_event.get("uploaded", [])
+            if entry.message
+        },
+        "release": release[0].message.hex() if release and release[0].message else None,
+    }
+
+
 def _altered(**changes: Any) -> Log:
     """Change the second of four entries, and nothing else."""
     return [SHORT[0], replace(SHORT[1], **changes), *SHORT[2:]]
 
 
 def _right(name: str, log: Log, known: dict[str, Any] | None) -> Case:
-    expect = {"hashes": [entry_hash(entry).hex() for entry in log], "seen": seen(log)}
+    hashes = [entry_hash(entry).hex() for entry in log]
+    expect = {"hashes": hashes, "seen": seen(log), "logged": logged(log)}
     return case(name, expect, **_inputs(_texts(log), head(log).dumps(), known))
 
 

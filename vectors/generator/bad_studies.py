@@ -208,6 +208,7 @@ def _requests(study: Written) -> Iterator[Case]:
         "request_of_another_table": (MISMATCH, put("upload", to=filler("another upload").hex())),
         "request_to_another": (MISMATCH, put("curator", to=study.curators[1].party_id.hex())),
         "request_sample_size": (MISMATCH, put("sample_size", to=29)),
+        "request_population": (PROMISE, put("population", to=10**9)),
     }
     for name, (code, change) in changes.items():
         changed = study.again(message, change)

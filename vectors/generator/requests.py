@@ -151,7 +151,9 @@ def requests() -> Document:
 def registration() -> Draft:
     """Return how somebody who is not known yet asks to be registered."""
     code = filler("requests: invitation", 20).hex()
-    body = dump({"identity": public_identity(ELSEWHERE).to_json(), "invitation": code})
+    identity = public_identity(ELSEWHERE).to_json()
+    keys = {"identity": identity, "rotations": [], "sealing_key": identity["sealing_key"]}
+    body = dump({**keys, "invitation": code})
     keyid = ELSEWHERE.party_id.hex()
     return replace(GOOD, path="/v1/parties", body=body, keyid=keyid, signer=ELSEWHERE)
 

@@ -164,6 +164,7 @@ def _steps(
     yield demonstration.push, story.pushed
     yield demonstration.estimate, story.estimated
     yield demonstration.publish, story.published
+    yield demonstration.store, story.stored
 
 
 def _report(demonstration: "Demonstration", folder: "DemoFolder", start: float) -> "DemoResults":

@@ -112,11 +112,9 @@ def show_party(
     Example:
       veiltab server party show "Tax office" --data /srv/veiltab
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.server.operator import find_party
-
     server = _open(data, database, database_file)
     with server.database:
-        line = find_party(server, party)
+        line = _find_party(server, party)
         facts = _party_json(server, line)
         with server.database.reading() as records:
             studies = [_study_json(study) for study in records.study_lines(line.party)]
@@ -193,11 +191,11 @@ def remove_party_command(
     Example:
       veiltab server party remove "Tax office" --data /srv/veiltab
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.server.operator import find_party, remove_party
+    from veiltab.server.operator import remove_party
 
     server = _open(data, database, database_file)
     with server.database:
-        line = find_party(server, party)
+        line = _find_party(server, party)
         confirm(f"Remove {readable(line.name)!r} ({line.party.hex()[:16]})?", yes=yes)
         ended = remove_party(server, line.party)
     if as_json:
@@ -449,11 +447,18 @@ def disk_command(
     print_rows(console(), ("party", "messages", "chunks"), rows, numbers=2)
 
 
+def _find_party(server: "ServiceContext", text: str) -> "PartyLine":
+    from veiltab.crypto.identity import fingerprint
+    from veiltab.server.operator import find_party
+
+    return find_party(server, text, fingerprint)
+
+
 def _set_banned(party: str, server: "ServiceContext", *, banned: bool, as_json: bool) -> None:
-    from veiltab.server.operator import find_party, set_banned
+    from veiltab.server.operator import set_banned
 
     with server.database:
-        line = find_party(server, party)
+        line = _find_party(server, party)
         set_banned(server, line.party, banned=banned)
     if as_json:
         print_json({"party": line.party.hex(), "banned": banned})

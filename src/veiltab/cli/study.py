@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from veiltab.data.tables import Table
     from veiltab.party.draft import Draft, DraftFrom
     from veiltab.party.home import Home
+    from veiltab.party.witnesses import Audit
     from veiltab.wire.audit import AuditEntry
     from veiltab.wire.contract import Contract
 
@@ -357,33 +358,56 @@ def abort_command(study: str, reason: str, yes: bool, party: PartyOptions, as_js
 
 @click.command("audit")
 @click.argument("study")
+@click.option(
+    "--head-out",
+    type=FILE,
+    help="Write the signed end of the log to this new file, for others to compare.",
+)
+@click.option(
+    "--compare",
+    type=FILE,
+    multiple=True,
+    help="Compare the log with the end that another party has written; repeatable.",
+)
+@click.option(
+    "--proof",
+    type=FILE,
+    help="Write the proof to this new file if the server has signed two different logs.",
+)
 @party_options
 @json_option
-def audit_command(study: str, party: PartyOptions, as_json: bool) -> None:
-    """Fetch and verify the audit log of STUDY.
+def audit_command(
+    study: str,
+    head_out: Path | None,
+    compare: tuple[Path, ...],
+    proof: Path | None,
+    party: PartyOptions,
+    as_json: bool,
+) -> None:
+    """Fetch and verify the audit log of STUDY, and compare it with what others were shown.
 
     Every entry holds a hash of the one before, and the server signs the end.  What you have seen
-    is remembered: a log that is shorter or different the next time is an error.
+    is remembered: a log that is shorter or different the next time is an error, and so are a
+    contract or a release that are not those of the log.
+
+    You leave the end that you were shown at the server, and others theirs.  To compare without the
+    server, exchange files.  A server that has signed two different logs is an error.
 
     \b
-    Example:
+    Examples:
       veiltab audit "Smoking and income"
+      veiltab audit "Smoking and income" --head-out hospital-head.json
+      veiltab audit "Smoking and income" --compare office-head.json --proof proof.json
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
         chosen = session.study(study)
-        entries, (length, last) = chosen.audit()
+        audit = chosen.audit(compare, proof=proof)
         me, names = session.identity.party_id, _names(chosen.terms)
-        verified = _verified(session.home, chosen.terms, entries)
+        verified = _verified(session.home, chosen.terms, audit.entries)
+    if head_out is not None:
+        audit.save_head(head_out)
     if as_json:
-        lines = [
-            {
-                **entry.to_json(),
-                "name": names.get(entry.actor),
-                "verified": verified[entry.actor],
-            }
-            for entry in entries
-        ]
-        print_json({"study": chosen.id, "length": length, "head": last.hex(), "entries": lines})
+        print_json(_audit_json(chosen.id, audit, names, verified))
         return
     rows = [
         (
@@ -394,10 +418,43 @@ def audit_command(study: str, party: PartyOptions, as_json: bool) -> None:
             entry.event,
             entry.state,
         )
-        for entry in entries
+        for entry in audit.entries
     ]
     print_rows(console(), ("no.", "at", "who", "verified", "what", "then"), rows)
-    click.echo(f"\nThe log is whole.  Its last hash: {last.hex()}")
+    click.echo(f"\nThe log is whole.  Its last hash: {audit.hash.hex()}")
+    for witness in audit.witnesses:
+        click.echo(_WITNESSED[witness.verdict].format(who=witness.who, length=witness.length))
+    if not audit.witnesses:
+        click.echo("Nobody else has said yet what the server has shown to them.")
+
+
+_WITNESSED = {
+    "same": "{who} was shown the same log.",
+    "behind": "{who} was shown the first {length:,} entries of it.",
+    "invalid": "{who} has left something that the server has not signed; it says nothing.",
+}
+
+
+def _audit_json(
+    study: str, audit: "Audit", names: dict[bytes, str], verified: dict[bytes, bool | None]
+) -> dict[str, object]:
+    return {
+        "study": study,
+        "length": audit.length,
+        "head": audit.hash.hex(),
+        "entries": [
+            {
+                **entry.to_json(),
+                "name": names.get(entry.actor),
+                "verified": verified[entry.actor],
+            }
+            for entry in audit.entries
+        ],
+        "witnesses": [
+            {"who": w.who, "verdict": w.verdict, "length": w.length, "at": w.at}
+            for w in audit.witnesses
+        ],
+    }
 
 
 _WORDS = {None: "pinned", True: "yes", False: "no"}

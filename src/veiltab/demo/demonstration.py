@@ -43,9 +43,12 @@ from veiltab.demo.results import (
     Reading,
     SecondResearcher,
     ServerView,
+    StoredResult,
     StudyResult,
     exponent,
 )
+from veiltab.demo.stored import STUDY as STORED_STUDY
+from veiltab.demo.stored import StoredTables
 from veiltab.errors import VeiltabError
 
 REFUSED = "salary"
@@ -80,6 +83,7 @@ class Demonstration:
     second: SecondResearcher = field(init=False)
     published: PublishedCopy = field(init=False)
     readings: list[Reading] = field(default_factory=list)
+    stored: StoredResult = field(init=False)
     audits: list[Json] = field(default_factory=list)
     spent: list[Json] = field(default_factory=list)
 
@@ -146,6 +150,20 @@ class Demonstration:
         self.readings = [self._read_together(number) for number in range(len(self.terms))]
         self.published = publishing.result()
 
+    def store(self) -> None:
+        """Store both tables, and let agents answer a study on them."""
+        tables = StoredTables(self.processes, self.parties, self.table, self.terms[0].epsilon)
+        tables.fill()
+        study, estimate, agents = tables.study()
+        self.stored = StoredResult(
+            STORED_STUDY,
+            study,
+            self.plans[0],
+            self.table.population_size,
+            agents,
+            self._cells(self.table.schema.names, estimate),
+        )
+
     def verify(self) -> None:
         """Let every party verify the log, and the curators print their ledgers."""
         processes, (terms, _) = self.processes, self.examined
@@ -181,6 +199,7 @@ class Demonstration:
             readings=tuple(self.readings),
             published=self.published,
             second=self.second,
+            stored=self.stored,
             ledgers=tuple(
                 LedgerChange(curator.party.name, self.budgets[curator.party.name], after)
                 for curator, after in zip(self.parties.curators, self.spent, strict=True)

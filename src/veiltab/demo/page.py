@@ -57,6 +57,7 @@ def demo_page(results: DemoResults, charts: Charts) -> str:
         *_published(results),
         *_server(results, charts),
         *_second(results),
+        *_stored(results),
         *_checks(results),
         *_limits(),
     )
@@ -339,6 +340,33 @@ def _second(results: DemoResults) -> Iterator[Html]:
     )
     yield element("p", f"Asked for {', '.join(second.asked)}, the command answered:")
     yield element("p", f"error: {second.error}\nhint: {second.hint}", class_="said")
+
+
+def _stored(results: DemoResults) -> Iterator[Html]:
+    stored = results.stored
+    yield element("h2", "The same tables, stored once")
+    yield element(
+        "p",
+        f"The curators also stored their tables of {stored.rows_stored:,} rows in a vault,"
+        f" encrypted, and signed one more study, “{stored.title}”, which draws from it. Nobody"
+        " pushed a table again: each curator's agent answered with new pads for the drawn rows, and"
+        " granted the release, within a policy and with a log of every answer.",
+    )
+    yield table(
+        "What the agents did",
+        ["agent of", "rows stored", "rows answered", "its log"],
+        [
+            (agent.curator, f"{stored.rows_stored:,}", f"{agent.rows:,}", ", ".join(agent.events))
+            for agent in stored.agents
+        ],
+        numbers=2,
+    )
+    yield element(
+        "p",
+        f"The estimate's ℓ₂ error is {stored.l2_error:.5f}; {stored.predicted_rmse:.5f} was"
+        " predicted. Stored tables have no decoys: a server that sees rows in many studies could"
+        " tell which are decoys.",
+    )
 
 
 def _checks(results: DemoResults) -> Iterator[Html]:

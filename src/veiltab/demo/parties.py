@@ -130,16 +130,29 @@ def write_study_file(parties: DemoParties, terms: StudyTerms, table: "CountTable
         f"population = {table.population_size}",
         'linkage = {by = "ids"}',
     ]
+    lines += [*curator_lines(parties, table), *researcher_lines(parties)]
+    path = parties.registry.party.folder / terms.file
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def curator_lines(parties: DemoParties, table: "CountTable") -> list[str]:
+    """Return the curators with their attributes, as a study file or vault file names them."""
+    lines = []
     for curator in parties.curators:
         me = curator is parties.registry
         identity = "me" if me else identity_file(curator.party)
         lines += ["[[curators]]", f"identity = {json.dumps(identity)}", "attributes = ["]
         lines += [f"  {_attribute(table.schema, name)}," for name in curator.attributes]
         lines += ["]"]
+    return lines
+
+
+def researcher_lines(parties: DemoParties) -> list[str]:
+    """Return both researchers, as a study file names them."""
+    lines = []
     for researcher in (parties.rivera, parties.okafor):
         lines += ["[[researchers]]", f"identity = {json.dumps(identity_file(researcher))}"]
-    path = parties.registry.party.folder / terms.file
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return lines
 
 
 def _attribute(schema: "Schema", name: str) -> str:

@@ -172,11 +172,16 @@ class Processes:
         listening: dict[str, str] = json.loads(line)
         return listening
 
+    def watch(self, party: DemoParty, *arguments: object) -> None:
+        """Start a command that runs until the end; what it prints goes to a file."""
+        with (party.folder / "watching.log").open("w", encoding="utf-8") as log:
+            self._start(party, arguments, log, log)
+
     def _start(
         self,
         party: DemoParty,
         arguments: Sequence[object],
-        output: int,
+        output: int | IO[str],
         errors: int | IO[str],
         program: Sequence[str] = VEILTAB,
     ) -> tuple[subprocess.Popen[str], str]:

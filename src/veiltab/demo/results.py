@@ -287,6 +287,51 @@ class LedgerChange:
         return {"curator": self.curator, "before": self.before, "after": self.after}
 
 
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """What a curator's agent did in a study, by its log, and for how many rows."""
+
+    curator: str
+    rows: int
+    events: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResult:
+    """A study on stored tables: what was stored and answered, and what a researcher estimated."""
+
+    title: str
+    study: str
+    plan: Mapping[str, Any]
+    rows_stored: int
+    agents: tuple[AgentView, ...]
+    cells: tuple[Cell, ...]
+
+    @property
+    def l2_error(self) -> float:
+        """How far the estimates are from the truth."""
+        return l2_error(self.cells)
+
+    @property
+    def predicted_rmse(self) -> float:
+        """How far they should be: the exact RMSE for these data."""
+        return predicted_rmse(self.plan, self.cells)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "title": self.title,
+            "study": self.study,
+            "rows_stored": self.rows_stored,
+            "agents": [
+                {"curator": agent.curator, "rows": agent.rows, "events": list(agent.events)}
+                for agent in self.agents
+            ],
+            "l2_error": self.l2_error,
+            "predicted_rmse": self.predicted_rmse,
+        }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResults:
     """All results: the paper's study, the one with decoys, and, if there is one, the one with δ.
@@ -300,6 +345,7 @@ class DemoResults:
     readings: tuple[Reading, ...]
     published: PublishedCopy
     second: SecondResearcher
+    stored: StoredResult
     ledgers: tuple[LedgerChange, ...]
     commands: int
     seconds: float
@@ -320,6 +366,7 @@ class DemoResults:
             "published": self.published.as_dict(),
             "server": self.server.as_dict(),
             "second_researcher": self.second.as_dict(),
+            "stored": self.stored.as_dict(),
             "ledgers": [ledger.as_dict() for ledger in self.ledgers],
             "commands": self.commands,
             "report": report,

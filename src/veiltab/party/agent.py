@@ -31,7 +31,7 @@ from veiltab.party.known import Standing
 from veiltab.party.policy import Allowance, Policy, read_policy
 from veiltab.party.progress import Progress
 from veiltab.party.remote import StudySummary
-from veiltab.party.vault_answers import answer_study, check_charged
+from veiltab.party.vault_answers import answer_study
 from veiltab.protocol.curator.upload import Prepared
 from veiltab.protocol.verify import verify, verify_agreement
 from veiltab.wire.contract import Contract, PublicIdentity
@@ -203,7 +203,7 @@ class Agent:
         signed = self.context.contract(line.study)
         contract = verify_agreement(signed)
         contract.curator(self.context.identity.party_id)
-        check_charged(self.context.home, contract)
+        self.context.home.ledgers.check_charged(contract)
         check_known(self.context.home, contract)
         if not self._is_covered(policy, contract):
             raise NotGrantedError(

@@ -12,12 +12,14 @@ from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 from veiltab.errors import (
+    AuditError,
     ConnectionFailedError,
     MalformedError,
     MismatchError,
     UnauthenticatedError,
     VeiltabError,
 )
+from veiltab.wire.audit import AuditEntry, AuditHead
 from veiltab.wire.codec import (
     MAX_INTEGER,
     TEXT,
@@ -205,6 +207,41 @@ def as_message(loads: Callable[[bytes], T]) -> Callable[[Any, str], T]:
             raise MalformedError(f"{path}: {error.message}", hint=error.hint) from error
 
     return read
+
+
+MAX_LOG_ENTRIES = 100_000
+"""The longest audit log that is read: studies have a few dozen entries, and some for each grant."""
+
+MAX_LOG_PAGE_BYTES = 2**22
+Log = tuple[list[AuditEntry], Signed[AuditHead]]
+
+
+def read_log_page(body: bytes, scope: bytes) -> Log:
+    """Read some entries of the log of a study or vault, and its head."""
+    answer = read_object(body)
+    entries = read_items(answer, "entries", AuditEntry.from_json)
+    head = as_message(AuditHead.loads)(answer.get("head"), "head")
+    for named in (head.body.study, *(entry.study for entry in entries)):
+        expect_study(named, scope, "audit log")
+    return entries, head
+
+
+def read_log_pages(fetch: Callable[[int], Log], after: int) -> Log:
+    """Read a log from an entry on.  ``fetch`` returns the page that begins there.
+
+    A server can make no page so long, nor so many of them, that they fill the memory.
+    """
+    entries: list[AuditEntry] = []
+    while True:
+        page, head = fetch(after + len(entries))
+        entries += page
+        if not page or after + len(entries) >= head.body.length:
+            return entries, head
+        if len(entries) > MAX_LOG_ENTRIES:
+            raise AuditError(
+                f"the audit log has more than {MAX_LOG_ENTRIES:,} entries",
+                hint="no study has so many; ask the server's operator",
+            )
 
 
 def expect_study(named: bytes, study: bytes, what: str) -> None:

@@ -1,18 +1,16 @@
 """What every step of a party over the network needs: its home, its identity, its server."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
-from veiltab.errors import HomeError, MismatchError, NotFoundError
-from veiltab.party import known
+from veiltab.errors import HomeError, NotFoundError
+from veiltab.party.evidence import fetch_contract
 from veiltab.party.home import Home, PinnedServer
 from veiltab.party.remote import RemoteServer
-from veiltab.protocol.audit_log import Seen, verify_log
-from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Agreement, Contract, PublicIdentity
 from veiltab.wire.rotation import PartyKeys
 from veiltab.wire.signed import Signed
@@ -48,21 +46,8 @@ class PartyContext:
         return [(s, title) for s, title in listed if self.home.study(s).title() is None]
 
     def contract(self, study: bytes) -> Signed[Contract]:
-        """Fetch the contract with its signatures so far, and save it.
-
-        The study id is a hash of the contract, so the server cannot change it; but it must be for
-        the server that this home has pinned.  And the server must not have gone back
-        to an earlier state: restored from an old copy, it could perturb a sample twice.
-        """
-        self.audit(study)
-        signed = self.server.contract(study)
-        if signed.body.server != self.server.pinned:
-            raise MismatchError(
-                "the contract names another server than the one you registered with",
-                hint="compare the server's fingerprint with whoever proposed the study",
-            )
-        self.home.study(study).save_contract(signed)
-        return signed
+        """Fetch the contract with its signatures so far, and save it (see ``party.evidence``)."""
+        return fetch_contract(self, study)
 
     def sealing_key(self, party: PublicIdentity) -> bytes:
         """Return the key to seal to: a party's newest, or its first if the server knows no other.
@@ -81,27 +66,17 @@ class PartyContext:
 
         ``others`` are those who are given something without being named, such as a researcher.
         """
-        known.check_parties(self.home, agreement, *others)
         named = [identity for place, identity in agreement.parties() if place != "server"]
-        by_id = {identity.party_id: identity for identity in (*named, *others)}
+        self.check_identities([*named, *others])
+
+    def check_identities(self, identities: Iterable[PublicIdentity]) -> None:
+        """Refuse impostors, and those who have revoked their keys; remember who is new."""
+        named = list(identities)
+        self.home.known.remember(named)
+        by_id = {identity.party_id: identity for identity in named}
         by_id.pop(self.identity.party_id, None)
         for identity in by_id.values():
             self.sealing_key(identity)
-
-    def audit(self, study: bytes) -> tuple[list[AuditEntry], Seen]:
-        """Fetch and verify a study's audit log against everything that was seen of it before."""
-        folder = self.home.study(study)
-        entries, head = self.server.audit(study)
-        with self.home.lock():
-            before = folder.seen_head()
-            if before is not None and before.length > len(entries):
-                # Another command of this home may have seen more in the meantime.
-                entries, head = self.server.audit(study)
-            seen = None if before is None else (before.length, before.hash)
-            end = verify_log(study, entries, head, self.server.pinned.signing_key, seen)
-            folder.save_seen_head(*end)
-            self.home.follow_server(head.signatures[0].rotations)
-        return entries, end
 
 
 def check_registered(home: Home) -> PinnedServer:

@@ -10,6 +10,7 @@ from veiltab.files.chunks import FolderChunks
 from veiltab.files.disk import check_new
 from veiltab.files.private import write_private
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import check_uploaded, fetch_release
 from veiltab.party.home import Home, read_identity
 from veiltab.party.ledgers import Note
 from veiltab.party.proposal import StudyDraft
@@ -26,7 +27,6 @@ from veiltab.protocol.verify import (
     may_see_release,
     verify,
     verify_agreement,
-    verify_release,
 )
 from veiltab.wire.contract import NONCE_BYTES, Contract, PublicIdentity, Vault
 from veiltab.wire.messages import Release, Repad, SignedGrant, Upload
@@ -63,7 +63,7 @@ def propose(context: PartyContext, draft: StudyDraft, ledger: Ledger) -> Contrac
     A proposal that was broken off is taken up: the same terms again, while the other curators
     have not all signed, are the same study, and cost nothing more.
     """
-    context.home.known.remember(draft.identities())
+    context.check_identities(draft.identities())
     if draft.vault is not None:
         return _propose_stored(context, draft, draft.vault, ledger)
     unsigned_contract = _unfinished(context, draft)
@@ -210,6 +210,7 @@ def give_grant(
     """
     contract = verify_agreement(signed)
     context.check_parties(contract, researcher)
+    context.home.ledgers.check_charged(contract)
     release = _fetch_release(context, contract)
     curator, prepared = _prepared(context, contract, release)
     wanted = _with_earlier(context, contract, researcher, attributes)
@@ -243,6 +244,7 @@ def _prepared(
             "nothing was pushed to this study from this home",
             hint="push first, from the home that is to grant; its pads are kept there alone",
         )
+    check_uploaded(context, contract, prepared.message)
     if release is not None:
         check_own_upload(release, prepared.message)
     return CuratorContext(context.identity, context.entropy, outgoing, private), prepared
@@ -258,6 +260,7 @@ def _prepared_answer(
             "this home has not answered this study",
             hint="grant from the home that has; the new pads are kept there alone",
         )
+    check_uploaded(context, contract, answer.message)
     check_own_answer(release, folder, answer)
     curator = CuratorContext(context.identity, context.entropy, folder.outgoing, folder.private)
     return curator, answer
@@ -276,8 +279,8 @@ def _fetch_release(context: PartyContext, contract: Contract) -> Release | None:
         )
     if not may_see_release(contract, context.identity.party_id):
         return None
-    release, _ = verify_release(contract, context.server.release(contract.study_id))
-    return release
+    release, _ = fetch_release(context, contract)
+    return release.body
 
 
 def _with_earlier(

@@ -32,7 +32,6 @@ __all__ = [
     "KnownParty",
     "Standing",
     "acquaintances",
-    "check_parties",
 ]
 
 _SHORTEST_ID = 8
@@ -242,16 +241,6 @@ class KnownParties:
 
     def _write(self, file: KnownFile) -> None:
         write_private(self._path, file.canonical())
-
-
-def check_parties(home: "Home", agreement: Agreement, *others: PublicIdentity) -> None:
-    """Refuse an agreement that names an impostor; remember who is new in it, as not verified.
-
-    Everything that a party signs, pushes or grants goes through here first.  ``others`` are those
-    who are given something without being named, such as a researcher.
-    """
-    named = [identity for place, identity in agreement.parties() if place != "server"]
-    home.known.remember([*named, *others])
 
 
 def acquaintances(home: "Home", agreement: Agreement) -> list[Acquaintance]:

@@ -128,7 +128,7 @@ class Memory:
         new: dict[bytes, PublicIdentity] = {}
         for identity in identities:
             party = identity.party_id
-            if party == self.me.party_id or party in new:
+            if party == self.me.party_id:
                 continue
             if party in self._blocked:
                 raise _refuse_blocked(identity)
@@ -140,9 +140,9 @@ class Memory:
             if known is not None:
                 continue
             for other in new.values():
-                if alike(identity.name, other.name):
+                if other.party_id != party and alike(identity.name, other.name):
                     raise _two_parties(identity, other)
-            new[party] = identity
+            new.setdefault(party, identity)
         return list(new.values())
 
     def check_name(self, name: str, party: bytes) -> None:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from veiltab.core.schema import check_text
-from veiltab.errors import HomeError, InputError, MalformedError, ParameterError
+from veiltab.errors import BudgetError, HomeError, InputError, MalformedError, ParameterError
 from veiltab.files.private import damaged, make_private_folder, parse_file, write_private
 from veiltab.protocol.curator.ledger import Entry, Ledger
 from veiltab.wire.codec import (
@@ -35,7 +35,7 @@ from veiltab.wire.codec import (
     part,
     wired,
 )
-from veiltab.wire.contract import DIGEST
+from veiltab.wire.contract import DIGEST, Contract
 from veiltab.wire.mechanism import ACCOUNTING, DELTA, EPSILON, Accounting
 from veiltab.wire.signed import Message
 
@@ -99,6 +99,22 @@ class Ledgers:
             if any(entry.study == study for entry in stored.ledger.entries):
                 return stored
         return None
+
+    def check_charged(self, contract: Contract) -> None:
+        """Refuse a study that no ledger of this home has paid for: data would leave uncharged.
+
+        That happens where a ledger was restored from an old copy.
+        """
+        stored = self.ledger_of(contract.study_id)
+        cost = Entry(contract.study_id, contract.epsilon, contract.delta, contract.accounting)
+        if stored is not None and cost in stored.ledger.entries:
+            return
+        raise BudgetError(
+            f"{contract.title!r} is not charged to any data set of this home: was a ledger restored"
+            " from an old copy?",
+            hint="sign the study again, which charges it and changes nothing else:"
+            f" veiltab study sign {contract.study_id.hex()[:16]} --dataset DATASET",
+        )
 
     def save(self, ledger: Ledger, notes: Mapping[bytes, Note] | None = None) -> StoredLedger:
         """Write a ledger, with a note for each entry that is not in the file yet.

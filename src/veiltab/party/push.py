@@ -19,6 +19,7 @@ from veiltab.files.chunks import FolderChunks
 from veiltab.files.private import locked
 from veiltab.files.spool import FolderSpool
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import check_uploaded
 from veiltab.party.progress import OnProgress, Patience, Progress
 from veiltab.party.remote import Status
 from veiltab.party.secrets import combined_secret
@@ -152,6 +153,7 @@ def push(
     """
     contract = _check_signed(context, signed)
     context.check_parties(contract)
+    context.home.ledgers.check_charged(contract)
     folder = context.home.study(contract.study_id)
     schema = contract.schema_of(context.identity.party_id)
     with _only_push(folder):
@@ -169,6 +171,7 @@ def push(
         elif source is not None:
             _check_same_table(context, contract, source(), progress)
         status = _send(context, prepared, outgoing, progress)
+        check_uploaded(context, contract, prepared.message)
         if status.state == State.RELEASED:
             outgoing.clear()
     return status

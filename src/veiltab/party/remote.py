@@ -19,16 +19,19 @@ from veiltab.errors import (
     VersionError,
 )
 from veiltab.party.answers import (
+    MAX_LOG_PAGE_BYTES,
     Block,
     CuratorStatus,
+    Log,
     ResearcherStatus,
     ServerStatus,
     Status,
     StudySummary,
     as_message,
     expect_study,
-    read_items,
     read_list,
+    read_log_page,
+    read_log_pages,
     read_object,
     read_pages,
 )
@@ -43,7 +46,7 @@ from veiltab.party.transfer import (
 )
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.keys import verify_rotations
-from veiltab.wire.audit import AuditEntry, AuditHead
+from veiltab.wire.audit import Witness
 from veiltab.wire.bundles import BUNDLE_BYTES, NamedChunk, bundle_pieces
 from veiltab.wire.codec import MAX_TEXT, TEXT, dump
 from veiltab.wire.contract import DIGEST, Contract, PublicIdentity
@@ -317,15 +320,24 @@ class RemoteServer(ClosedAtEnd):
             expect_study(signed.body.study, study, "publication")
         return publications
 
-    def audit(self, study: bytes) -> tuple[list[AuditEntry], Signed[AuditHead]]:
-        """Return a study's log and its head; ``audit_log.verify_log`` checks both."""
-        answer = read_object(self._get(_path(study, "audit")))
-        entries = read_items(answer, "entries", AuditEntry.from_json)
-        head = as_message(AuditHead.loads)(answer.get("head"), "head")
-        for entry in entries:
-            expect_study(entry.study, study, "audit log")
-        expect_study(head.body.study, study, "head of the audit log")
-        return entries, head
+    def audit(self, study: bytes, after: int = 0) -> Log:
+        """Return a study's log from an entry on, and its head; ``protocol.audit_log`` checks it."""
+
+        def fetch(start: int) -> Log:
+            path = _path(study, "audit") + (f"?after={start}" if start else "")
+            call = Call("GET", path, limit=MAX_LOG_PAGE_BYTES)
+            return read_log_page(self._connection.send(call, self._sign), study)
+
+        return read_log_pages(fetch, after)
+
+    def leave_head(self, study: bytes, signed: Signed[Witness]) -> None:
+        """Tell the others which end of the log the server has shown to this party."""
+        expect_study(signed.body.head.body.study, study, "head of the audit log")
+        self._post(_path(study, "heads"), signed.dumps())
+
+    def heads(self, study: bytes) -> list[Signed[Witness]]:
+        """Return what others say that the server has shown to them; nothing of it is verified."""
+        return read_list(self._get(_path(study, "heads")), "heads", as_message(Witness.loads))
 
     def _get(self, path: str) -> bytes:
         return self._connection.send(Call("GET", path), self._sign)

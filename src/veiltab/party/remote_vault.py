@@ -9,19 +9,21 @@ from collections.abc import Callable, Iterable, Sequence
 from veiltab.errors import MismatchError
 from veiltab.party.answers import (
     FLAG,
+    MAX_LOG_PAGE_BYTES,
     TIME,
     Answer,
+    Log,
     Status,
     as_message,
     expect_study,
-    read_items,
     read_list,
+    read_log_page,
+    read_log_pages,
     read_object,
     read_pages,
 )
 from veiltab.party.connection import CHUNK, Call
 from veiltab.party.transfer import read_bundle, send_all
-from veiltab.wire.audit import AuditEntry, AuditHead
 from veiltab.wire.bundles import BUNDLE_BYTES, NamedChunk, bundle_pieces
 from veiltab.wire.codec import TEXT, dump, items, message, nested, optional, wired
 from veiltab.wire.contract import DIGEST, PARTY_ID, Vault
@@ -125,14 +127,14 @@ class RemoteVaults:
         """Close a vault for good: the server deletes its tables."""
         return _status(self._post(_path(vault, "close"), dump({"reason": reason})), vault)
 
-    def audit(self, vault: bytes) -> tuple[list[AuditEntry], Signed[AuditHead]]:
-        """Return a vault's log and its head; ``audit_log.verify_log`` checks both."""
-        answer = read_object(self._get(_path(vault, "audit")))
-        entries = read_items(answer, "entries", AuditEntry.from_json)
-        head = as_message(AuditHead.loads)(answer.get("head"), "head")
-        for scope in (head.body.study, *(entry.study for entry in entries)):
-            _expect(scope, vault, "audit log")
-        return entries, head
+    def audit(self, vault: bytes, after: int = 0) -> Log:
+        """Return a vault's log from an entry on, and its head; ``protocol.audit_log`` checks it."""
+
+        def fetch(start: int) -> Log:
+            path = _path(vault, "audit") + (f"?after={start}" if start else "")
+            return read_log_page(self._send(Call("GET", path, limit=MAX_LOG_PAGE_BYTES)), vault)
+
+        return read_log_pages(fetch, after)
 
     # A study on a vault
 

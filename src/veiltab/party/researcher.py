@@ -7,6 +7,7 @@ from pathlib import Path
 from veiltab.errors import InputError, MessageError, MismatchError, NotGrantedError
 from veiltab.estimates import Estimate, Provenance
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import fetch_release
 from veiltab.party.publishing import StudyPublisher, published_part
 from veiltab.party.remote import ReleasedChunks, reading_order, released_sizes
 from veiltab.protocol.researcher import Access, count_records, granted_attributes, open_access
@@ -101,7 +102,7 @@ def open_study(
         )
     whole = [grant for grant in context.server.grants(study) if grant.sealed is not None]
     chosen = _largest([*given, *whole], context.identity.party_id, context.now)
-    release = context.server.release(study)
+    release, _ = fetch_release(context, signed.body)
     return open_access(context.identity, signed, release, chosen, now=context.now)
 
 

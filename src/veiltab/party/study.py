@@ -18,8 +18,7 @@ from veiltab.party.push import Preview, Source, check, push
 from veiltab.party.remote import Status
 from veiltab.party.researcher import as_grant, estimate_study, publish_study
 from veiltab.party.vault_answers import answer_study
-from veiltab.protocol.audit_log import Seen
-from veiltab.wire.audit import AuditEntry
+from veiltab.party.witnesses import Audit, audit
 from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import SignedGrant
 from veiltab.wire.signed import Signed
@@ -217,9 +216,20 @@ class Study:
         given = [as_grant(grant) for grant in grants]
         return publish_study(self._context, self._fetch(), as_names(attributes), given)
 
-    def audit(self) -> tuple[list[AuditEntry], Seen]:
-        """Fetch and verify the audit log; return its entries, its length and its last hash."""
-        return self._context.audit(self._id)
+    def audit(
+        self,
+        compare: Sequence[str | PathLike[str]] = (),
+        *,
+        proof: str | PathLike[str] | None = None,
+    ) -> Audit:
+        """Verify the audit log, and compare it with what the server has shown to others.
+
+        Contract and release must be those of the log.  ``compare`` are files that other parties
+        have written with :meth:`Audit.save_head`; what they have left at the server is compared
+        too.  A server that has signed two different logs is an error, and ``proof`` is a new file
+        for the evidence.
+        """
+        return audit(self._context, self._id, compare, proof)
 
     def _fetch(self) -> Signed[Contract]:
         self._signed = self._context.contract(self._id)

@@ -9,10 +9,12 @@ from veiltab.crypto.derivation import DERIVED_BYTES, SECRET_BYTES
 from veiltab.errors import AuditError, HomeError, MismatchError, StateError
 from veiltab.files.private import damaged, make_private_folder, parse_file, write_private
 from veiltab.protocol.curator.upload import OneTimePads, Pads, Prepared, StreamPads
+from veiltab.protocol.logged import Logged
 from veiltab.protocol.stores import ChunkStore, check_column_names
 from veiltab.wire.codec import (
     MAX_INTEGER,
     Codec,
+    Part,
     exact_fields,
     hexadecimal,
     integer,
@@ -20,10 +22,12 @@ from veiltab.wire.codec import (
     load,
     malformed,
     message,
+    nested,
     optional,
+    part,
     wired,
 )
-from veiltab.wire.contract import DIGEST, Contract
+from veiltab.wire.contract import DIGEST, PARTY_ID, Contract
 from veiltab.wire.messages import CHUNKS, Publication, Repad, SignedGrant, Upload, check_chunks
 from veiltab.wire.signed import Message, Signed
 
@@ -153,14 +157,73 @@ class _TableFile(Message):
     study: bytes = wired(DIGEST)
 
 
+@part
+class _LoggedUpload(Part):
+    """The upload of a curator, or its new pads, in a log."""
+
+    curator: bytes = wired(PARTY_ID)
+    digest: bytes = wired(DIGEST)
+
+
 @message
-class SeenHead(Message):
-    """How long a study's audit log was when it was last seen, and its last hash."""
+class _LogFile(Message):
+    """How far an audit log was seen, and the digests in it of what binds everybody."""
 
     kind: ClassVar[str] = "home-audit"
 
+    contract: bytes | None = wired(optional(DIGEST))
     hash: bytes = wired(DIGEST)
     length: int = wired(integer(0, MAX_INTEGER))
+    release: bytes | None = wired(optional(DIGEST))
+    requests: tuple[bytes, ...] = wired(items(DIGEST))
+    signers: tuple[bytes, ...] = wired(items(PARTY_ID))
+    uploads: tuple[_LoggedUpload, ...] = wired(items(nested(_LoggedUpload)))
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedLog:
+    """What a home remembers of one audit log, in a file of its own; it only grows."""
+
+    path: Path
+    scope: bytes
+
+    def read(self) -> Logged | None:
+        """Return what was seen of the log."""
+        file = parse_file(self.path, lambda data: _LogFile.from_json(load(data)))
+        if file is None:
+            return None
+        return Logged(
+            seen=(file.length, file.hash),
+            contract=file.contract,
+            signers=frozenset(file.signers),
+            uploads={upload.curator: upload.digest for upload in file.uploads},
+            requests=frozenset(file.requests),
+            release=file.release,
+        )
+
+    def save(self, logged: Logged) -> None:
+        """Remember what was seen; a log never gets shorter, and what was seen never changes."""
+        before = self.read()
+        if before == logged:
+            return
+        length, last = logged.seen
+        if before is not None and length <= before.seen[0]:
+            raise AuditError(
+                f"the audit log of {self.scope.hex()} has {length:,} entries where"
+                f" {before.seen[0]:,} were seen before, or not the same ones",
+                hint="the server has taken something back; show it to the other curators",
+            )
+        file = _LogFile(
+            contract=logged.contract,
+            hash=last,
+            length=length,
+            release=logged.release,
+            requests=tuple(sorted(logged.requests)),
+            signers=tuple(sorted(logged.signers)),
+            uploads=tuple(_LoggedUpload(*pair) for pair in sorted(logged.uploads.items())),
+        )
+        make_private_folder(self.path.parent)
+        write_private(self.path, file.canonical())
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,22 +320,10 @@ class StudyFolder:
         self._check_own(prepared.message.body.scope)
         self._write("prepared", dump_prepared(prepared))
 
-    def seen_head(self) -> SeenHead | None:
-        """Return how far the audit log was seen."""
-        return parse_file(self._file("audit"), lambda data: SeenHead.from_json(load(data)))
-
-    def save_seen_head(self, length: int, head_hash: bytes) -> None:
-        """Remember how far the audit log was seen; it never gets shorter."""
-        seen, new = self.seen_head(), SeenHead(hash=head_hash, length=length)
-        if seen == new:
-            return
-        if seen is not None and length <= seen.length:
-            raise AuditError(
-                f"the audit log of study {self.study_id.hex()} has {length:,} entries where"
-                f" {seen.length:,} were seen before, or not the same ones",
-                hint="the server has taken something back; show it to the other curators",
-            )
-        self._write("audit", new.canonical())
+    @property
+    def log(self) -> PinnedLog:
+        """What was seen of the study's audit log."""
+        return PinnedLog(self._file("audit"), self.study_id)
 
     def publication(self) -> Signed[Publication] | None:
         """Return the message that names the published copy."""

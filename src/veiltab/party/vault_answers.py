@@ -11,7 +11,7 @@ from veiltab.errors import DigestError, MismatchError, StateError
 from veiltab.files.chunks import FolderChunks
 from veiltab.files.private import locked
 from veiltab.party.context import PartyContext
-from veiltab.party.home import Home
+from veiltab.party.evidence import check_requested, check_uploaded
 from veiltab.party.progress import OnProgress, Progress, ignore_progress
 from veiltab.party.push import LOCK_WAIT, ChunkSending, chunk_digests
 from veiltab.party.remote import Status
@@ -36,19 +36,6 @@ def send_nothing_yet(_: Prepared[Repad]) -> None:
     """Do nothing before an answer is sent."""
 
 
-def check_charged(home: Home, contract: Contract) -> None:
-    """Refuse to answer a study that no ledger of this home was charged with, exactly."""
-    stored = home.ledgers.ledger_of(contract.study_id)
-    entries = () if stored is None else stored.ledger.entries
-    cost = (contract.study_id, contract.epsilon, contract.delta)
-    if cost not in {(entry.study, entry.epsilon, entry.delta) for entry in entries}:
-        raise StateError(
-            "no ledger of this home was charged with this study",
-            hint="sign it with `veiltab study sign`, from the home that holds the ledgers; if a"
-            " ledger was restored from an old copy, restore the newest one",
-        )
-
-
 def answer_study(
     context: PartyContext,
     signed: Signed[Contract],
@@ -62,7 +49,7 @@ def answer_study(
     many as were agreed on.  ``before_sending`` may still refuse.
     """
     contract = verify_agreement(signed)
-    check_charged(context.home, contract)
+    context.home.ledgers.check_charged(contract)
     check_stored_study(context, contract)
     status = context.server.status(contract.study_id)
     if status.state != State.SAMPLED:
@@ -71,7 +58,9 @@ def answer_study(
     with locked(folder.lock, LOCK_WAIT):
         prepared = _prepare(context, signed, folder, progress)
         before_sending(prepared)
-        return _send(context, prepared, folder, progress)
+        status = _send(context, prepared, folder, progress)
+        check_uploaded(context, contract, prepared.message)
+        return status
 
 
 def answer_folder(context: PartyContext, contract: Contract) -> AnswerFolder:
@@ -116,6 +105,7 @@ def _prepare(
     contract = signed.body
     vault, prepared = own_table(context, contract)
     request = context.server.vaults.repad_request(contract.study_id)
+    check_requested(context, contract, request)
     if folder.answer(contract.study_id) is None:
         folder.clear()  # of an answer that was interrupted; its pads are lost with it
         folder.save_request(request)

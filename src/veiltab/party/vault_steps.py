@@ -18,16 +18,18 @@ from veiltab.files.chunks import FolderChunks
 from veiltab.files.private import locked
 from veiltab.files.spool import FolderSpool
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import read_log, read_whole_log
 from veiltab.party.home import Home
 from veiltab.party.progress import OnProgress, Progress
 from veiltab.party.proposal import VaultDraft
 from veiltab.party.push import LOCK_WAIT, ChunkSending, Source, chunk_digests, read_table
 from veiltab.party.remote_vault import VaultStatus
-from veiltab.protocol.audit_log import Seen, verify_log
+from veiltab.protocol.audit_log import Seen
 from veiltab.protocol.curator import agreement
 from veiltab.protocol.curator.agreement import new_secret, receive_secret, share_secret, unsigned
 from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.curator.upload import CuratorContext, Prepared, prepare_table
+from veiltab.protocol.logged import check_contract, check_upload
 from veiltab.protocol.verify import check_vault, verify_agreement
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Contract, Vault
@@ -37,32 +39,28 @@ from veiltab.wire.states import AuditEvent, VaultState
 
 
 def fetch_terms(context: PartyContext, vault: bytes) -> Signed[Vault]:
-    """Fetch a vault with its signatures so far, and save it.
+    """Fetch a vault with its signatures so far, compare it with its log, and save it.
 
     The vault id is a hash of the terms, so the server cannot change them; but they must be for the
     server that this home has pinned, and the server must not have gone back to an earlier state.
     """
-    audit_vault(context, vault)
+    folder = context.home.vault(vault)
+    before = folder.log.read()
     signed = context.server.vaults.terms(vault)
     if signed.body.server != context.server.pinned:
         raise MismatchError(
             "the vault names another server than the one you registered with",
             hint="compare the server's fingerprint with whoever proposed the vault",
         )
-    context.home.vault(vault).save_terms(signed)
+    check_contract(before, read_log(context, signed.body), signed)
+    folder.save_terms(signed)
     return signed
 
 
 def audit_vault(context: PartyContext, vault: bytes) -> tuple[list[AuditEntry], Seen]:
     """Fetch and verify a vault's audit log against everything that was seen of it before."""
-    folder = context.home.vault(vault)
-    with context.home.lock():
-        before = folder.seen_head()
-        entries, head = context.server.vaults.audit(vault)
-        seen = None if before is None else (before.length, before.hash)
-        end = verify_log(vault, entries, head, context.server.pinned.signing_key, seen)
-        folder.save_seen_head(*end)
-    return entries, end
+    entries, _, logged = read_whole_log(context, fetch_terms(context, vault).body)
+    return entries, logged.seen
 
 
 def propose_vault(context: PartyContext, draft: VaultDraft) -> Vault:
@@ -71,7 +69,7 @@ def propose_vault(context: PartyContext, draft: VaultDraft) -> Vault:
     A proposal that was broken off is taken up: the same terms again, while the other curators have
     not all signed, are the same vault.
     """
-    context.home.known.remember(terms.identity for terms in draft.curators)
+    context.check_identities(terms.identity for terms in draft.curators)
     proposal = _unfinished(context, draft)
     if proposal is None:
         secret, commitment, nonce = new_secret(context.entropy)
@@ -176,6 +174,7 @@ def push_vault(
             with _read(context, vault, source(), progress) as intake:
                 folder.pin_table(intake.table_digest)
         status = _send(context, prepared, outgoing, progress)
+        check_upload(read_log(context, vault), prepared.message)
         if status.state in (VaultState.STORED, VaultState.CLOSED):
             outgoing.clear()
     return status

@@ -55,18 +55,41 @@ def verify_log(
     """
     known_length, known_hash = (0, study) if seen is None else seen
     _check_head(study, head, server_key)
-    last = study
-    for number, entry in enumerate(entries):
-        if number == known_length and last != known_hash:
-            raise _rewritten(known_length)
-        _check_entry(entry, study, number, last)
-        last = entry_hash(entry)
     if len(entries) < known_length:
-        raise _broken(len(entries), f"is missing, but {known_length:,} entries were there before")
-    if len(entries) == known_length and last != known_hash:
+        _follow(study, entries, (0, study))
+        raise _cut(len(entries), known_length)
+    if _follow(study, entries[:known_length], (0, study)) != known_hash:
         raise _rewritten(known_length)
-    _check_end(len(entries), last, head.body)
-    return len(entries), last
+    return verify_more(study, entries[known_length:], head, server_key, (known_length, known_hash))
+
+
+def verify_more(
+    study: bytes,
+    entries: Sequence[AuditEntry],
+    head: Signed[AuditHead],
+    server_key: bytes,
+    seen: Seen,
+) -> Seen:
+    """Check what follows the part of a log that was seen before, and return how far it goes."""
+    _check_head(study, head, server_key)
+    if head.body.length < seen[0]:
+        raise _cut(head.body.length, seen[0])
+    if entries and seen[0] and entries[0].previous != seen[1]:
+        raise _rewritten(seen[0])
+    last = _follow(study, entries, seen)
+    if not entries and head.body.length == seen[0] and head.body.hash != last:
+        raise _rewritten(seen[0])
+    _check_end(seen[0] + len(entries), last, head.body)
+    return seen[0] + len(entries), last
+
+
+def _follow(study: bytes, entries: Sequence[AuditEntry], start: Seen) -> bytes:
+    """Check that entries follow each other from a place on, and return the last hash."""
+    number, last = start
+    for entry in entries:
+        _check_entry(entry, study, number, last)
+        number, last = number + 1, entry_hash(entry)
+    return last
 
 
 def _check_head(study: bytes, head: Signed[AuditHead], server_key: bytes) -> None:
@@ -101,6 +124,10 @@ def _check_end(length: int, last: bytes, head: AuditHead) -> None:
 
 def _broken(number: int, problem: str) -> AuditError:
     return AuditError(f"the audit log is broken: entry {number:,} {problem}", hint=_HINT)
+
+
+def _cut(length: int, known: int) -> AuditError:
+    return _broken(length, f"is missing, but {known:,} entries were there before")
 
 
 def _rewritten(length: int) -> AuditError:

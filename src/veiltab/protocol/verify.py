@@ -241,6 +241,21 @@ def check_own_upload(release: Release, upload: Signed[Upload]) -> None:
             "the release was not made from the table that you pushed",
             hint="grant nothing; show the release to the other curators and ask the operator",
         )
+    if body.tokens is not None:
+        check_claimed_population(release.population, body.rows)
+
+
+def check_claimed_population(population: int | None, table_rows: int) -> None:
+    """Refuse more respondents in common than a curator's own table has rows.
+
+    The more respondents a server claims, the less noise keeps the promise by its own numbers.
+    """
+    if population is not None and population > table_rows:
+        raise PromiseError(
+            f"the server claims {population:,} respondents in common, and your table has"
+            f" {table_rows:,} rows: with so large a number it would add too little noise",
+            hint="give out nothing; show the release to the other curators and ask the operator",
+        )
 
 
 def _check_release(contract: Contract, release: Release) -> None:

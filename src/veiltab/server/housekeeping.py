@@ -6,7 +6,7 @@ The operator's commands do the same for single studies.
 from veiltab.errors import StateError
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import VAULT
-from veiltab.server.quotas import SECONDS_A_DAY, reserve_bytes
+from veiltab.server.quotas import SECONDS_A_DAY
 from veiltab.server.stored_study import StoredAgreement, StoredStudy
 from veiltab.server.stored_vault import StoredVault
 from veiltab.server.vault_steps import close_vault
@@ -16,11 +16,9 @@ ENDED = frozenset({str(State.RELEASED), str(State.ABORTED), str(VaultState.CLOSE
 
 
 def keep_house(context: ServiceContext) -> None:
-    """Let proposals expire, archive what ended long ago, and reserve space for a full disk."""
-    limits = context.settings
-    context.folders.keep_ballast(limits.ballast_bytes, reserve_bytes(context))
-    expire_proposals(context, limits.proposal_days)
-    archive_finished(context, limits.archive_days)
+    """Let proposals expire, and archive what ended long ago."""
+    expire_proposals(context, context.settings.proposal_days)
+    archive_finished(context, context.settings.archive_days)
 
 
 def expire_proposals(context: ServiceContext, days: int) -> list[bytes]:

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
 
 from veiltab.server.problems import MEDIA_TYPE
 
@@ -198,7 +199,7 @@ PROBLEMS: Responses = {
 
 
 class ThreadRoute(APIRoute):
-    """A route whose work is done in a thread, while its answer is written by the event loop."""
+    """A route whose work is done in a thread, and whose answer is written there."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         """Take the function of a route; one that is not a coroutine runs in a thread."""
@@ -207,9 +208,16 @@ class ThreadRoute(APIRoute):
 
 
 def _in_thread(work: Callable[..., Any]) -> Callable[..., Any]:
+    def answer(**values: Any) -> Any:  # noqa: ANN401 - whatever the route answers
+        """Write a long answer here too: in the event loop, everybody would wait for it."""
+        found = work(**values)
+        if isinstance(found, BaseModel) and "response" not in values:
+            return Response(found.model_dump_json(), media_type=JSON)
+        return found
+
     @wraps(work)
     async def run(**values: Any) -> Any:  # noqa: ANN401 - whatever the route answers
-        return await run_in_threadpool(work, **values)
+        return await run_in_threadpool(answer, **values)
 
     return run
 

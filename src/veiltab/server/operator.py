@@ -1,8 +1,8 @@
 """What the operator does with parties and studies, while the server runs or stands still."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from veiltab.crypto.identity import fingerprint
 from veiltab.errors import NotFoundError, ParameterError
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.operators import OperatorLine, PartyLine
@@ -32,7 +32,9 @@ class Disk:
     ballast: bool
 
 
-def find_party(context: ServiceContext, text: str) -> PartyLine:
+def find_party(
+    context: ServiceContext, text: str, fingerprint: Callable[[bytes], str]
+) -> PartyLine:
     """Find a party by its exact name, its fingerprint, or the first digits of its id."""
     with context.database.reading() as records:
         parties = records.party_lines()

@@ -10,7 +10,10 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, TypeVar
 
+from veiltab.wire.signed import Signed, SignedMessage
+
 T = TypeVar("T")
+MessageType = TypeVar("MessageType", bound=SignedMessage)
 MOST_BYTES = 16 * 2**20
 
 
@@ -32,14 +35,23 @@ class ParsedMessages:
                 message: T = self._kept[name][0]
                 return message
         message = loads(content)
+        self._keep(name, message, len(content))
+        return message
+
+    def keep(self, message: Signed[MessageType]) -> bytes:
+        """Write a message that will be read again soon, and return its bytes."""
+        content = message.dumps()
+        self._keep(hashlib.sha256(content).digest(), message, len(content))
+        return content
+
+    def _keep(self, name: bytes, message: object, size: int) -> None:
         with self._lock:
             if name not in self._kept:
-                self._kept[name] = message, len(content)
-                self._size += len(content)
+                self._kept[name] = message, size
+                self._size += size
             while self._size > self._most and len(self._kept) > 1:
-                _, (_, size) = self._kept.popitem(last=False)
-                self._size -= size
-        return message
+                _, (_, dropped) = self._kept.popitem(last=False)
+                self._size -= dropped
 
 
 PARSED = ParsedMessages()

@@ -4,6 +4,7 @@ from veiltab.errors import QuotaError, UnknownPartyError
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.lists import INBOX, LISTED
 from veiltab.server.db.records import CURATOR, RESEARCHER, STUDY, Records, StudyRecord
+from veiltab.server.parsed import PARSED
 from veiltab.server.quotas import SECONDS_A_DAY, check_usage
 from veiltab.wire.contract import Agreement, Contract, Vault
 from veiltab.wire.signed import Signed
@@ -29,7 +30,7 @@ def add_agreement(
         StudyRecord(
             study=agreement.scope,
             title=agreement.title,
-            contract=Signed(agreement, ()).dumps(),
+            contract=PARSED.keep(Signed(agreement, ())),
             state=str(State.PROPOSED),
             noise_key=None,
             reason=None,

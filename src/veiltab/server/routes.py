@@ -14,7 +14,6 @@ from veiltab.server.models import (
     JSON,
     PROBLEMS,
     Alignments,
-    AuditLog,
     Blocks,
     Chunks,
     Grants,
@@ -195,10 +194,6 @@ def study_routes(context: ServiceContext, gate: Gate, worker: Worker) -> APIRout
         reason = TEXT.read(fields["reason"], "reason")
         steps.abort(context, sender, bytes.fromhex(study), reason)
         return views.status(context, sender, bytes.fromhex(study))
-
-    @router.get("/v1/studies/{study}/audit", summary="The study's audit log")
-    def audit(study: StudyId, sender: small) -> AuditLog:
-        return views.audit(context, sender, bytes.fromhex(study))
 
     _add_curator_routes(router, context, gate, worker)
     _add_researcher_routes(router, context, gate)

@@ -10,7 +10,7 @@ from veiltab.errors import DigestError, MismatchError, QuotaError, SignatureErro
 from veiltab.files.bundles import BundledChunks, missing
 from veiltab.protocol.server.accept import check_upload
 from veiltab.protocol.server.transitions import expect
-from veiltab.protocol.verify import verify, verify_some
+from veiltab.protocol.verify import AgreementType, verify, verify_some
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.lists import HIDDEN, INBOX
@@ -32,7 +32,7 @@ from veiltab.server.quotas import (
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.stored_vault import check_study_on_vault
 from veiltab.wire.bundles import check_bundle
-from veiltab.wire.contract import Agreement, Contract
+from veiltab.wire.contract import Agreement, Contract, CuratorTerms
 from veiltab.wire.messages import (
     PAD_KEY_BYTES,
     SEAL_BYTES,
@@ -363,9 +363,19 @@ def _add_signatures(stored: StoredStudy, sender: Sender, signed: Signed[Contract
     stored.save(server_study, noise_key=key)
     note_signatures(stored.records, server_study.contract)
     stored.records.look(stored.study, sender.party)
-    stored.log(AuditEvent.SIGNED, sender.party, signed.digest)
+    for terms in new_signers(signed.body, before, server_study.contract):
+        stored.log(AuditEvent.SIGNED, terms.party_id, signed.digest)
     if opened:
         stored.log(AuditEvent.OPENED, stored.context.identity.party_id, signed.digest)
+
+
+def new_signers(
+    agreement: Agreement, before: Signed[AgreementType], after: Signed[AgreementType]
+) -> list[CuratorTerms]:
+    """Return the curators whose signatures have come, whoever has sent them."""
+    there = {signature.root for signature in before.signatures}
+    keys = {signature.root for signature in after.signatures} - there
+    return [terms for terms in agreement.curators if terms.identity.signing_key in keys]
 
 
 def check_sender(

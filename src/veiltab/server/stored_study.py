@@ -212,7 +212,7 @@ class StoredStudy(StoredAgreement):
     def save(self, study: ServerStudy, reason: str | None = None, **key: bytes | None) -> None:
         """Write the study's state, signatures and reason; the noise key only if it is given."""
         self._update(
-            contract=study.contract.dumps(),
+            contract=PARSED.keep(study.contract),
             state=str(study.state),
             reason=None if reason is None else reason[:MAX_TEXT],  # clients refuse longer texts
             noise_key=key.get("noise_key", self.record.noise_key),

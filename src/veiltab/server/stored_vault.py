@@ -49,7 +49,7 @@ class StoredVault(StoredAgreement):
     def save(self, vault: ServerVault, reason: str | None = None) -> None:
         """Write the vault's state, signatures and reason."""
         self._update(
-            contract=vault.terms.dumps(),
+            contract=PARSED.keep(vault.terms),
             state=str(vault.state),
             reason=None if reason is None else reason[:MAX_TEXT],  # clients refuse longer texts
         )

@@ -12,7 +12,6 @@ from veiltab.server.models import (
     BYTES,
     JSON,
     PROBLEMS,
-    AuditLog,
     Chunks,
     Nothing,
     Secrets,
@@ -89,10 +88,6 @@ def vault_routes(context: ServiceContext, gate: Gate) -> APIRouter:
         reason = TEXT.read(fields["reason"], "reason")
         vault_steps.close(context, sender, bytes.fromhex(vault), reason)
         return vault_views.status(context, sender, bytes.fromhex(vault))
-
-    @router.get("/v1/vaults/{vault}/audit", summary="The vault's audit log")
-    def audit(vault: VaultId, sender: small) -> AuditLog:
-        return vault_views.audit(context, sender, bytes.fromhex(vault))
 
     _add_table_routes(router, context, gate)
     return router

@@ -137,8 +137,9 @@ def _take_upload(
 def close(context: ServiceContext, sender: Sender, vault: bytes, reason: str) -> None:
     """Let a curator close a vault; its tables are deleted for good."""
     with context.database.reading() as records:
-        StoredVault.of_curator(context, records, vault, sender.party)
-    close_vault(context, vault, sender.party, f"{sender.identity.name}: {reason}")
+        stored = StoredVault.of_curator(context, records, vault, sender.party)
+        name = stored.terms.body.curator(sender.party).identity.name
+    close_vault(context, vault, sender.party, f"{name}: {reason}")
 
 
 def close_vault(context: ServiceContext, vault: bytes, actor: bytes, reason: str) -> None:
@@ -221,6 +222,7 @@ def _add_signatures(stored: StoredVault, sender: Sender, signed: Signed[Vault]) 
     stored.save(server_vault)
     note_signatures(stored.records, server_vault.terms)
     stored.records.look(stored.study, sender.party)
-    stored.log(AuditEvent.SIGNED, sender.party, signed.digest)
+    for terms in steps.new_signers(signed.body, before, server_vault.terms):
+        stored.log(AuditEvent.SIGNED, terms.party_id, signed.digest)
     if server_vault.state is VaultState.OPEN:
         stored.log(AuditEvent.OPENED, stored.context.identity.party_id, signed.digest)

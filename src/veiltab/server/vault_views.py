@@ -4,17 +4,14 @@ from collections.abc import Sequence
 
 from veiltab.errors import DamagedError, NotGrantedError, UnavailableError
 from veiltab.protocol.server.transitions import expect
-from veiltab.protocol.verify import sign
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.lists import INBOX, LISTED, Cursor
 from veiltab.server.db.records import CURATOR, VAULT
-from veiltab.server.models import AuditLog, VaultCurator, VaultLine, VaultList, VaultStatus
+from veiltab.server.models import VaultCurator, VaultLine, VaultList, VaultStatus
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.stored_vault import StoredVault
 from veiltab.server.views import Served, look, serve_chunks, write_cursor
-from veiltab.wire.audit import AuditHead
-from veiltab.wire.codec import load
 from veiltab.wire.messages import RepadRequest, Secret, Upload
 from veiltab.wire.states import State
 
@@ -90,16 +87,6 @@ def chunks(context: ServiceContext, sender: Sender, vault: bytes) -> list[str]:
     with context.database.reading() as records:
         StoredVault.of_curator(context, records, vault, sender.party)
     return [digest.hex() for digest in context.folders.received(vault, sender.party).digests()]
-
-
-def audit(context: ServiceContext, sender: Sender, vault: bytes) -> AuditLog:
-    """Return the vault's audit log with the server's signature on its end."""
-    with context.database.reading() as records:
-        StoredVault.of_curator(context, records, vault, sender.party)
-        entries, head = records.audit(vault), records.audit_head(vault)
-    length, last = head or (0, vault)
-    signed = sign(AuditHead(at=context.now, hash=last, length=length, study=vault), context.key)
-    return AuditLog(entries=[load(entry) for entry in entries], head=signed.to_json())
 
 
 def repad_request(context: ServiceContext, sender: Sender, study: bytes) -> bytes:

@@ -9,14 +9,13 @@ from threading import Lock
 from veiltab.errors import DamagedError, DigestError, UnavailableError, WithheldError
 from veiltab.files.bundles import BundledChunks, Copy
 from veiltab.protocol.server.transitions import expect
-from veiltab.protocol.verify import may_see_release, sign
+from veiltab.protocol.verify import may_see_release
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.lists import INBOX, LISTED, Cursor
 from veiltab.server.db.records import CURATOR, RESEARCHER
 from veiltab.server.limits import Memory, too_large
 from veiltab.server.models import (
-    AuditLog,
     Block,
     Blocks,
     CuratorStatus,
@@ -25,10 +24,8 @@ from veiltab.server.models import (
     StudyLine,
     StudyList,
 )
-from veiltab.server.stored_study import StoredStudy
-from veiltab.wire.audit import AuditHead
+from veiltab.server.stored_study import StoredStudy, archived
 from veiltab.wire.bundles import bundled_bytes, in_pieces, write_index
-from veiltab.wire.codec import load
 from veiltab.wire.messages import Alignment, Publication, Repad, Secret, SignedGrant, Upload
 from veiltab.wire.states import State
 
@@ -163,6 +160,8 @@ def release(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
     with context.database.reading() as records:
         stored = StoredStudy.of(context, records, study, sender.party)
         expect(stored.state, State.RELEASED)
+        if stored.record.archived is not None:
+            raise archived()
         if records.role(study, sender.party) != CURATOR:
             stored.resume(reader=sender.party).check_researcher(sender.party, context.now)
         elif not may_see_release(stored.contract.body, sender.party):
@@ -268,13 +267,3 @@ def publications(context: ServiceContext, sender: Sender, study: bytes) -> list[
         StoredStudy.of(context, records, study, sender.party)
         messages = records.messages(study, Publication.kind)
     return [Publication.loads(message.content).to_json() for message in messages if message.content]
-
-
-def audit(context: ServiceContext, sender: Sender, study: bytes) -> AuditLog:
-    """Return the study's audit log with the server's signature on its end."""
-    with context.database.reading() as records:
-        StoredStudy.of(context, records, study, sender.party)
-        entries, head = records.audit(study), records.audit_head(study)
-    length, last = head or (0, study)
-    signed = sign(AuditHead(at=context.now, hash=last, length=length, study=study), context.key)
-    return AuditLog(entries=[load(entry) for entry in entries], head=signed.to_json())

@@ -229,7 +229,10 @@ class Worker:
             pass
 
     def _keep_house(self) -> None:
-        """Delete what is left over after a start and after failures, and hourly what is old."""
+        """Delete what is left over after a start and after failures, and hourly what is old.
+
+        What was given up on a full disk is reserved again as soon as there is room.
+        """
         context = self._context
         if not all(lane.tidied for lane in self._lanes):
             for lane in self._lanes:
@@ -239,6 +242,7 @@ class Worker:
             except BaseException:
                 self._lanes[0].tidied = False
                 raise
+        context.folders.keep_ballast(context.settings.ballast_bytes, reserve_bytes(context))
         with context.database.transaction() as records:
             records.forget_nonces(context.now - _NONCE_SECONDS)
         if self._kept_house is None or context.clock() >= self._kept_house + HOUSE_SECONDS:

@@ -13,13 +13,16 @@ from veiltab.wire.codec import (
     Part,
     choice,
     dump,
+    exact_fields,
     integer,
+    items,
     message,
+    nested,
     optional,
     wired,
 )
 from veiltab.wire.contract import DIGEST, PARTY_ID
-from veiltab.wire.signed import SignedMessage
+from veiltab.wire.signed import Message, Signed, SignedMessage
 from veiltab.wire.states import AuditEvent, State, VaultState
 
 MAX_ENTRIES = 2**32
@@ -63,6 +66,38 @@ class AuditHead(SignedMessage):
     hash: bytes = wired(DIGEST)
     length: int = wired(integer(1, MAX_ENTRIES))
     study: bytes = wired(DIGEST)
+
+
+def _read_head(value: object, path: str) -> Signed[AuditHead]:
+    return Signed.from_json(AuditHead, exact_fields(value, ("body", "signatures"), path))
+
+
+_HEAD: Codec[Signed[AuditHead]] = Codec(_read_head, lambda signed, _: signed.to_json())
+
+
+@message
+class Witness(SignedMessage):
+    """A party says which signed end of a log the server has shown to it."""
+
+    kind: ClassVar[str] = "witness"
+
+    head: Signed[AuditHead] = wired(_HEAD)
+    party: bytes = wired(PARTY_ID)
+
+
+@message
+class Equivocation(Message):
+    """Two ends that the server has signed, of logs of which neither continues the other.
+
+    ``entries`` are the log that ``second`` ends, if that is longer than the one of ``first``.  The
+    two signatures are all that is needed to prove it to anybody.
+    """
+
+    kind: ClassVar[str] = "equivocation"
+
+    entries: tuple[AuditEntry, ...] = wired(items(nested(AuditEntry)))
+    first: Signed[AuditHead] = wired(_HEAD)
+    second: Signed[AuditHead] = wired(_HEAD)
 
 
 def entry_hash(entry: AuditEntry) -> bytes:

@@ -11,7 +11,14 @@ from veiltab.errors import MismatchError, StateError
 from veiltab.protocol.curator.upload import CuratorContext, Prepared, StreamPads, fresh_pads
 from veiltab.protocol.positions import DrawnPositions
 from veiltab.protocol.stores import ChunkStore, read_position_chunk
-from veiltab.protocol.verify import check_vault, planned_sample_size, sign, verify, verify_agreement
+from veiltab.protocol.verify import (
+    check_claimed_population,
+    check_vault,
+    planned_sample_size,
+    sign,
+    verify,
+    verify_agreement,
+)
 from veiltab.wire.contract import Contract, Vault
 from veiltab.wire.messages import ColumnChunks, Repad, RepadRequest, Upload
 from veiltab.wire.packing import chunk_slices, pack
@@ -112,9 +119,8 @@ class StoredTable:
                 "the request is for another study, table or curator",
                 hint="ask the server for the request of this study",
             )
-        if request.population > self.upload.body.rows or request.sample_size != planned_sample_size(
-            contract, request.population
-        ):
+        check_claimed_population(request.population, self.upload.body.rows)
+        if request.sample_size != planned_sample_size(contract, request.population):
             raise MismatchError(
                 f"the server drew {request.sample_size} rows of {request.population}, which is not"
                 " what was agreed",

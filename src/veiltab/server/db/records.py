@@ -253,6 +253,13 @@ class MessageRecords(TransactionView):
             )
         return False
 
+    def replace_message(self, record: MessageRecord) -> None:
+        """Put a message in the place of an earlier one; only of kinds that bind nobody."""
+        key = ("study", "kind", "sender", "reference")
+        same = [MESSAGES.c[name] == getattr(record, name) for name in key]
+        self._connection.execute(delete(MESSAGES).where(*same))
+        self.add_message(record)
+
     def message(
         self, study: bytes, kind: str, sender: bytes, reference: bytes = b""
     ) -> MessageRecord | None:
@@ -300,9 +307,14 @@ class MessageRecords(TransactionView):
         values = {"study": study, "sequence": head[0] if head else 0}
         self._connection.execute(insert(AUDIT).values(content=content, hash=hash, **values))
 
-    def audit(self, study: bytes) -> list[bytes]:
-        """Return the contents of a study's audit log in order."""
-        statement = select(AUDIT.c.content).where(AUDIT.c.study == study).order_by(AUDIT.c.sequence)
+    def audit(self, study: bytes, after: int = 0, most: int | None = None) -> list[bytes]:
+        """Return the contents of a study's audit log in order, from an entry on."""
+        statement = (
+            select(AUDIT.c.content)
+            .where(AUDIT.c.study == study, AUDIT.c.sequence >= after)
+            .order_by(AUDIT.c.sequence)
+            .limit(most)
+        )
         return list(self._connection.execute(statement).scalars())
 
     def audit_head(self, study: bytes) -> tuple[int, bytes] | None:
