@@ -102,9 +102,9 @@ def test_every_test_that_is_named_exists(page: Path, test_names: dict[str, set[P
     """A promise whose test was renamed or removed is no longer shown by anything."""
     text = page.read_text("utf-8")
     cited = set(re.findall(r"`(?:tests/[\w/.]+::)?(test_\w+)`", text))
-    assert cited
-    assert sorted(cited - test_names.keys()) == []
     files = re.findall(r"`(tests/[\w/.]+?)(?:::\w+)?`", text)
+    assert cited or files
+    assert sorted(cited - test_names.keys()) == []
     assert [name for name in files if not (ROOT / name).exists()] == []
 
 
@@ -113,4 +113,4 @@ def test_every_attack_of_the_review_is_played() -> None:
     whole = section(PAGE, "What was wrong, and what holds now")
     rows = [row for table in tables(whole) for row in table.rows]
     assert len(rows) > 30
-    assert [row[0] for row in rows if "`test_" not in row[-1]] == []
+    assert [row[0] for row in rows if "test_" not in row[-1]] == []

@@ -18,11 +18,11 @@ from tests.support.http_simulator import HttpStudy, HttpTerms
 from tests.support.servers import invitation, register
 from tests.support.simulator import Stage, holdings_of
 from tests.support.storage import LocalPostgreSQL
-from veiltab.party.evidence import examine
 from veiltab.core.parameters import MAX_EPSILON
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.errors import OutOfSpaceError
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import examine
 from veiltab.party.remote import Retry
 from veiltab.party.researcher import estimate_study
 
