@@ -6,7 +6,14 @@ from typing import TypeVar
 
 from veiltab.core.entropy import random_bytes
 from veiltab.crypto.entropy import KEY_BYTES
-from veiltab.errors import DigestError, MismatchError, QuotaError, SignatureError, StateError
+from veiltab.errors import (
+    DigestError,
+    MismatchError,
+    QuotaError,
+    SignatureError,
+    StateError,
+    TooLargeError,
+)
 from veiltab.files.bundles import BundledChunks, missing
 from veiltab.protocol.server.accept import check_upload
 from veiltab.protocol.server.transitions import expect
@@ -23,6 +30,7 @@ from veiltab.server.party_steps import check_new_signatures
 from veiltab.server.proposals import add_agreement, note_signatures
 from veiltab.server.quotas import (
     MAX_BLOCKS,
+    MAX_BUNDLED,
     check_chunk_count,
     check_space,
     check_usage,
@@ -31,7 +39,7 @@ from veiltab.server.quotas import (
 )
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.stored_vault import check_study_on_vault
-from veiltab.wire.bundles import check_bundle
+from veiltab.wire.bundles import COUNT_BYTES, check_bundle, index_bytes
 from veiltab.wire.contract import Agreement, Contract, CuratorTerms
 from veiltab.wire.messages import (
     PAD_KEY_BYTES,
@@ -181,7 +189,12 @@ def put_chunks(context: ServiceContext, sender: Sender, study: bytes) -> bool:
 
 
 def bundle_digests(context: ServiceContext, sender: Sender) -> list[bytes]:
-    """Return the digests of the chunks that were sent; refuse chunks that are too long."""
+    """Return the digests of the chunks that were sent; refuse chunks too long or too many."""
+    beginning = b"".join(piece[:COUNT_BYTES] for piece in sender.pieces[:COUNT_BYTES])
+    if index_bytes(beginning) > index_bytes(MAX_BUNDLED.to_bytes(COUNT_BYTES)):
+        raise TooLargeError(
+            f"the bundle has more than {MAX_BUNDLED:,} chunks", hint="send them in several bundles"
+        )
     places = check_bundle(sender.pieces)
     if max(place.length for place in places) > context.settings.chunk_bytes:
         raise too_large("a chunk", context.settings.chunk_bytes)
