@@ -9,7 +9,6 @@ from veiltab.crypto.entropy import KEY_BYTES
 from veiltab.errors import (
     DigestError,
     MismatchError,
-    QuotaError,
     SignatureError,
     StateError,
     TooLargeError,
@@ -20,16 +19,13 @@ from veiltab.protocol.server.transitions import expect
 from veiltab.protocol.verify import AgreementType, verify, verify_some
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
-from veiltab.server.db.lists import HIDDEN, INBOX
-from veiltab.server.db.records import CURATOR, RESEARCHER, Records
-from veiltab.server.db.usage import GrantLine
+from veiltab.server.db.records import CURATOR, Records
 from veiltab.server.directory import bundle_size
 from veiltab.server.limits import too_large
 from veiltab.server.parsed import PARSED
 from veiltab.server.party_steps import check_new_signatures
 from veiltab.server.proposals import add_agreement, note_signatures
 from veiltab.server.quotas import (
-    MAX_BLOCKS,
     MAX_BUNDLED,
     check_chunk_count,
     check_space,
@@ -42,8 +38,6 @@ from veiltab.server.stored_vault import check_study_on_vault
 from veiltab.wire.bundles import COUNT_BYTES, check_bundle, index_bytes
 from veiltab.wire.contract import Agreement, Contract, CuratorTerms
 from veiltab.wire.messages import (
-    PAD_KEY_BYTES,
-    SEAL_BYTES,
     SEALED_SECRET_BYTES,
     Alignment,
     ColumnChunks,
@@ -51,7 +45,6 @@ from veiltab.wire.messages import (
     Publication,
     Repad,
     Secret,
-    SignedGrant,
     Upload,
 )
 from veiltab.wire.signed import Signed
@@ -76,24 +69,6 @@ def propose(context: ServiceContext, sender: Sender) -> tuple[bytes, bool]:
         stored.log(AuditEvent.PROPOSED, sender.party, signed.digest)
         _add_signatures(stored, sender, signed)
     return contract.study_id, True
-
-
-def block(context: ServiceContext, sender: Sender, party: bytes) -> bool:
-    """Refuse a party's proposals to the sender; ``False`` if they were refused before."""
-    with context.database.transaction() as records:
-        new = records.block(sender.party, party, context.now)
-        if records.block_count(sender.party) > MAX_BLOCKS:
-            raise QuotaError(
-                f"you have blocked {MAX_BLOCKS:,} parties already",
-                hint="unblock some; and tell the operator, who can ban a party",
-            )
-    return new
-
-
-def unblock(context: ServiceContext, sender: Sender, party: bytes) -> bool:
-    """Allow a party's proposals to the sender again; ``False`` if they were allowed before."""
-    with context.database.transaction() as records:
-        return records.unblock(sender.party, party)
 
 
 def sign(context: ServiceContext, sender: Sender, study: bytes) -> None:
@@ -289,61 +264,6 @@ def draw_key(context: ServiceContext, study: bytes) -> bytes:
             hint="the database was restored from an old copy: restore a newer one, or abort",
         )
     return random_bytes(KEY_BYTES, context.entropy)
-
-
-def grant(context: ServiceContext, sender: Sender, study: bytes) -> bool:
-    """Take a curator's grant: from now on its researcher is served what the grant covers."""
-    check_space(context)
-    sent = SignedGrant.loads(sender.body)
-    body, digest = sent.body, sent.signed.digest
-    check_sender(sent.signed, sender, body.curator, body.study, study)
-    with context.database.transaction() as records:
-        stored = StoredStudy.of_curator(context, records, study, sender.party)
-        stored.resume().accept_grant(sent, context.now)
-        if sent.sealed is not None:
-            check_sealed(sent.sealed, SEAL_BYTES + PAD_KEY_BYTES * len(body.attributes))
-        new = stored.keep(body.kind, sender.party, digest, sender.body, reference=body.grant_id)
-        if new:
-            _add_grant(stored, body)
-            stored.log(AuditEvent.GRANTED, sender.party, digest)
-        return new
-
-
-def _add_grant(stored: StoredStudy, body: Grant) -> None:
-    """Note what a new grant covers, and for whom; refuse too many."""
-    records, limits, study = stored.records, stored.context.settings, stored.study
-    names = stored.contract.body.schema.names
-    covered = [(names.index(name), name) for name in body.attributes]
-    line = GrantLine(body.grant_id, body.curator, body.researcher, covered, body.expires)
-    if not records.add_granted(study, line):
-        raise MismatchError("another grant has this id", hint="draw a fresh id for each grant")
-    if (
-        records.grant_count(study, body.curator) > limits.study_grants
-        or records.grant_count(study, body.curator, body.researcher) > limits.researcher_grants
-    ):
-        raise QuotaError(
-            f"you have given {limits.study_grants:,} grants in this study, or"
-            f" {limits.researcher_grants} of them to this researcher",
-            hint="give grants for longer, and for several attributes at once",
-        )
-    blocked = records.has_blocked(body.researcher, body.curator)
-    place, now = HIDDEN if blocked else INBOX, stored.context.now
-    records.add_member(study, body.researcher, RESEARCHER, place=place, now=now)
-
-
-def publish(context: ServiceContext, sender: Sender, study: bytes) -> bool:
-    """Take a researcher's word which copy of its counts is the published one: once, for good."""
-    check_space(context)
-    signed = Publication.loads(sender.body)
-    body, digest = signed.body, signed.digest
-    check_sender(signed, sender, body.researcher, body.study, study)
-    with context.database.transaction() as records:
-        stored = StoredStudy.of(context, records, study, sender.party)
-        stored.resume(reader=sender.party).accept_publication(signed, context.now)
-        new = stored.keep(body.kind, sender.party, digest, sender.body)
-        if new:
-            stored.log(AuditEvent.PUBLISHED, sender.party, digest)
-        return new
 
 
 def _check_proposal(context: ServiceContext, sender: Sender, signed: Signed[Contract]) -> None:
