@@ -92,7 +92,7 @@ def check_command(policy_file: Path, party: PartyOptions, as_json: bool) -> None
     from veiltab.party.policy import read_policy
 
     policy = read_policy(policy_file)  # before a passphrase is asked for
-    with _agent(party, policy_file, Event()) as agent:
+    with _agent(party, policy_file, Event(), writing=False) as agent:
         verdicts, log = agent.check(), agent.log
         missing = _unknown_names(agent, policy)
     if as_json:
@@ -122,7 +122,11 @@ def run_command(policy_file: Path, once: bool, party: PartyOptions, as_json: boo
 
     read_policy(policy_file)  # before a passphrase is asked for
     stop = Event()
-    with only_agent(party.home), _stopping(stop), _agent(party, policy_file, stop) as agent:
+    with (
+        only_agent(party.home),
+        _stopping(stop),
+        _agent(party, policy_file, stop, writing=True) as agent,
+    ):
         agent.on_event = _print_json_line if as_json else _print_line
         if once:
             agent.step()
@@ -186,7 +190,9 @@ def _user() -> str:
 
 
 @contextmanager
-def _agent(party: PartyOptions, policy_file: Path, stop: Event) -> "Iterator[Agent]":
+def _agent(
+    party: PartyOptions, policy_file: Path, stop: Event, *, writing: bool
+) -> "Iterator[Agent]":
     from veiltab.party.agent import Agent, AgentStopped, open_log
     from veiltab.party.connection import Retry
     from veiltab.party.context import check_registered
@@ -201,7 +207,7 @@ def _agent(party: PartyOptions, policy_file: Path, stop: Event) -> "Iterator[Age
     identity = party.identity()
     retry = Retry(total=PATIENCE, cap=5.0, on_wait=on_wait)
     context = open_context(home, identity, retry)
-    with context.server, open_log(home) as log:
+    with context.server, open_log(home, writing=writing) as log:
         yield Agent(context, policy_file, log, stop)
 
 
