@@ -5,7 +5,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -117,7 +117,7 @@ def run_command(policy_file: Path, once: bool, party: PartyOptions, as_json: boo
       veiltab agent run --policy policy.toml
       veiltab agent run --policy policy.toml --once
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.party.agent import only_agent
+    from veiltab.party.agent import AgentStopped, only_agent
     from veiltab.party.policy import read_policy
 
     read_policy(policy_file)  # before a passphrase is asked for
@@ -129,7 +129,8 @@ def run_command(policy_file: Path, once: bool, party: PartyOptions, as_json: boo
     ):
         agent.on_event = _print_json_line if as_json else _print_line
         if once:
-            agent.step()
+            with suppress(AgentStopped):
+                agent.step()
             return
         tell("The agent is at work; Ctrl-C ends it.")
         agent.run()
