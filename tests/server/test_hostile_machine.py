@@ -23,9 +23,9 @@ from tests.support.intruder import Intruder
 from tests.support.requests import Request, Signer, signer_of
 from tests.support.servers import QUICK, Server, make_context, running
 from tests.support.simulator import Stage
-from veiltab.party.evidence import examine
 from veiltab.core.parameters import MAX_EPSILON
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import examine
 from veiltab.party.researcher import estimate_study
 from veiltab.wire.codec import dump
 
