@@ -41,6 +41,7 @@ def locked(tmp_path: Path) -> tuple[Office, Path]:
     """Somebody whose identity is locked, and the file with its passphrase."""
     secret = tmp_path / "secret.txt"
     secret.write_text(f"{PASSPHRASE}\n", "utf-8")
+    secret.chmod(0o600)
     office = Office("Klinik", tmp_path / "home", tmp_path / "klinik.json")
     office.succeed("id", "new", "--name", "Klinik", "--passphrase-file", secret)
     return office, secret
@@ -100,6 +101,10 @@ def test_a_passphrase_locks_the_key(locked: tuple[Office, Path], server: Server)
     assert "is locked, and there is no terminal" in assert_refused(without, code=1)
     wrong = office.home.parent / "wrong.txt"
     wrong.write_text("falsch")
+    readable = office.run(*register, code, "--passphrase-file", wrong)
+    assert "others can open" in assert_refused(readable, code=1)
+    assert f"chmod 600 {wrong}" in readable.err
+    wrong.chmod(0o600)
     refused = office.run(*register, code, "--passphrase-file", wrong)
     assert "does not unlock" in assert_refused(refused, code=1)
     office.succeed(*register, code, "--passphrase-file", secret)
@@ -152,6 +157,8 @@ def test_a_terminal_is_asked_without_echo(tmp_path: Path, monkeypatch: pytest.Mo
         (("--passphrase-file", "absent"), "cannot read the passphrase from absent"),
         (("--passphrase-file", "empty"), "there is no passphrase in empty"),
         (("--passphrase-file", "latin"), "the passphrase in latin is not UTF-8"),
+        (("--passphrase-file", "short"), "less than 8 characters"),
+        (("--passphrase-file", "repeated"), "one character repeated"),
     ],
 )
 def test_a_new_key_needs_a_decision(
@@ -161,10 +168,47 @@ def test_a_new_key_needs_a_decision(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "latin").write_bytes(b"pa\xdfwort")
+    (tmp_path / "short").write_text("geheim")
+    (tmp_path / "repeated").write_text("a" * 30)
+    for path in tmp_path.iterdir():
+        path.chmod(0o600)
     outcome = run("id", "new", "--name", "x", "--home", tmp_path / "home", *options)
-    assert words in assert_refused(outcome)
+    assert words in assert_refused(outcome, code=1 if "character" in words else 2)
     assert "wort" not in outcome.err.replace("passphrase", "")
     assert not (tmp_path / "home").exists()
+
+
+def test_keys_are_replaced_and_revoked(
+    server: Server, locked: tuple[Office, Path], tmp_path: Path
+) -> None:
+    """The fingerprint stays; then a certificate that was made before ends the identity."""
+    office, secret = locked
+    by = ("--passphrase-file", secret)
+    office.succeed(
+        "register", server.url, "--yes", "--invitation-file", code_file(server, tmp_path), *by
+    )
+    certificate = tmp_path / "revocation.json"
+    made = office.json("id", "revoke", "--out", certificate, "--reason", "stolen", *by)
+    assert (made["revoked"], made["reason"]) == (False, "stolen")
+    shown = office.json("id", "show")
+    assert "confirmed" in assert_refused(office.run("id", "rotate", *by))
+    found = office.json("id", "rotate", "--yes", *by)
+    assert found["fingerprint"] == shown["fingerprint"]
+    assert (found["rotations"], found["told"]) == (1, True)
+    office.succeed("study", "list", *by)
+    both = office.run("id", "revoke", "--out", tmp_path / "x", "--certificate", certificate)
+    assert "nothing is sent" in assert_refused(both)
+    stranger = open_office(tmp_path / "elsewhere", "Somebody")
+    send = ("id", "revoke", "--certificate", certificate, "--yes")
+    assert "there is nobody to tell" in assert_refused(stranger.run(*send), code=1)
+    stranger.succeed(
+        "register", server.url, "--yes", "--invitation-file", code_file(server, tmp_path)
+    )
+    assert "not signed by" in assert_refused(stranger.run(*send), code=1)
+    office.succeed("study", "list", *by)
+    assert stranger.json(*send, "--server", server.url)["revoked"] is True
+    assert office.json(*send)["revoked"] is True
+    assert "error" in office.run("study", "list", *by).err
 
 
 def test_registering_pins_the_server(server: Server, newcomer: Office, tmp_path: Path) -> None:

@@ -222,6 +222,7 @@ def test_an_address_from_elsewhere(
     """A file or the environment can hold the table's address."""
     table = scene.table((1, "no"), (2, "yes"))
     (tmp_path / "address").write_text(f"{table}\n")
+    (tmp_path / "address").chmod(0o600)
     push = ("push", scene.opened, "--id", "nr", "--dry-run")
     found = scene.hospital.json(*push, "--table-file", tmp_path / "address")
     monkeypatch.setenv("VEILTAB_TABLE_URL", str(table))

@@ -160,6 +160,9 @@ def test_a_database_with_a_password(data: Path, tmp_path: Path) -> None:
         assert "hunter2" not in outcome.err
     (tmp_path / "address").write_text(url)
     outcome = run("invite", "x", "--data", data, "--database-file", tmp_path / "address")
+    assert "others can open" in assert_refused(outcome, code=1)
+    (tmp_path / "address").chmod(0o600)
+    outcome = run("invite", "x", "--data", data, "--database-file", tmp_path / "address")
     assert "the database does not answer" in assert_refused(outcome, code=1)
     assert "hunter2" not in outcome.err
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,11 @@ from tests.support.commands import (
     write_study,
 )
 from tests.support.servers import Server, make_context, running
+from veiltab.protocol.verify import sign
+from veiltab.protocol.witness import verify_equivocation
+from veiltab.wire.audit import AuditHead, Equivocation
 from veiltab.wire.bundles import unbundle
+from veiltab.wire.codec import load
 
 pytestmark = pytest.mark.slow
 
@@ -253,6 +257,27 @@ def test_the_log_names_everybody(cast: Cast, released: str) -> None:
     assert events[-1] == ("Finanzamt", "granted")
     assert found["length"] == len(events)
     assert "The log is whole." in cast.rivera.succeed("audit", released)
+
+
+def test_parties_compare_what_they_were_shown(cast: Cast, released: str, tmp_path: Path) -> None:
+    """By file and through the server; a head that the server has signed otherwise is a proof."""
+    head, proof = tmp_path / "head.json", tmp_path / "proof.json"
+    cast.hospital.succeed("audit", released, "--head-out", head)
+    found = cast.rivera.json("audit", released, "--compare", head, "--proof", proof)
+    seen = {witness["who"]: witness["verdict"] for witness in found["witnesses"]}
+    assert seen[str(head)] == seen["Krankenhaus Süd"] == "same"
+    assert "Krankenhaus Süd was shown the same log." in cast.rivera.succeed("audit", released)
+    assert not proof.exists()
+    signed = AuditHead.loads(head.read_bytes())
+    other = sign(replace(signed.body, hash=bytes(32)), cast.server.context.key)
+    lie = tmp_path / "lie.json"
+    lie.write_bytes(other.dumps())
+    outcome = cast.rivera.run("audit", released, "--compare", lie, "--proof", proof)
+    error = assert_refused(outcome, code=1)
+    assert "two different logs" in error
+    assert signed.body.hash.hex() in error
+    proved = Equivocation.from_json(load(proof.read_bytes()))
+    verify_equivocation(proved, cast.server.context.identity.signing_key)
 
 
 def test_a_log_that_was_cut_is_an_error(cast: Cast) -> None:

@@ -17,8 +17,9 @@ import pytest
 from tests.support.commands import Office, open_office, run, write_csv
 from tests.support.documents import REFERENCE, listed, paths, section
 from tests.support.servers import Server, make_context, running
+from veiltab.cli.output import read_secret
 from veiltab.crypto.identity import fingerprint
-from veiltab.errors import StudyFileError
+from veiltab.errors import HomeError, StudyFileError
 from veiltab.party.home import Home, read_identity
 from veiltab.party.policy import example_policy, read_policy
 
@@ -251,3 +252,25 @@ def test_a_unit_names_its_files_as_systemd_reads_them(tmp_path: Path) -> None:
     assert (lines["LimitCORE"], lines["NoNewPrivileges"]) == ("0", "yes")
     bare = run("agent", "unit", "--policy", policy, "--home", tmp_path).out
     assert "LoadCredential" not in bare
+
+
+def test_a_passphrase_that_systemd_hands_over_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mask of its access list looks like rights of a group; only there is that no danger."""
+    folder = tmp_path / "credentials"
+    folder.mkdir(mode=0o700)
+    path = folder / "passphrase"
+    path.write_text("correct horse\n", "utf-8")
+    path.chmod(0o440)
+    with pytest.raises(HomeError, match="others can open"):
+        read_secret(path, "passphrase")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(folder))
+    assert read_secret(path, "passphrase") == "correct horse"
+    path.chmod(0o444)
+    with pytest.raises(HomeError, match="others can open"):
+        read_secret(path, "passphrase")
+    path.chmod(0o440)
+    folder.chmod(0o705)
+    with pytest.raises(HomeError, match="others can open"):
+        read_secret(path, "passphrase")

@@ -1,10 +1,13 @@
 """The table of the threat model says what a contract tells a curator before it signs."""
 
+import ast
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.documents import ROOT, prose, tables
+from tests.support.documents import ROOT, prose, section, tables
 from tests.support.messages import HOSPITAL, TAX_OFFICE, plain_contract
 from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.mechanism import Geometric
@@ -13,6 +16,7 @@ from veiltab.wire.contract import Contract, Linkage
 from veiltab.wire.mechanism import DecoyTerms
 
 PAGE = ROOT / "docs" / "explanation" / "threat-model.md"
+PAGES = (PAGE, *(PAGE.with_name(name) for name in ("service.md", "under-attack.md")))
 MATCHED = Linkage.by_ids(mode="matched")
 
 
@@ -80,3 +84,33 @@ def test_without_noise_a_curator_gives_everything_away(mechanism: str) -> None:
     """As the table says in bold."""
     assert "without noise by the server, values" in cells("a researcher and a curator")[mechanism]
     assert learned(mechanism, "researcher and curator", noise=False).epsilon is None
+
+
+@pytest.fixture(scope="module")
+def test_names() -> dict[str, set[Path]]:
+    """Return the files that have a test of each name."""
+    names: dict[str, set[Path]] = {}
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                names.setdefault(node.name, set()).add(path)
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_test_that_is_named_exists(page: Path, test_names: dict[str, set[Path]]) -> None:
+    """A promise whose test was renamed or removed is no longer shown by anything."""
+    text = page.read_text("utf-8")
+    cited = set(re.findall(r"`(?:tests/[\w/.]+::)?(test_\w+)`", text))
+    files = re.findall(r"`(tests/[\w/.]+?)(?:::\w+)?`", text)
+    assert cited or files
+    assert sorted(cited - test_names.keys()) == []
+    assert [name for name in files if not (ROOT / name).exists()] == []
+
+
+def test_every_attack_of_the_review_is_played() -> None:
+    """Each row of what was wrong names at least one test."""
+    whole = section(PAGE, "What was wrong, and what holds now")
+    rows = [row for table in tables(whole) for row in table.rows]
+    assert len(rows) > 30
+    assert [row[0] for row in rows if "test_" not in row[-1]] == []

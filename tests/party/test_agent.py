@@ -143,10 +143,12 @@ def test_a_study_that_was_not_charged_is_not_answered(
 def ask_for(
     parties: StoredParties, server: Server, monkeypatch: pytest.MonkeyPatch, **changes: Any
 ) -> None:
-    """Let the server ask the hospital for something else than it should, properly signed.
+    """Let the server ask the hospital for something else than it should, signed and logged.
 
     ``rows`` are other positions; the rest are fields of the request.
     """
+    if changes.pop("logged", True):  # who lies can write the lie into the log, too
+        monkeypatch.setattr("veiltab.party.vault_answers.check_requested", lambda *_: None)
     vaults = parties.hospital.server.vaults
     real, real_chunks = vaults.repad_request, vaults.repad_chunks
     rows = changes.pop("rows", None)
@@ -166,7 +168,7 @@ def ask_for(
     monkeypatch.setattr(vaults, "repad_chunks", repad_chunks)
 
 
-@pytest.mark.parametrize("attack", ["population", "sample", "twice", "beyond"])
+@pytest.mark.parametrize("attack", ["population", "sample", "twice", "beyond", "unlogged"])
 def test_a_server_that_asks_for_other_rows_than_agreed_gets_nothing(
     parties: StoredParties,
     server: Server,
@@ -174,7 +176,10 @@ def test_a_server_that_asks_for_other_rows_than_agreed_gets_nothing(
     monkeypatch: pytest.MonkeyPatch,
     attack: str,
 ) -> None:
-    """More people than the table has, another sample size, one row many times, or no row at all."""
+    """More people than the table has, another sample size, one row many times, no row at all.
+
+    And rows that could be right, but are not those of the server's own log.
+    """
     study = parties.sampled(f"other rows: {attack}", "sample_size = 20")
     if attack == "population":
         ask_for(parties, server, monkeypatch, population=HELD + 1)
@@ -182,6 +187,8 @@ def test_a_server_that_asks_for_other_rows_than_agreed_gets_nothing(
         ask_for(parties, server, monkeypatch, sample_size=19, rows=range(19))
     elif attack == "twice":
         ask_for(parties, server, monkeypatch, rows=[7] * 20)
+    elif attack == "unlogged":
+        ask_for(parties, server, monkeypatch, rows=range(20), logged=False)
     else:
         ask_for(parties, server, monkeypatch, rows=range(HELD - 10, HELD + 10))
     with parties.agent(tmp_path) as agent:
@@ -215,7 +222,7 @@ def test_a_server_gets_one_answer_for_one_request(
     assert sent[0] == sent[1]
     assert [entry["event"] for entry in entries] == ["new pads", "new pads", "refused"]
     assert entries[0]["answer"] == entries[1]["answer"]
-    assert "for other rows" in entries[2]["reason"]
+    assert "not the one in the study's audit log" in entries[2]["reason"]
 
 
 def test_a_budget_is_used_up_over_restarts(parties: StoredParties, tmp_path: Path) -> None:

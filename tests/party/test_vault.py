@@ -18,6 +18,7 @@ from veiltab.errors import (
     StateError,
     StudyFileError,
 )
+from veiltab.files.private import write_private
 from veiltab.party.draft import draft_vault
 from veiltab.party.home import identity_text
 from veiltab.party.session import Session
@@ -124,7 +125,7 @@ def test_a_study_about_another_table_is_not_signed(parties: StoredParties) -> No
     (folder.path / "prepared.json").unlink()
     with pytest.raises(StateError, match="nothing was pushed to this vault"):
         Session(hospital).study("another table").sign()
-    (folder.path / "prepared.json").write_bytes(kept)
+    write_private(folder.path / "prepared.json", kept)
     assert hospital.home.budgets()[0].ledger.epsilon_spent == spent
     study.abort("the test is over")
 

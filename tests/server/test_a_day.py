@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +18,11 @@ from tests.support.http_simulator import HttpStudy, HttpTerms
 from tests.support.servers import invitation, register
 from tests.support.simulator import Stage, holdings_of
 from tests.support.storage import LocalPostgreSQL
-from veiltab.party.evidence import examine
 from veiltab.core.parameters import MAX_EPSILON
 from veiltab.crypto.entropy import SystemEntropy
+from veiltab.errors import OutOfSpaceError
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import examine
 from veiltab.party.remote import Retry
 from veiltab.party.researcher import estimate_study
 
@@ -63,7 +64,7 @@ class Day:
         with ThreadPoolExecutor(max(1, len(self.running))) as pool:
             stages = [Stage(study.stage + 1) for study in self.running]
             working = [
-                pool.submit(study.go_to, stage)
+                pool.submit(take_step, study, stage)
                 for study, stage in zip(self.running, stages, strict=True)
             ]
             with self._fault(self.draw.choice(FAULTS)):
@@ -101,6 +102,23 @@ class Day:
             events = [entry.event for entry in examine(session, study.study).entries]
             assert events.count("released") == 1
             assert events.count("uploaded") == len(curators)
+
+
+def take_step(study: HttpStudy, stage: Stage) -> None:
+    """Take a study one stage further; while the disk is full, try again, as people do."""
+    end = time.monotonic() + PATIENT.total
+    while True:
+        try:
+            study.go_to(stage)
+        except OutOfSpaceError:
+            if time.monotonic() > end:
+                raise
+        else:
+            return
+        study.stage = stage - 1
+        if stage is Stage.PROPOSED:  # it was charged, and never sent
+            study.terms = replace(study.terms, title=f"{study.terms.title}, again")
+        time.sleep(0.2)
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from veiltab.party.session import Session
 from veiltab.protocol import rotating
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.keys import verify_keys
+from veiltab.protocol.verify import cosign, sign
 from veiltab.server.auth import invite
 from veiltab.wire.codec import dump
 from veiltab.wire.rotation import Revocation, Rotation
@@ -201,7 +202,7 @@ def test_a_stolen_old_key_proposes_nothing(world: World, tmp_path: Path) -> None
         context: PartyContext = session._context
         study_id = bytes.fromhex(study.id)
         contract = context.server.contract(study_id)
-        forged = rotating.cosign(contract, stolen.signing)
+        forged = cosign(contract, stolen.signing)
         with pytest.raises(SignatureError, match="replaced or revoked"):
             context.server.sign(study_id, forged)
     victim.set_budget("data", epsilon=3)
@@ -219,7 +220,7 @@ def test_messages_under_an_old_key_are_refused(world: World, tmp_path: Path) -> 
     old = load_identity(owner.key_file, None)
     owner.rotate()
     with mock.patch("veiltab.protocol.curator.agreement.sign") as signing:
-        signing.side_effect = lambda body, _: rotating.sign(body, old.signing)
+        signing.side_effect = lambda body, _: sign(body, old.signing)
         with owner.connect() as session, pytest.raises(SignatureError, match="has replaced"):
             session.propose(tmp_path / "study.toml")  # its contribution is signed with the old key
 
@@ -286,12 +287,12 @@ def test_no_rotation_without_both_keys(world: World) -> None:
     moved = replace(body, party=identity.party_id)
     unknown = rotating.rotate(PrivateIdentity.create("x", ENTROPY), ENTROPY, 5)
     later = rotating.rotate(identity, ENTROPY, 2**40)
-    only_old = rotating.sign(rotation.body, identity.signing)
-    only_new = rotating.sign(rotation.body, plain(good))
+    only_old = sign(rotation.body, identity.signing)
+    only_new = sign(rotation.body, plain(good))
     attempts = [
         (only_old, good.sealing.public),
         (only_new, good.sealing.public),
-        (rotating.cosign(only_old, stranger.signing), good.sealing.public),
+        (cosign(only_old, stranger.signing), good.sealing.public),
         (rotation, stranger.sealing.public),
         (both(moved, stranger, theirs), theirs.sealing.public),
         (unknown.signing.proof[0], unknown.sealing.public),
@@ -315,7 +316,7 @@ def plain(identity: PrivateIdentity) -> SigningKey:
 
 def both(body: Rotation, old: PrivateIdentity, new: PrivateIdentity) -> Signed[Rotation]:
     """Sign a rotation with both keys."""
-    return rotating.cosign(rotating.sign(body, old.signing), plain(new))
+    return cosign(sign(body, old.signing), plain(new))
 
 
 def test_a_revoked_party_is_refused_and_others_are_told(world: World, tmp_path: Path) -> None:
@@ -327,7 +328,7 @@ def test_a_revoked_party_is_refused_and_others_are_told(world: World, tmp_path: 
     home.rotate()
     victim = home.public
     forgery = Revocation(at=1, party=victim.party_id, reason="forged")
-    forged = rotating.sign(forgery, other.open().signing)
+    forged = sign(forgery, other.open().signing)
     with pytest.raises(UnauthenticatedError):
         RemoteServer.revoke(world.server.url, forged, retry=QUICK)
     with home.connect() as session:

@@ -13,6 +13,7 @@ from tests.support.http_simulator import HttpStudy, HttpTerms, http_study, join_
 from tests.support.requests import (
     CURATORS,
     GATED,
+    KEYS,
     MARGIN,
     NAMED,
     RELEASED,
@@ -42,7 +43,7 @@ from veiltab.wire.requests import MAX_SKEW_SECONDS
 
 REGISTER = ("POST", "/v1/parties")
 ROUTES = GATED
-OF_PARTIES = sorted(set(ROUTES) - {REGISTER})
+OF_PARTIES = sorted(set(ROUTES) - KEYS - {REGISTER})
 IN_STUDIES = sorted(NAMED | CURATORS | RELEASED)
 UNKNOWN = bytes(range(32))
 """The id of a study that does not exist."""

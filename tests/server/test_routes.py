@@ -337,7 +337,9 @@ def test_registering_again_is_no_change(service: Server, tmp_path: Path) -> None
     """The same party may show the same invitation twice; another one may not."""
     first = service.join("Süd", tmp_path / "south")
     second = service.join("Nord", tmp_path / "north")
-    body = {"identity": public_identity(second.identity).to_json(), "invitation": "0" * 40}
+    identity = public_identity(second.identity).to_json()
+    keys = {"identity": identity, "rotations": [], "sealing_key": identity["sealing_key"]}
+    body = {**keys, "invitation": "0" * 40}
     answer = post(second, service.url, "/v1/parties", dump(body))
     assert (answer.status_code, answer.json()["code"]) == (403, "bad_invitation")
     assert first.server.studies() == second.server.studies() == []

@@ -5,31 +5,24 @@ The attackers are processes that give way to the server: real ones have machines
 
 import hashlib
 import json
-import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.support.http_simulator import HttpStudy, HttpTerms, http_study, join_parties
+from tests.support.http_simulator import HttpStudy, HttpTerms, http_study
 from tests.support.intruder import Intruder
 from tests.support.memory import MIB
 from tests.support.requests import Request, signer_of
-from tests.support.servers import ServerProcess, make_context, running, serving
+from tests.support.servers import ServerProcess, serving
 from tests.support.siege import ATTACKS, Probe, asking, besieged
 from tests.support.simulator import Stage
 from veiltab.core.parameters import MAX_EPSILON
 from veiltab.party.remote import Retry
 from veiltab.party.researcher import estimate_study
-from veiltab.server import views
-from veiltab.server.auth import Sender
-from veiltab.server.context import ServiceContext
 from veiltab.wire.bundles import bundle
 
 MOST_SLOWER = 5.0
@@ -124,38 +117,6 @@ def finish_a_study(server: ServerProcess, folder: Path, watched: HttpStudy) -> N
     researcher = study.researcher
     estimate = estimate_study(researcher, researcher.contract(study.study))
     np.testing.assert_array_equal(estimate.counts, study.true_counts())
-
-
-def test_one_party_takes_few_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many requests of one party two are worked on at once; another's goes ahead of the rest."""
-    context = make_context(tmp_path / "data")
-    with running(context) as server:
-        many, one = join_parties(server, tmp_path, ["many", "one"])
-        working: Counter[bytes] = Counter()
-        most: Counter[bytes] = Counter()
-        held, lock, studies = threading.Event(), threading.Lock(), views.studies
-
-        def slow(context: ServiceContext, sender: Sender, *rest: Any, **named: Any) -> Any:  # noqa: ANN401
-            with lock:
-                working[sender.party] += 1
-                most[sender.party] = max(most[sender.party], working[sender.party])
-            if sender.party == many.identity.party_id:
-                held.wait(20)
-            with lock:
-                working[sender.party] -= 1
-            return studies(context, sender, *rest, **named)
-
-        monkeypatch.setattr(views, "studies", slow)
-        with ThreadPoolExecutor(8) as pool:
-            asked = [pool.submit(many.server.studies) for _ in range(8)]
-            end = time.monotonic() + 10
-            while working[many.identity.party_id] < context.settings.party_turns:
-                assert time.monotonic() < end
-                time.sleep(0.01)
-            assert one.server.studies() == []
-            held.set()
-            assert [answer.result() for answer in asked] == [[]] * 8
-    assert most[many.identity.party_id] == context.settings.party_turns
 
 
 @pytest.mark.soak

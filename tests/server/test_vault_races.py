@@ -89,3 +89,11 @@ def test_a_draw_and_a_close_at_once(context: ServiceContext) -> None:
         assert study.state in ("sampled", "aborted")
         assert study.events()[-1] == study.state
         assert vault_views.chunks(context, vault.sender(0), vault.vault) == []
+
+
+def test_what_is_erased_at_once_is_erased(context: ServiceContext) -> None:
+    """A close, an abort and a release that end together do not stand in each other's way."""
+    for moment in range(20):
+        with context.database.transaction() as records:
+            records.add_invitation(bytes([moment]) * 32, "somebody", 0, 1)
+        assert at_once(*[context.database.scrub] * 4) == [None] * 4

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.requests import Request, Signer, asked
+from tests.support.requests import VAULTS, Request, Signer, asked
 from tests.support.servers import Server, make_context, running
 from tests.support.simulator import Simulator
 from tests.support.vaults import VaultOnServer, chunk_body
@@ -115,3 +115,16 @@ def _wait(ask: Asked, path: str, state: str) -> None:
     while (status := ask(0, "GET", path))["state"] != state:
         assert time.monotonic() < end, status
         time.sleep(0.02)
+
+
+def test_outsiders_cannot_tell_whether_there_is_a_vault(ask: Asked) -> None:
+    """On every route that only asks: the answer is that for a vault which does not exist."""
+    parties, server = ask.vault.parties, ask.service.context.identity.party_id
+    outsider = Signer(parties.researcher, server)
+    for _, template in sorted(route for route in VAULTS if route[0] == "GET"):
+        answers = [
+            outsider.sign(Request("GET", template.format(vault=vault.hex()))).send(ask.client)
+            for vault in (ask.vault.vault, bytes(32))
+        ]
+        assert [answer.status_code for answer in answers] == [404, 404], template
+        assert answers[0].content == answers[1].content

@@ -20,6 +20,7 @@ from veiltab.protocol.stores import MemoryChunks
 from veiltab.server import steps, vault_steps, vault_views, views
 from veiltab.server.context import ServiceContext
 from veiltab.server.stored_study import DRAWN
+from veiltab.server.witnesses import vault_audit
 from veiltab.wire.messages import Repad, RepadRequest, Upload
 
 
@@ -94,7 +95,7 @@ def test_the_life_of_a_vault(context: ServiceContext) -> None:
     states.append(vault.state)
     assert states == ["proposed", "open", "open", "stored", "closed"]
     assert vault.status.reason == "curator 2: the consent has ended"
-    log = vault_views.audit(context, vault.sender(0), vault.vault).entries
+    log = vault_audit(context, vault.sender(0), vault.vault).entries
     assert [(entry["event"], entry["state"]) for entry in log] == [
         ("proposed", "proposed"),
         ("signed", "proposed"),
@@ -151,7 +152,7 @@ def test_nobody_else_sees_a_vault(context: ServiceContext) -> None:
     outsider = request_of(vault.parties.researcher)
     assert views.status(context, outsider, study.study).role == "researcher"
     assert vault_views.vaults(context, outsider, None, 9, inbox=False).vaults == []
-    for view in (vault_views.status, vault_views.terms, vault_views.chunks, vault_views.audit):
+    for view in (vault_views.status, vault_views.terms, vault_views.chunks, vault_audit):
         with pytest.raises(NotFoundError) as found:
             view(context, outsider, vault.vault)
         with pytest.raises(NotFoundError) as unknown:

@@ -11,11 +11,12 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
 from tests.support.http_simulator import HttpStudy
-from veiltab.crypto.entropy import CipherEntropy
+from veiltab.crypto.entropy import CipherEntropy, SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.party.context import PartyContext
 from veiltab.party.evidence import examine
 from veiltab.protocol.curator.agreement import public_identity, share_secret
+from veiltab.protocol.rotating import revoke, rotate
 from veiltab.protocol.verify import sign
 from veiltab.server.routes import PUBLIC
 from veiltab.wire.audit import Witness
@@ -272,6 +273,7 @@ RELEASED: frozenset[Route] = frozenset(
 OUTSIDE: frozenset[Route] = frozenset(
     {
         ("POST", "/v1/parties"),
+        ("GET", "/v1/parties/{party}"),
         ("GET", "/v1/studies"),
         ("POST", "/v1/studies"),
         ("GET", "/v1/blocks"),
@@ -283,8 +285,13 @@ OUTSIDE: frozenset[Route] = frozenset(
 )
 """Signed routes of no study or vault in particular."""
 
-GATED = sorted(NAMED | CURATORS | VAULTS | RELEASED | OUTSIDE)
-"""Every route that takes signed requests."""
+KEYS: frozenset[Route] = frozenset(
+    {("POST", "/v1/parties/rotations"), ("POST", "/v1/parties/revocations")}
+)
+"""Routes whose body is signed, and not the request."""
+
+GATED = sorted(NAMED | CURATORS | VAULTS | RELEASED | OUTSIDE | KEYS)
+"""Every route that takes what somebody known has signed."""
 
 
 def routes_of(app: FastAPI) -> Iterator[Route]:
@@ -327,6 +334,8 @@ class Calls:
         study, vault = "/v1/studies/{study}", "/v1/vaults/{vault}"
         return {
             "/v1/parties": self._registration,
+            "/v1/parties/rotations": self._rotation,
+            "/v1/parties/revocations": self._revocation,
             "/v1/studies": self._contract,
             f"{study}/signatures": self._contract,
             f"{study}/abort": lambda: dump({"reason": "no reason"}),
@@ -351,7 +360,17 @@ class Calls:
 
     def _registration(self) -> bytes:
         identity = public_identity(self.sender).to_json()
-        return dump({"identity": identity, "invitation": self.invitation})
+        keys = {"identity": identity, "rotations": [], "sealing_key": identity["sealing_key"]}
+        return dump({**keys, "invitation": self.invitation})
+
+    def _rotation(self) -> bytes:
+        """Return new keys of somebody who is not known: the sender keeps its own."""
+        new = rotate(PrivateIdentity.create("nobody", SystemEntropy()), SystemEntropy(), 1)
+        rotation = new.signing.proof[0].to_json()
+        return dump({"rotation": rotation, "sealing_key": new.sealing.public.hex()})
+
+    def _revocation(self) -> bytes:
+        return revoke(PrivateIdentity.create("nobody", SystemEntropy()), 1, "lost").dumps()
 
     def _contract(self) -> bytes:
         return self.example.contract.dumps()

@@ -26,7 +26,7 @@ from veiltab.server.db.records import StudyRecord
 from veiltab.server.models import Status, VaultStatus
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.stored_vault import StoredVault
-from veiltab.server.witnesses import audit_page
+from veiltab.server.witnesses import study_audit
 from veiltab.server.worker import release_study
 from veiltab.wire.bundles import bundle, check_bundle
 from veiltab.wire.contract import Contract
@@ -159,8 +159,7 @@ class VaultStudy:
 
     def events(self) -> list[str]:
         """Return the events of the study's log."""
-        with self.context.database.reading() as records:
-            log = audit_page(self.context, records, self.study, 0)
+        log = study_audit(self.context, self.vault.sender(0), self.study)
         return [entry["event"] for entry in log.entries]
 
     def work(self) -> str:

@@ -237,7 +237,7 @@ def logged(log: Log) -> dict[str, Any]:
         "signers": sorted(entry.actor.hex() for entry in by_event.get("signed", [])),
         "uploads": {
             entry.actor.hex(): entry.message.hex()
-            for entry in by_event.get("uploaded", [])
+            for entry in (*by_event.get("uploaded", []), *by_event.get("repadded", []))
             if entry.message
         },
         "release": release[0].message.hex() if release and release[0].message else None,

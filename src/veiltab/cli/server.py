@@ -18,6 +18,7 @@ from veiltab.cli.output import (
     show_help,
 )
 from veiltab.cli.serve import database_address, server_options
+from veiltab.cli.server_key import rotate_key_command
 from veiltab.party.names import readable
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ def server_group(context: click.Context) -> None:
       veiltab server disk --data /srv/veiltab
     """  # noqa: D301 - \b tells click to leave the lines alone
     show_help(context)
+
+
+server_group.add_command(rotate_key_command)
 
 
 @server_group.group("party", cls=OrderedGroup, invoke_without_command=True)

@@ -48,7 +48,7 @@ def check_private_file(descriptor: int, path: Path) -> None:
     """Refuse an open file that others can open too, or that somebody else but root owns."""
     status = os.fstat(descriptor)
     mode = stat.S_IMODE(status.st_mode)
-    if mode & UNSAFE_MODE:
+    if mode & (stat.S_IRWXO if _is_credential(path) else UNSAFE_MODE):
         raise HomeError(
             f"others can open {path} (mode {mode:04o})",
             hint=f"run: chmod 600 {path}; if others may have read it, change what is in it",
@@ -58,6 +58,19 @@ def check_private_file(descriptor: int, path: Path) -> None:
             f"{path} belongs to another user of this computer, who can read and change it",
             hint="copy it to a file of your own, of mode 600",
         )
+
+
+def _is_credential(path: Path) -> bool:
+    """Tell whether systemd hands this file to this process, in a folder that nobody else can enter.
+
+    Such a file may be root's, with an access list for one user; its mask is shown as the group's
+    rights.
+    """
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    if not folder or path.parent != Path(folder):
+        return False
+    status = path.parent.stat()
+    return status.st_uid in (os.geteuid(), 0) and not status.st_mode & stat.S_IRWXO
 
 
 def parse_file(path: Path, parse: Callable[[bytes], T]) -> T | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import SystemEntropy
-from veiltab.crypto.identity import LOCKED, PrivateIdentity, fingerprint
+from veiltab.crypto.identity import LOCKED, PrivateIdentity, check_passphrase, fingerprint
 from veiltab.errors import HomeError, InputError, MalformedError
 from veiltab.files.disk import check_new, drop_unfinished, write_output
 from veiltab.files.private import (
@@ -127,6 +127,8 @@ class Home:
         Its keys come from ``entropy``, by default the operating system's.
         """
         entropy = SystemEntropy() if entropy is None else entropy
+        if passphrase is not None:
+            check_passphrase(passphrase)
         identity = PrivateIdentity.create(name, entropy)
         make_private_folder(self.path)
         with self.lock():

@@ -97,14 +97,17 @@ def revoke(
     url: str | None = None,
     retry: Retry | None = None,
 ) -> bytes:
-    """Tell a server, by default the home's, that nobody may trust these keys any more."""
+    """Tell a server, by default the home's, that nobody may trust these keys any more.
+
+    With a URL it may be the certificate of any identity: such as one whose home is lost.
+    """
     pinned = None if url is not None else home.server
     if url is None and pinned is None:
         raise HomeError(
             f"{home.path} is not registered with a server, so there is nobody to tell",
             hint="name the server's URL, or keep the certificate",
         )
-    if home.exists:
+    if url is None:
         verify_revocation(home.public, certificate)
     target = url or (pinned.url if pinned else "")
     return RemoteServer.revoke(

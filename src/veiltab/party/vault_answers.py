@@ -4,7 +4,7 @@ The answer is on the disk before any of it is sent.  After an interruption the s
 again, whoever asks; another request for the same study is refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from veiltab.errors import DigestError, MismatchError, StateError
@@ -15,7 +15,6 @@ from veiltab.party.evidence import check_requested, check_uploaded
 from veiltab.party.progress import OnProgress, Progress, ignore_progress
 from veiltab.party.push import LOCK_WAIT, ChunkSending, chunk_digests
 from veiltab.party.remote import Status
-from veiltab.party.remote_vault import RemoteVaults
 from veiltab.party.vault_folder import AnswerFolder
 from veiltab.party.vault_steps import check_stored_study, own_table
 from veiltab.protocol.curator.stored import StoredTable
@@ -28,6 +27,9 @@ from veiltab.wire.states import State
 
 FETCHED_AT_ONCE = 8
 """Chunks of positions in one request: about 4 MiB."""
+
+Fetch = Callable[[bytes, Sequence[bytes]], list[bytes]]
+"""How chunks of a study's positions are fetched from the server, checked."""
 
 BeforeSending = Callable[[Prepared[Repad]], None]
 
@@ -111,7 +113,7 @@ def _prepare(
         folder.save_request(request)
         progress(Progress("encrypting"))
     table = StoredTable(vault, prepared, folder)
-    positions = FetchedPositions(context.server.vaults, request.body, folder.incoming)
+    positions = FetchedPositions(context.server.vaults.repad_chunks, request.body, folder.incoming)
     curator = CuratorContext(context.identity, context.entropy, folder.outgoing, folder.private)
     answer = table.repad(curator, signed, request, positions)
     positions.clear()
@@ -139,9 +141,9 @@ class FetchedPositions:
     They are kept on the disk, because they are read twice: to check them, and to answer.
     """
 
-    def __init__(self, vaults: RemoteVaults, request: RepadRequest, kept: FolderChunks) -> None:
+    def __init__(self, fetch: Fetch, request: RepadRequest, kept: FolderChunks) -> None:
         """Fetch nothing yet."""
-        self._vaults, self._request, self._kept = vaults, request, kept
+        self._fetch, self._request, self._kept = fetch, request, kept
 
     def get(self, digest: bytes) -> bytes:
         """Return the chunk with this digest, checked."""
@@ -149,7 +151,7 @@ class FetchedPositions:
             upcoming = self._request.positions[self._request.positions.index(digest) :]
             missing = (other for other in upcoming if not self._kept.has(other))
             wanted = list(dict.fromkeys(islice(missing, FETCHED_AT_ONCE)))
-            for chunk in self._vaults.repad_chunks(self._request.study, wanted):
+            for chunk in self._fetch(self._request.study, wanted):
                 self._kept.put(chunk)
         return self._kept.get(digest)
 

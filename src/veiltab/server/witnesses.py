@@ -33,18 +33,12 @@ def witness_routes(context: ServiceContext, gate: Gate) -> APIRouter:
     small = Annotated[Sender, Depends(gate.sender(context.settings.small_bytes))]
 
     @router.get("/v1/studies/{study}/audit", summary="The study's audit log")
-    def study_audit(study: StudyId, sender: small, after: After = 0) -> AuditLog:
-        scope = bytes.fromhex(study)
-        with context.database.reading() as records:
-            StoredStudy.of(context, records, scope, sender.party)
-            return audit_page(context, records, scope, after)
+    def audit_of_study(study: StudyId, sender: small, after: After = 0) -> AuditLog:
+        return study_audit(context, sender, bytes.fromhex(study), after)
 
     @router.get("/v1/vaults/{vault}/audit", summary="The vault's audit log")
-    def vault_audit(vault: VaultId, sender: small, after: After = 0) -> AuditLog:
-        scope = bytes.fromhex(vault)
-        with context.database.reading() as records:
-            StoredVault.of_curator(context, records, scope, sender.party)
-            return audit_page(context, records, scope, after)
+    def audit_of_vault(vault: VaultId, sender: small, after: After = 0) -> AuditLog:
+        return vault_audit(context, sender, bytes.fromhex(vault), after)
 
     @router.post(
         "/v1/studies/{study}/heads",
@@ -65,7 +59,21 @@ def witness_routes(context: ServiceContext, gate: Gate) -> APIRouter:
     return router
 
 
-def audit_page(context: ServiceContext, records: Records, scope: bytes, after: int) -> AuditLog:
+def study_audit(context: ServiceContext, sender: Sender, study: bytes, after: int = 0) -> AuditLog:
+    """Return a study's audit log from an entry on, to everybody in it."""
+    with context.database.reading() as records:
+        StoredStudy.of(context, records, study, sender.party)
+        return _page(context, records, study, after)
+
+
+def vault_audit(context: ServiceContext, sender: Sender, vault: bytes, after: int = 0) -> AuditLog:
+    """Return a vault's audit log from an entry on, to its curators."""
+    with context.database.reading() as records:
+        StoredVault.of_curator(context, records, vault, sender.party)
+        return _page(context, records, vault, after)
+
+
+def _page(context: ServiceContext, records: Records, scope: bytes, after: int) -> AuditLog:
     """Return some entries of a log, with the server's signature on the end of all of it."""
     entries = records.audit(scope, after, PAGE_ENTRIES)
     length, last = records.audit_head(scope) or (0, scope)

@@ -280,6 +280,7 @@ class Database:
         self.make_room: Callable[[], bool] = lambda: False
         """Called when the disk is full; tells whether there is room now."""
         self._queue = threading.Lock() if self._engine.dialect.name == "sqlite" else None
+        self._emptying = threading.Lock()
         self._writer = self._engine.execution_options(**{WRITING: True})
         self._reader = self._engine
         if self._engine.dialect.name == "postgresql":
@@ -363,8 +364,11 @@ class Database:
             self._queue.release()
 
     def _empty_log(self) -> None:
-        """Move SQLite's write-ahead log into the file, outside of any transaction."""
-        with closing(self._engine.raw_connection()) as connection:
+        """Move SQLite's write-ahead log into the file, outside of any transaction.
+
+        SQLite does not wait for another thread that does the same, but gives up at once.
+        """
+        with self._emptying, closing(self._engine.raw_connection()) as connection:
             cursor = connection.cursor()
             try:
                 # SQLite reports in its answer, not by an error, that it had to wait too long.
