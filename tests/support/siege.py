@@ -51,6 +51,7 @@ STRANGERS: dict[str, Build] = {
 
 INVITED: dict[str, Build] = {
     "proposals": lambda by: [intruder.Proposals(by) for _ in range(2)],
+    "revocations": lambda by: [intruder.Revocations(by)],
     "propose and abort": lambda by: [intruder.ProposeAndAbort(by)],
     "big contracts": lambda by: [
         *(intruder.BigContracts(by) for _ in range(2)),
