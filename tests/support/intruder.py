@@ -23,11 +23,10 @@ from veiltab.crypto.identity import PrivateIdentity
 from veiltab.party.context import PartyContext
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.verify import sign
-from veiltab.server.steps import PAD_KEY_BYTES, SEAL_BYTES
 from veiltab.wire.bundles import bundle
 from veiltab.wire.codec import dump
 from veiltab.wire.contract import Contract, CuratorTerms, Linkage, PublicIdentity, Vault
-from veiltab.wire.messages import Grant, SignedGrant
+from veiltab.wire.messages import PAD_KEY_BYTES, SEAL_BYTES, Grant, SignedGrant
 from veiltab.wire.packing import CHUNK_ROWS
 from veiltab.wire.rotation import Revocation
 from veiltab.wire.signed import VERSION, signing_input
