@@ -358,7 +358,12 @@ def test_the_log_is_whole_or_the_agent_does_not_start(tmp_path: Path) -> None:
     log.write("new pads", time.time(), study="ab", epsilon=0.5)
     log.close()
     whole = path.read_bytes()
-    path.write_bytes(whole + b'{"event": "new pads", "study": "cd", "epsi')
+    unfinished = whole + b'{"event": "new pads", "study": "cd", "epsi'
+    path.write_bytes(unfinished)
+    reader = AgentLog(path, writing=False)  # an agent may be in the middle of writing it
+    assert set(reader.answered) == {"ab"}
+    reader.close()
+    assert path.read_bytes() == unfinished
     log = AgentLog(path)
     assert set(log.answered) == {"ab"}
     log.close()

@@ -5,7 +5,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -92,7 +92,7 @@ def check_command(policy_file: Path, party: PartyOptions, as_json: bool) -> None
     from veiltab.party.policy import read_policy
 
     policy = read_policy(policy_file)  # before a passphrase is asked for
-    with _agent(party, policy_file, Event()) as agent:
+    with _agent(party, policy_file, Event(), writing=False) as agent:
         verdicts, log = agent.check(), agent.log
         missing = _unknown_names(agent, policy)
     if as_json:
@@ -117,15 +117,20 @@ def run_command(policy_file: Path, once: bool, party: PartyOptions, as_json: boo
       veiltab agent run --policy policy.toml
       veiltab agent run --policy policy.toml --once
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.party.agent import only_agent
+    from veiltab.party.agent import AgentStopped, only_agent
     from veiltab.party.policy import read_policy
 
     read_policy(policy_file)  # before a passphrase is asked for
     stop = Event()
-    with only_agent(party.home), _stopping(stop), _agent(party, policy_file, stop) as agent:
+    with (
+        only_agent(party.home),
+        _stopping(stop),
+        _agent(party, policy_file, stop, writing=True) as agent,
+    ):
         agent.on_event = _print_json_line if as_json else _print_line
         if once:
-            agent.step()
+            with suppress(AgentStopped):
+                agent.step()
             return
         tell("The agent is at work; Ctrl-C ends it.")
         agent.run()
@@ -186,7 +191,9 @@ def _user() -> str:
 
 
 @contextmanager
-def _agent(party: PartyOptions, policy_file: Path, stop: Event) -> "Iterator[Agent]":
+def _agent(
+    party: PartyOptions, policy_file: Path, stop: Event, *, writing: bool
+) -> "Iterator[Agent]":
     from veiltab.party.agent import Agent, AgentStopped, open_log
     from veiltab.party.connection import Retry
     from veiltab.party.context import check_registered
@@ -201,7 +208,7 @@ def _agent(party: PartyOptions, policy_file: Path, stop: Event) -> "Iterator[Age
     identity = party.identity()
     retry = Retry(total=PATIENCE, cap=5.0, on_wait=on_wait)
     context = open_context(home, identity, retry)
-    with context.server, open_log(home) as log:
+    with context.server, open_log(home, writing=writing) as log:
         yield Agent(context, policy_file, log, stop)
 
 

@@ -71,9 +71,9 @@ def only_agent(home: Home) -> Iterator[None]:
 
 
 @contextmanager
-def open_log(home: Home) -> Iterator[AgentLog]:
-    """Open the log of a home's agent."""
-    log = AgentLog(home.path / LOG_FILE)
+def open_log(home: Home, *, writing: bool) -> Iterator[AgentLog]:
+    """Open the log of a home's agent, to write to it or only to read it."""
+    log = AgentLog(home.path / LOG_FILE, writing=writing)
     try:
         yield log
     finally:

@@ -24,26 +24,28 @@ LONGEST_LINE = 1 << 16
 
 
 class AgentLog:
-    """The open log of one agent.  ``broken`` tells that a line could not be written."""
+    """The log of one agent.  ``broken`` tells that a line could not be written."""
 
-    def __init__(self, path: Path) -> None:
-        """Read what the agent has done so far, and open the log for more."""
+    def __init__(self, path: Path, *, writing: bool = True) -> None:
+        """Read what the agent has done so far, and open the log for more.
+
+        Without ``writing`` nothing is touched: an agent may be at work in the same home.
+        """
         self.path = path
         self.broken = False
         self.answered: dict[str, Fraction] = {}
         self.granted: set[tuple[str, str]] = set()
         self._refused: dict[str, str] = {}
-        with self._writing():
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-            self._file = os.open(path, flags, FILE_MODE)
-            sync_folder(path.parent)
-            self._drop_unfinished()
+        self._file = -1
+        if writing:
+            self._open()
         for entry in self._entries():
             self._remember(entry)
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._file)
+        if self._file >= 0:
+            os.close(self._file)
 
     def write(self, event: str, at: float, **details: object) -> dict[str, Any]:
         """Add a line, and return it when it is on the disk; nothing may be sent before."""
@@ -61,6 +63,13 @@ class AgentLog:
     def is_news(self, study: str, reason: str) -> bool:
         """Tell whether a refusal differs from the last one of the study: each is written once."""
         return self._refused.get(study) != reason
+
+    def _open(self) -> None:
+        with self._writing():
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            self._file = os.open(self.path, flags, FILE_MODE)
+            sync_folder(self.path.parent)
+            self._drop_unfinished()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -84,8 +93,12 @@ class AgentLog:
             os.fsync(self._file)
 
     def _entries(self) -> Iterator[dict[str, Any]]:
+        if not self.path.exists():
+            return
         with self.path.open("rb") as lines:
             while line := lines.readline(LONGEST_LINE + 1):
+                if self._file < 0 and not line.endswith(b"\n"):
+                    return  # an agent is writing it
                 try:
                     entry = json.loads(line)
                 except ValueError:

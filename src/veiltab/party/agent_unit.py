@@ -23,9 +23,9 @@ TimeoutStopSec=60
 # polars would look at the processor with code that it writes into memory, which is denied below.
 Environment=POLARS_SKIP_CPU_CHECK=1
 
-# Keys stay out of core dumps and, where the limit allows it, out of swap.
+# Keys stay out of core dumps, and what is in memory when they are read stays out of swap.
 LimitCORE=0
-LimitMEMLOCK=256M
+LimitMEMLOCK=infinity
 
 # It writes to its home and nowhere else.
 ProtectSystem=strict
