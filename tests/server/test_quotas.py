@@ -23,6 +23,7 @@ from veiltab.crypto.pads import PAD_KEY_BYTES
 from veiltab.crypto.sealing import OVERHEAD
 from veiltab.errors import (
     DigestError,
+    MalformedError,
     MismatchError,
     OutOfSpaceError,
     QuotaError,
@@ -265,7 +266,7 @@ def test_a_bundle_of_too_many_chunks_is_not_even_read(
     monkeypatch.setattr(steps, "MAX_BUNDLED", 2)
     monkeypatch.setattr(steps, "check_bundle", lambda *_: pytest.fail("the index was read"))
     study = open_study(parties, 37)
-    with pytest.raises(TooLargeError, match="more than 2 chunks"):
+    with pytest.raises(MalformedError, match="more than 2 chunks"):
         send(parties, study, b"1", b"2", b"3")
 
 

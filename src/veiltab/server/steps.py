@@ -8,10 +8,10 @@ from veiltab.core.entropy import random_bytes
 from veiltab.crypto.entropy import KEY_BYTES
 from veiltab.errors import (
     DigestError,
+    MalformedError,
     MismatchError,
     SignatureError,
     StateError,
-    TooLargeError,
 )
 from veiltab.files.bundles import BundledChunks, missing
 from veiltab.protocol.server.accept import check_upload
@@ -167,7 +167,7 @@ def bundle_digests(context: ServiceContext, sender: Sender) -> list[bytes]:
     """Return the digests of the chunks that were sent; refuse chunks too long or too many."""
     beginning = b"".join(piece[:COUNT_BYTES] for piece in sender.pieces[:COUNT_BYTES])
     if index_bytes(beginning) > index_bytes(MAX_BUNDLED.to_bytes(COUNT_BYTES)):
-        raise TooLargeError(
+        raise MalformedError(
             f"the bundle has more than {MAX_BUNDLED:,} chunks", hint="send them in several bundles"
         )
     places = check_bundle(sender.pieces)
