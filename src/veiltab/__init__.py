@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from veiltab.party.home import Home
     from veiltab.party.session import Session
     from veiltab.party.study import Study
-    from veiltab.party.vault import Vault
+    from veiltab.party.vaults.vault import Vault
     from veiltab.rehearsal import rehearse, simulate
 
 __version__ = "0.1.0"

@@ -43,7 +43,7 @@ def create_app(
     server to keep.  The folder is locked while the application runs, and
     until the process ends if a release outlasts the application's shutdown.
     """
-    from veiltab.server import app  # noqa: PLC0415 - loads FastAPI, which `veiltab invite` can spare
+    from veiltab.server.http import app  # noqa: PLC0415 - loads FastAPI, which `veiltab invite` can spare
 
     context, _ = start_server(DataDirectory(Path(data)), database, name, as_settings(limits))
     application = app.create_app(context)

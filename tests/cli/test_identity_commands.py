@@ -12,7 +12,7 @@ from tests.support.servers import Server, make_context, running
 from veiltab.crypto import identity
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
-from veiltab.server.auth import invite
+from veiltab.server.http.auth import invite
 
 PASSPHRASE = "korrekt Pferd Batterie ñ"  # noqa: S105 - of a test
 

@@ -14,9 +14,9 @@ from veiltab.crypto.identity import fingerprint
 from veiltab.errors import InvitationError, UnauthenticatedError, UnknownPartyError
 from veiltab.hosting import server_identity
 from veiltab.party.context import PartyContext
-from veiltab.server import auth
-from veiltab.server.auth import invite
 from veiltab.server.directory import DataDirectory
+from veiltab.server.http import auth
+from veiltab.server.http.auth import invite
 
 
 @pytest.fixture(scope="module")

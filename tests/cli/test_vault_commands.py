@@ -20,8 +20,8 @@ from tests.support.servers import Server, make_context, running
 from veiltab.cli.output import read_secret
 from veiltab.crypto.identity import fingerprint
 from veiltab.errors import HomeError, StudyFileError
+from veiltab.party.agent.policy import example_policy, read_policy
 from veiltab.party.home import Home, read_identity
-from veiltab.party.policy import example_policy, read_policy
 
 VAULT, STUDY = "Health and taxes", "Smoking and income"
 VAULT_FILE = f"""\

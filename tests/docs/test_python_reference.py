@@ -11,7 +11,7 @@ from tests.support.documents import REFERENCE, section
 from veiltab.party.answers import Status
 from veiltab.party.coalitions import Coalition
 from veiltab.party.curator import GivenGrant
-from veiltab.party.known import Acquaintance, KnownParties
+from veiltab.party.known.known import Acquaintance, KnownParties
 from veiltab.party.ledgers import StoredLedger
 from veiltab.party.progress import Progress
 from veiltab.party.push import Preview

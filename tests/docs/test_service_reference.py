@@ -18,11 +18,11 @@ from fastapi import FastAPI
 from tests.support.requests import CURATORS, NAMED, Route, routes_of
 from tests.support.servers import make_context
 from veiltab import errors
-from veiltab.server.app import create_app
+from veiltab.server.http.app import create_app
+from veiltab.server.http.models import Status
+from veiltab.server.http.routes import PUBLIC
 from veiltab.server.limits import Settings
-from veiltab.server.models import Status
 from veiltab.server.monitoring import JsonFormatter, Metrics
-from veiltab.server.routes import PUBLIC
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "service.md").read_text("utf-8")
@@ -101,7 +101,9 @@ def test_the_status_has_these_keys() -> None:
 def raised() -> Iterator[str]:
     """Yield the errors that are made anywhere in the modules which the service needs."""
     graph = grimp.build_graph("veiltab")
-    for name in {"veiltab.server.app"} | graph.find_upstream_modules("veiltab.server.app"):
+    for name in {"veiltab.server.http.app"} | graph.find_upstream_modules(
+        "veiltab.server.http.app"
+    ):
         spec = importlib.util.find_spec(name)
         assert spec is not None
         assert spec.origin is not None

@@ -20,8 +20,8 @@ from tests.support.servers import running
 from veiltab.hosting import existing_server
 from veiltab.party.progress import Progress
 from veiltab.party.session import register
-from veiltab.server.auth import invite
 from veiltab.server.directory import DataDirectory
+from veiltab.server.http.auth import invite
 from veiltab.server.worker import Worker
 
 TITLE = "Smoking and income"

@@ -18,8 +18,8 @@ from tests.support.servers import Server, make_context, running, wait_for
 from tests.support.stored import HELD, StoredParties
 from veiltab.errors import ConnectionFailedError, HomeError, StudyFileError, VeiltabError
 from veiltab.files.chunks import FolderChunks
-from veiltab.party.agent import Agent, only_agent
-from veiltab.party.agent_log import AgentLog
+from veiltab.party.agent.agent import Agent, only_agent
+from veiltab.party.agent.log import AgentLog
 from veiltab.party.session import Session
 from veiltab.party.study import Study
 from veiltab.protocol.curator.agreement import public_identity
@@ -148,7 +148,7 @@ def ask_for(
     ``rows`` are other positions; the rest are fields of the request.
     """
     if changes.pop("logged", True):  # who lies can write the lie into the log, too
-        monkeypatch.setattr("veiltab.party.vault_answers.check_requested", lambda *_: None)
+        monkeypatch.setattr("veiltab.party.vaults.answers.check_requested", lambda *_: None)
     vaults = parties.hospital.server.vaults
     real, real_chunks = vaults.repad_request, vaults.repad_chunks
     rows = changes.pop("rows", None)

@@ -15,7 +15,7 @@ from veiltab.errors import KeyChangedError, NotFoundError, RevokedError
 from veiltab.party import rotation
 from veiltab.party.context import PartyContext
 from veiltab.party.home import Home
-from veiltab.party.known import KnownParties
+from veiltab.party.known.known import KnownParties
 from veiltab.party.remote import RemoteServer
 
 STUDY = """\

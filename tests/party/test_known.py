@@ -18,7 +18,7 @@ from veiltab.errors import (
     ParameterError,
 )
 from veiltab.party.home import Home, identity_text
-from veiltab.party.known import Standing
+from veiltab.party.known.known import Standing
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.wire.contract import PublicIdentity
 

@@ -9,7 +9,7 @@ from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import KeyChangedError, MismatchError, RevokedError, SignatureError
 from veiltab.party.home import Home
-from veiltab.party.known import Standing
+from veiltab.party.known.known import Standing
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.rotating import revoke, rotate
 from veiltab.wire.contract import PublicIdentity

@@ -2,7 +2,7 @@
 
 import pytest
 
-from veiltab.party.names import alike, readable
+from veiltab.party.known.names import alike, readable
 
 LOOK_ALIKES = {
     "case": ("City hospital", "CITY Hospital"),

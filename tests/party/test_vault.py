@@ -23,8 +23,8 @@ from veiltab.party.draft import draft_vault
 from veiltab.party.home import identity_text
 from veiltab.party.session import Session
 from veiltab.party.study_file import read_study_file
-from veiltab.party.vault_file import example_vault, read_vault_file
-from veiltab.party.vault_steps import known_vault
+from veiltab.party.vaults.steps import known_vault
+from veiltab.party.vaults.vault_file import example_vault, read_vault_file
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.wire.contract import Vault
 from veiltab.wire.signed import Signed

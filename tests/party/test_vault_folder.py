@@ -9,8 +9,8 @@ from tests.support.messages import HOSPITAL, filler, signed
 from veiltab.errors import HomeError
 from veiltab.files.chunks import FolderChunks
 from veiltab.files.private import write_private
-from veiltab.party.vault_answers import FETCHED_AT_ONCE, FetchedPositions
-from veiltab.party.vault_folder import AnswerFolder, VaultFolder
+from veiltab.party.vaults.answers import FETCHED_AT_ONCE, FetchedPositions
+from veiltab.party.vaults.folder import AnswerFolder, VaultFolder
 from veiltab.protocol.curator.upload import Prepared, StreamPads
 from veiltab.wire.messages import ColumnChunks, Repad, RepadRequest
 from veiltab.wire.packing import CHUNK_ROWS

@@ -21,7 +21,7 @@ from tests.support.servers import QUICK, Server, make_context, running, serving,
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.server.app import Address, create_app
+from veiltab.server.http.app import Address, create_app
 from veiltab.server.limits import Patience, Settings, network
 from veiltab.wire.codec import dump
 

@@ -14,7 +14,7 @@ from veiltab.party.context import PartyContext
 from veiltab.protocol.verify import cosign
 from veiltab.server.db.records import Records
 from veiltab.server.db.tables import PARTIES
-from veiltab.server.routes import PAGE
+from veiltab.server.http.routes import PAGE
 from veiltab.wire.contract import Contract
 from veiltab.wire.signed import Signed
 

@@ -33,7 +33,7 @@ from veiltab.protocol import rotating
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.keys import verify_keys
 from veiltab.protocol.verify import cosign, sign
-from veiltab.server.auth import invite
+from veiltab.server.http.auth import invite
 from veiltab.wire.codec import dump
 from veiltab.wire.rotation import Revocation, Rotation
 from veiltab.wire.signed import Signed

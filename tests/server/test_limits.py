@@ -18,7 +18,7 @@ from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import RateLimitError
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.server import limits
-from veiltab.server.app import Address
+from veiltab.server.http.app import Address
 from veiltab.server.limits import Buckets, Settings
 from veiltab.wire.codec import dump
 

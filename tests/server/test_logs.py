@@ -15,7 +15,8 @@ from tests.support.servers import make_context, running
 from tests.support.simulator import Stage
 from veiltab.party import remote
 from veiltab.party.researcher import estimate_study
-from veiltab.server import auth, steps
+from veiltab.server import steps
+from veiltab.server.http import auth
 from veiltab.server.monitoring import set_up_logs
 
 QUIET = ("uvicorn", "uvicorn.error", "uvicorn.access", "httpx", "httpcore", "alembic")

@@ -12,7 +12,7 @@ from tests.support.servers import Server, _free_port, make_context, running
 from tests.support.simulator import Stage
 from veiltab.errors import NotGrantedError, ParameterError
 from veiltab.party.researcher import estimate_study
-from veiltab.server.app import _listen_for_metrics
+from veiltab.server.http.app import _listen_for_metrics
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
 

@@ -16,7 +16,7 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import RateLimitError, UnauthenticatedError, UnavailableError, VeiltabError
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.server.app import create_app
+from veiltab.server.http.app import create_app
 
 MARKER = "peekaboo1937"
 """Stands in requests, and must not stand in answers."""

@@ -35,10 +35,10 @@ from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import UnauthenticatedError
 from veiltab.party.context import PartyContext
 from veiltab.party.evidence import examine
-from veiltab.server.app import create_app
-from veiltab.server.auth import Gate, invite
-from veiltab.server.problems import problem
-from veiltab.server.routes import PUBLIC
+from veiltab.server.http.app import create_app
+from veiltab.server.http.auth import Gate, invite
+from veiltab.server.http.problems import problem
+from veiltab.server.http.routes import PUBLIC
 from veiltab.wire.requests import MAX_SKEW_SECONDS
 
 REGISTER = ("POST", "/v1/parties")
@@ -196,7 +196,9 @@ def test_the_signature_of_a_stranger_is_verified_too(world: World) -> None:
         ("old", known.sign(Request("GET", "/v1/studies"), age=2 * MAX_SKEW_SECONDS)),
         ("elsewhere", replace(known, server=bytes(32)).sign(Request("GET", "/v1/studies"))),
     ):
-        with mock.patch("veiltab.server.auth.signing.verify", wraps=signing.verify) as verified:
+        with mock.patch(
+            "veiltab.server.http.auth.signing.verify", wraps=signing.verify
+        ) as verified:
             assert_unauthenticated(request.send(world.client), why)
         assert verified.call_count == 1, why
 

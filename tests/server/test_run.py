@@ -14,7 +14,7 @@ from tests.support.requests import Request, stranger
 from tests.support.servers import make_context, serving, write_certificate
 from veiltab.errors import ConnectionFailedError, ParameterError, StateError
 from veiltab.party.remote import Reach, RemoteServer, Retry
-from veiltab.server.app import Address, _listen, serve
+from veiltab.server.http.app import Address, _listen, serve
 
 ONCE = Retry(attempts=1)
 

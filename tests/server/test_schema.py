@@ -24,7 +24,7 @@ from tests.support.http_simulator import HttpStudy, http_study
 from tests.support.requests import GATED, KEYS, Calls, Request, Route, Signer, signer_of
 from tests.support.servers import Server, make_context, running
 from tests.support.simulator import Stage
-from veiltab.server.routes import PUBLIC
+from veiltab.server.http.routes import PUBLIC
 from veiltab.wire.codec import dump, load
 
 pytestmark = pytest.mark.slow

@@ -20,8 +20,8 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import RateLimitError, UnavailableError
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.server.app import create_app
-from veiltab.server.auth import Gate, Sender, _body
+from veiltab.server.http.app import create_app
+from veiltab.server.http.auth import Gate, Sender, _body
 from veiltab.server.limits import InFlight, Place, Places, Settings, Turns
 
 SMALL, LARGE = 1_000, 3_000

@@ -24,8 +24,10 @@ from veiltab.errors import (
 )
 from veiltab.protocol.curator.agreement import public_identity, share_secret
 from veiltab.protocol.verify import sign
-from veiltab.server import block_steps, steps, vault_steps, vault_views
+from veiltab.server import block_steps, steps
 from veiltab.server.context import ServiceContext
+from veiltab.server.vaults import steps as vault_steps
+from veiltab.server.vaults import views as vault_views
 from veiltab.server.worker import Lane
 from veiltab.wire.bundles import bundle
 from veiltab.wire.contract import Contract, Stored

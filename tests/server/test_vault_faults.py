@@ -20,9 +20,9 @@ from veiltab.errors import DigestError, UnavailableError
 from veiltab.files.bundles import BundledChunks
 from veiltab.protocol.rotating import rotate
 from veiltab.protocol.verify import verify_release
-from veiltab.server import vault_steps
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.database import Database
+from veiltab.server.vaults import steps as vault_steps
 from veiltab.server.worker import release_study, tidy
 from veiltab.wire.bundles import COUNT_BYTES, index_bytes
 from veiltab.wire.messages import RepadRequest

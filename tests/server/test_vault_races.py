@@ -11,8 +11,9 @@ from tests.support.servers import make_context
 from tests.support.simulator import Simulator
 from tests.support.vaults import VaultOnServer
 from veiltab.errors import StateError, VeiltabError
-from veiltab.server import steps, vault_views
+from veiltab.server import steps
 from veiltab.server.context import ServiceContext
+from veiltab.server.vaults import views as vault_views
 
 SERVER = Simulator().server
 

@@ -17,9 +17,11 @@ from veiltab.protocol.curator.upload import CuratorContext
 from veiltab.protocol.in_process import LATER
 from veiltab.protocol.researcher import count_records, open_access
 from veiltab.protocol.stores import MemoryChunks
-from veiltab.server import grant_steps, steps, vault_steps, vault_views, views
+from veiltab.server import grant_steps, steps, views
 from veiltab.server.context import ServiceContext
 from veiltab.server.stored_study import DRAWN
+from veiltab.server.vaults import steps as vault_steps
+from veiltab.server.vaults import views as vault_views
 from veiltab.server.witnesses import vault_audit
 from veiltab.wire.messages import Repad, RepadRequest, Upload
 

@@ -17,9 +17,9 @@ from tests.support.servers import Server, make_context, running
 from veiltab.cli.main import main
 from veiltab.cli.serve import _announce
 from veiltab.hosting import server_identity
-from veiltab.server.app import Address
-from veiltab.server.auth import invite
 from veiltab.server.directory import DataDirectory
+from veiltab.server.http.app import Address
+from veiltab.server.http.auth import invite
 
 
 @dataclass(frozen=True)

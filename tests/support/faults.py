@@ -24,9 +24,9 @@ from typing import Any
 from unittest import mock
 
 from veiltab.hosting import start_server
-from veiltab.server.app import Address, serve
 from veiltab.server.db.database import Database, unavailable
 from veiltab.server.directory import DataDirectory
+from veiltab.server.http.app import Address, serve
 from veiltab.server.limits import Settings
 
 SPEED = 60.0

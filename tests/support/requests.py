@@ -18,7 +18,7 @@ from veiltab.party.evidence import examine
 from veiltab.protocol.curator.agreement import public_identity, share_secret
 from veiltab.protocol.rotating import revoke, rotate
 from veiltab.protocol.verify import sign
-from veiltab.server.routes import PUBLIC
+from veiltab.server.http.routes import PUBLIC
 from veiltab.wire.audit import Witness
 from veiltab.wire.bundles import bundle
 from veiltab.wire.codec import dump

@@ -34,11 +34,11 @@ from veiltab.party.context import PartyContext
 from veiltab.party.home import Home
 from veiltab.party.remote import RemoteServer, Retry
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.server.app import Address, _listen, web_server
-from veiltab.server.auth import invite
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.database import Database
 from veiltab.server.directory import DataDirectory
+from veiltab.server.http.app import Address, _listen, web_server
+from veiltab.server.http.auth import invite
 from veiltab.server.limits import Settings
 
 QUICK = Settings(

@@ -39,8 +39,8 @@ from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.stores import ChunkStore, MemoryChunks
 from veiltab.protocol.verify import sign
 from veiltab.server import steps
-from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
+from veiltab.server.http.auth import Sender
 from veiltab.server.worker import release_study
 from veiltab.wire.bundles import bundle
 from veiltab.wire.contract import Agreement, Contract, Stored

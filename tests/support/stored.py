@@ -14,8 +14,8 @@ import polars as pl
 
 from tests.support.servers import Server, wait_for
 from veiltab.crypto.identity import fingerprint
-from veiltab.party.agent import Agent
-from veiltab.party.agent_log import AgentLog
+from veiltab.party.agent.agent import Agent
+from veiltab.party.agent.log import AgentLog
 from veiltab.party.context import PartyContext
 from veiltab.party.session import Session
 from veiltab.party.study import Study

@@ -19,13 +19,15 @@ from veiltab.protocol.curator.upload import CuratorContext, Prepared
 from veiltab.protocol.in_process import Deposit, Terms
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.protocol.verify import sign
-from veiltab.server import steps, vault_steps, vault_views, views
-from veiltab.server.auth import Sender
+from veiltab.server import steps, views
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import StudyRecord
-from veiltab.server.models import Status, VaultStatus
+from veiltab.server.http.auth import Sender
+from veiltab.server.http.models import Status, VaultStatus
 from veiltab.server.stored_study import StoredStudy
-from veiltab.server.stored_vault import StoredVault
+from veiltab.server.vaults import steps as vault_steps
+from veiltab.server.vaults import views as vault_views
+from veiltab.server.vaults.stored_vault import StoredVault
 from veiltab.server.witnesses import study_audit
 from veiltab.server.worker import release_study
 from veiltab.wire.bundles import bundle, check_bundle

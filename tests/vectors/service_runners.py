@@ -21,8 +21,8 @@ from veiltab.protocol.audit_log import Seen, verify_log
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.logged import Logged
 from veiltab.protocol.witness import verify_equivocation, verify_witness
-from veiltab.server.auth import Gate, Newcomer, Sender
 from veiltab.server.context import ServiceContext
+from veiltab.server.http.auth import Gate, Newcomer, Sender
 from veiltab.wire.audit import AuditEntry, AuditHead, Equivocation, Witness, entry_hash
 from veiltab.wire.codec import load
 from veiltab.wire.contract import PublicIdentity

@@ -26,9 +26,9 @@ from veiltab.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from veiltab.party.agent import Agent, Verdict
-    from veiltab.party.agent_log import AgentLog
-    from veiltab.party.policy import Policy
+    from veiltab.party.agent.agent import Agent, Verdict
+    from veiltab.party.agent.log import AgentLog
+    from veiltab.party.agent.policy import Policy
 
 PATIENCE = 20.0
 """Seconds to try a server that does not answer; then the agent waits before the next round."""
@@ -70,7 +70,7 @@ def example_command(as_json: bool) -> None:
     Example:
       veiltab agent example > policy.toml
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.party.policy import example_policy
+    from veiltab.party.agent.policy import example_policy
 
     if as_json:
         print_json({"policy": example_policy()})
@@ -89,7 +89,7 @@ def check_command(policy_file: Path, party: PartyOptions, as_json: bool) -> None
     Example:
       veiltab agent check --policy policy.toml
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.party.policy import read_policy
+    from veiltab.party.agent.policy import read_policy
 
     policy = read_policy(policy_file)  # before a passphrase is asked for
     with _agent(party, policy_file, Event(), writing=False) as agent:
@@ -117,8 +117,8 @@ def run_command(policy_file: Path, once: bool, party: PartyOptions, as_json: boo
       veiltab agent run --policy policy.toml
       veiltab agent run --policy policy.toml --once
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.party.agent import AgentStopped, only_agent
-    from veiltab.party.policy import read_policy
+    from veiltab.party.agent.agent import AgentStopped, only_agent
+    from veiltab.party.agent.policy import read_policy
 
     read_policy(policy_file)  # before a passphrase is asked for
     stop = Event()
@@ -159,7 +159,7 @@ def unit_command(
     Example:
       veiltab agent unit --policy /etc/veiltab/policy.toml --passphrase /etc/veiltab/passphrase
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.party.agent_unit import AgentUnit
+    from veiltab.party.agent.unit import AgentUnit
     from veiltab.party.home import Home
 
     unit = AgentUnit(
@@ -194,7 +194,7 @@ def _user() -> str:
 def _agent(
     party: PartyOptions, policy_file: Path, stop: Event, *, writing: bool
 ) -> "Iterator[Agent]":
-    from veiltab.party.agent import Agent, AgentStopped, open_log
+    from veiltab.party.agent.agent import Agent, AgentStopped, open_log
     from veiltab.party.connection import Retry
     from veiltab.party.context import check_registered
     from veiltab.party.session import open_context

@@ -310,7 +310,7 @@ def register_command(
         --server-fingerprint "12345 67890 12345 67890 12345 67890"
     """  # noqa: D301 - \b tells click to leave the lines alone
     from veiltab.party.connection import Retry
-    from veiltab.party.fingerprints import check_digits
+    from veiltab.party.known.fingerprints import check_digits
     from veiltab.party.session import discover, register
 
     home, retry = party.home, Retry(total=PATIENCE)

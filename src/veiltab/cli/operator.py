@@ -8,7 +8,7 @@ import click
 
 from veiltab.cli.output import json_option, print_json
 from veiltab.cli.serve import database_address, server_options
-from veiltab.party.names import readable
+from veiltab.party.known.names import readable
 
 if TYPE_CHECKING:
     from veiltab.server.context import ServiceContext

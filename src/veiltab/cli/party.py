@@ -20,11 +20,11 @@ from veiltab.cli.output import (
     tell,
 )
 from veiltab.errors import InputError, ParameterError
-from veiltab.party.names import readable
+from veiltab.party.known.names import readable
 
 if TYPE_CHECKING:
     from veiltab.party.home import Home
-    from veiltab.party.known import KnownParty
+    from veiltab.party.known.known import KnownParty
     from veiltab.wire.contract import Contract, PublicIdentity
 
 VERIFIED = (
@@ -232,7 +232,7 @@ def meet_parties(
     ``verified`` are fingerprints that were compared before, as a script states them.  With ``yes``,
     or where nobody can be asked, the others stay unverified.
     """
-    from veiltab.party.known import Standing
+    from veiltab.party.known.known import Standing
 
     parties = list(identities)
     home.known.check(parties)
@@ -248,7 +248,7 @@ def meet_parties(
 
 
 def _with_fingerprint(parties: Sequence["PublicIdentity"], digits: str) -> "PublicIdentity":
-    from veiltab.party.fingerprints import same_digits
+    from veiltab.party.known.fingerprints import same_digits
 
     for identity in parties:
         if same_digits(identity.party_id, digits):
@@ -262,7 +262,7 @@ def _with_fingerprint(parties: Sequence["PublicIdentity"], digits: str) -> "Publ
 
 def _ask_digits(identity: "PublicIdentity", *, new: bool = False, optional: bool = False) -> str:
     """Ask for a fingerprint until it has thirty digits; nothing means not verified."""
-    from veiltab.party.fingerprints import check_digits
+    from veiltab.party.known.fingerprints import check_digits
 
     if not on_terminal():
         raise ParameterError(

@@ -24,9 +24,9 @@ from veiltab.cli.output import (
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
-    from veiltab.server.app import Address
     from veiltab.server.context import ServiceContext
     from veiltab.server.db.records import Invitation
+    from veiltab.server.http.app import Address
 
 
 ENVIRONMENT = "VEILTAB_DATABASE"
@@ -190,8 +190,8 @@ def serve_command(
         )
     address = database_address(database, database_file)
     from veiltab.hosting import as_settings, start_server
-    from veiltab.server.app import Address, serve
     from veiltab.server.directory import DataDirectory
+    from veiltab.server.http.app import Address, serve
     from veiltab.server.monitoring import set_up_logs
 
     where = Address(
@@ -315,7 +315,7 @@ def invite_command(
 def _invite(context: "ServiceContext", name: str, days: int, *, as_json: bool) -> None:
     from veiltab.core.schema import check_text
     from veiltab.crypto.identity import fingerprint
-    from veiltab.server.auth import SECONDS_A_DAY, invite
+    from veiltab.server.http.auth import SECONDS_A_DAY, invite
 
     check_text(name, "the name")
     code = invite(context, name, days)

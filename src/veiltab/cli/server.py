@@ -25,7 +25,7 @@ from veiltab.cli.output import (
 )
 from veiltab.cli.server_key import rotate_key_command
 from veiltab.cli.server_studies import study_group
-from veiltab.party.names import readable
+from veiltab.party.known.names import readable
 
 if TYPE_CHECKING:
     from veiltab.server.context import ServiceContext

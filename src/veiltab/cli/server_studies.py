@@ -22,7 +22,7 @@ from veiltab.cli.output import (
     print_rows,
     show_help,
 )
-from veiltab.party.names import readable
+from veiltab.party.known.names import readable
 
 
 @click.group("study", cls=OrderedGroup, invoke_without_command=True)

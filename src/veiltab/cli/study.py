@@ -33,7 +33,7 @@ from veiltab.cli.terms import (
     terms_json,
 )
 from veiltab.errors import ParameterError
-from veiltab.party.names import readable
+from veiltab.party.known.names import readable
 from veiltab.wire.states import IN_ORDER
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _propose(
 ) -> None:
     from veiltab.party.proposal import plan_of
     from veiltab.party.study_file import read_study_file
-    from veiltab.party.vault_steps import known_vault
+    from veiltab.party.vaults.steps import known_vault
 
     home = party.home
     # Before a passphrase is asked for:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from veiltab.core.plan import Plan
     from veiltab.party.home import Home
-    from veiltab.party.known import Acquaintance
+    from veiltab.party.known.known import Acquaintance
     from veiltab.party.remote import CuratorStatus, Status
     from veiltab.wire.contract import Agreement, Contract, Linkage, PublicIdentity, Vault
     from veiltab.wire.signed import Signed
@@ -42,7 +42,7 @@ def signers(signed: "Signed[Any]") -> set[bytes]:
 def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
     """Return the terms, the signatures, and what the study costs, as JSON values."""
     from veiltab.party.coalitions import coalitions
-    from veiltab.party.known import acquaintances
+    from veiltab.party.known.known import acquaintances
     from veiltab.party.proposal import plan_of
 
     contract, keys = signed.body, signers(signed)
@@ -125,7 +125,7 @@ def print_terms(screen: "Console", signed: "Signed[Contract]", home: "Home") -> 
 
 def print_attributes(screen: "Console", agreement: "Agreement") -> None:
     """Print what is held by whom."""
-    from veiltab.party.names import readable
+    from veiltab.party.known.names import readable
 
     rows = [
         (attribute.name, readable(terms.identity.name), _categories(attribute.categories))
@@ -263,7 +263,7 @@ def print_parties(
     screen: "Console", signed: "Signed[Contract] | Signed[Vault]", home: "Home"
 ) -> None:
     """Print who takes part, with the fingerprints, and whose were compared."""
-    from veiltab.party.known import Standing, acquaintances
+    from veiltab.party.known.known import Standing, acquaintances
 
     keys = signers(signed)
     parties = acquaintances(home, signed.body)
@@ -288,7 +288,7 @@ def print_parties(
 
 def called(one: "Acquaintance") -> str:
     """Return what a party calls itself and, if that is another name, what you call it."""
-    from veiltab.party.names import readable
+    from veiltab.party.known.names import readable
 
     name = readable(one.identity.name)
     other = one.known_as is not None and one.known_as != one.identity.name
@@ -296,7 +296,7 @@ def called(one: "Acquaintance") -> str:
 
 
 def _standing(one: "Acquaintance") -> str:
-    from veiltab.party.known import Standing
+    from veiltab.party.known.known import Standing
 
     if one.standing is None:
         return "pinned"
@@ -373,7 +373,7 @@ def _reads_vault(home: "Home", study: bytes) -> bool:
 
 
 def _progress(curator: "CuratorStatus", home: "Home", *, stored: bool) -> tuple[str, ...]:
-    from veiltab.party.names import readable
+    from veiltab.party.known.names import readable
 
     me = curator.party == home.public.party_id
     verified = "you" if me else _mark(is_verified(home, curator.party))

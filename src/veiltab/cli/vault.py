@@ -39,7 +39,7 @@ from veiltab.errors import ParameterError
 if TYPE_CHECKING:
     from veiltab.data.tables import Table
     from veiltab.party.home import Home
-    from veiltab.party.remote_vault import VaultStatus
+    from veiltab.party.vaults.remote import VaultStatus
     from veiltab.wire.contract import Vault
     from veiltab.wire.signed import Signed
 
@@ -75,7 +75,7 @@ def example_command(as_json: bool) -> None:
     Example:
       veiltab vault example > tables.toml
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.party.vault_file import example_vault
+    from veiltab.party.vaults.vault_file import example_vault
 
     if as_json:
         print_json({"vault_file": example_vault()})
@@ -129,7 +129,7 @@ def propose_command(
         table = open_source("--from", source, query, table_file)
         write_draft(party.home, table, draft_vault, out, recode_out, as_json=as_json)
         return
-    from veiltab.party.vault_file import read_vault_file
+    from veiltab.party.vaults.vault_file import read_vault_file
 
     home = party.home
     draft = read_vault_file(file, home.public)  # before a passphrase is asked for
@@ -345,7 +345,7 @@ def _print_status(status: "VaultStatus", home: "Home", *, as_json: bool) -> None
 
 
 def _show_status(status: "VaultStatus", home: "Home") -> None:
-    from veiltab.party.names import readable
+    from veiltab.party.known.names import readable
 
     facts = {
         "vault": status.title,

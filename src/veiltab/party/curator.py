@@ -16,8 +16,8 @@ from veiltab.party.ledgers import Note
 from veiltab.party.proposal import StudyDraft
 from veiltab.party.remote import Status
 from veiltab.party.secrets import is_proposer, share_contribution
-from veiltab.party.vault_answers import answer_folder, check_own_answer
-from veiltab.party.vault_steps import check_stored_study, stored_uploads
+from veiltab.party.vaults.answers import answer_folder, check_own_answer
+from veiltab.party.vaults.steps import check_stored_study, stored_uploads
 from veiltab.protocol.curator.agreement import new_secret, sign_contract, unsigned
 from veiltab.protocol.curator.grant import grant as make_grant
 from veiltab.protocol.curator.ledger import Ledger

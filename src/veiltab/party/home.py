@@ -22,12 +22,12 @@ from veiltab.files.private import (
     parse_file,
     write_private,
 )
-from veiltab.party.fingerprints import check_digits
 from veiltab.party.keyfile import load_identity, save_identity
-from veiltab.party.known import KnownParties
+from veiltab.party.known.fingerprints import check_digits
+from veiltab.party.known.known import KnownParties
 from veiltab.party.ledgers import Ledgers, StoredLedger
 from veiltab.party.study_folder import StudyFolder
-from veiltab.party.vault_folder import VaultFolder
+from veiltab.party.vaults.folder import VaultFolder
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.keys import extends
 from veiltab.wire.codec import TEXT, dump, load, message, nested, wired

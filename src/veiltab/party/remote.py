@@ -36,7 +36,6 @@ from veiltab.party.answers import (
     read_pages,
 )
 from veiltab.party.connection import CHUNK, Call, ClosedAtEnd, Connection, Headers, Reach, Retry
-from veiltab.party.remote_vault import RemoteVaults
 from veiltab.party.transfer import (
     ReleasedChunks,
     read_bundle,
@@ -44,6 +43,7 @@ from veiltab.party.transfer import (
     released_sizes,
     send_all,
 )
+from veiltab.party.vaults.remote import RemoteVaults
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.keys import verify_rotations
 from veiltab.wire.audit import Witness

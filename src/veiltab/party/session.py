@@ -9,17 +9,17 @@ from veiltab.errors import InputError, InvitationError, MismatchError
 from veiltab.party.connection import ClosedAtEnd, Reach, Retry
 from veiltab.party.context import PartyContext, check_registered
 from veiltab.party.curator import choose_ledger, propose
-from veiltab.party.fingerprints import same_digits
 from veiltab.party.home import Home, PinnedServer
-from veiltab.party.known import BlockedParty
+from veiltab.party.known.fingerprints import same_digits
+from veiltab.party.known.known import BlockedParty
 from veiltab.party.proposal import StudyDraft, VaultDraft
 from veiltab.party.remote import RemoteServer, StudySummary
-from veiltab.party.remote_vault import VaultSummary
 from veiltab.party.study import Study
 from veiltab.party.study_file import read_study_file
-from veiltab.party.vault import Vault
-from veiltab.party.vault_file import read_vault_file
-from veiltab.party.vault_steps import known_vault, propose_vault
+from veiltab.party.vaults.remote import VaultSummary
+from veiltab.party.vaults.steps import known_vault, propose_vault
+from veiltab.party.vaults.vault import Vault
+from veiltab.party.vaults.vault_file import read_vault_file
 from veiltab.wire.contract import PublicIdentity
 
 _INVITATION = re.compile("[0-9a-f]{40}")

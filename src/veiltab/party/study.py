@@ -12,12 +12,12 @@ from veiltab.estimates import Estimate
 from veiltab.party.coalitions import Coalition, coalitions
 from veiltab.party.context import PartyContext
 from veiltab.party.curator import GivenGrant, choose_ledger, grant, sign
-from veiltab.party.known import Acquaintance, acquaintances
+from veiltab.party.known.known import Acquaintance, acquaintances
 from veiltab.party.progress import OnProgress, Patience, Progress, ignore_progress
 from veiltab.party.push import Preview, Source, check, push
 from veiltab.party.remote import Status
 from veiltab.party.researcher import as_grant, estimate_study, publish_study
-from veiltab.party.vault_answers import answer_study
+from veiltab.party.vaults.answers import answer_study
 from veiltab.party.witnesses import Audit, audit
 from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import SignedGrant

@@ -1,8 +1,8 @@
 """Blocks: a party says whose proposals it does not want."""
 
 from veiltab.errors import QuotaError
-from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
+from veiltab.server.http.auth import Sender
 from veiltab.server.quotas import MAX_BLOCKS
 
 

@@ -2,11 +2,11 @@
 
 from veiltab.errors import MismatchError, QuotaError
 from veiltab.server import steps
-from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.lists import HIDDEN, INBOX
 from veiltab.server.db.records import RESEARCHER
 from veiltab.server.db.usage import GrantLine
+from veiltab.server.http.auth import Sender
 from veiltab.server.quotas import check_space
 from veiltab.server.stored_study import StoredStudy
 from veiltab.wire.messages import PAD_KEY_BYTES, SEAL_BYTES, Grant, Publication, SignedGrant

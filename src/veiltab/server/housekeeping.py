@@ -8,8 +8,8 @@ from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import VAULT
 from veiltab.server.quotas import SECONDS_A_DAY
 from veiltab.server.stored_study import StoredAgreement, StoredStudy
-from veiltab.server.stored_vault import StoredVault
-from veiltab.server.vault_steps import close_vault
+from veiltab.server.vaults.steps import close_vault
+from veiltab.server.vaults.stored_vault import StoredVault
 from veiltab.wire.states import AuditEvent, State, VaultState
 
 ENDED = frozenset({str(State.RELEASED), str(State.ABORTED), str(VaultState.CLOSED)})

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from veiltab.errors import OutOfSpaceError, QuotaError
-from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import Records
+from veiltab.server.http.auth import Sender
 from veiltab.server.limits import GIB, KIB, too_large
 
 T = TypeVar("T")

@@ -17,10 +17,10 @@ from veiltab.files.bundles import BundledChunks, missing
 from veiltab.protocol.server.accept import check_upload
 from veiltab.protocol.server.transitions import expect
 from veiltab.protocol.verify import AgreementType, verify, verify_some
-from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import CURATOR, Records
 from veiltab.server.directory import bundle_size
+from veiltab.server.http.auth import Sender
 from veiltab.server.limits import too_large
 from veiltab.server.parsed import PARSED
 from veiltab.server.party_steps import check_new_signatures
@@ -34,7 +34,7 @@ from veiltab.server.quotas import (
     upload_bytes,
 )
 from veiltab.server.stored_study import StoredStudy
-from veiltab.server.stored_vault import check_study_on_vault
+from veiltab.server.vaults.stored_vault import check_study_on_vault
 from veiltab.wire.bundles import COUNT_BYTES, check_bundle, index_bytes
 from veiltab.wire.contract import Agreement, Contract, CuratorTerms
 from veiltab.wire.messages import (

@@ -10,12 +10,11 @@ from veiltab.errors import DamagedError, DigestError, UnavailableError, Withheld
 from veiltab.files.bundles import BundledChunks, Copy
 from veiltab.protocol.server.transitions import expect
 from veiltab.protocol.verify import may_see_release
-from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.lists import INBOX, LISTED, Cursor
 from veiltab.server.db.records import CURATOR, RESEARCHER
-from veiltab.server.limits import Memory, too_large
-from veiltab.server.models import (
+from veiltab.server.http.auth import Sender
+from veiltab.server.http.models import (
     Block,
     Blocks,
     CuratorStatus,
@@ -24,6 +23,7 @@ from veiltab.server.models import (
     StudyLine,
     StudyList,
 )
+from veiltab.server.limits import Memory, too_large
 from veiltab.server.stored_study import StoredStudy, archived
 from veiltab.wire.bundles import bundled_bytes, in_pieces, write_index
 from veiltab.wire.messages import Alignment, Publication, Repad, Secret, SignedGrant, Upload

@@ -9,15 +9,23 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from veiltab.errors import MismatchError
 from veiltab.protocol.verify import sign, verify
-from veiltab.server.auth import Gate, Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import MessageRecord, Records
-from veiltab.server.models import PROBLEMS, AuditLog, Heads, Nothing, ThreadRoute, body, repeated
+from veiltab.server.http.auth import Gate, Sender
+from veiltab.server.http.models import (
+    PROBLEMS,
+    AuditLog,
+    Heads,
+    Nothing,
+    ThreadRoute,
+    body,
+    repeated,
+)
+from veiltab.server.http.routes import StudyId, created
 from veiltab.server.quotas import check_space, check_usage
-from veiltab.server.routes import StudyId, created
 from veiltab.server.stored_study import StoredStudy
-from veiltab.server.stored_vault import StoredVault
-from veiltab.server.vault_routes import VaultId
+from veiltab.server.vaults.routes import VaultId
+from veiltab.server.vaults.stored_vault import StoredVault
 from veiltab.wire.audit import MAX_ENTRIES, AuditHead, Witness
 from veiltab.wire.codec import load
 

@@ -22,11 +22,11 @@ from veiltab.errors import (
 from veiltab.protocol.server.study import ServerStudy
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.usage import Waiting
-from veiltab.server.drawing import draw_study, resume_release
 from veiltab.server.housekeeping import count_disk, keep_house
 from veiltab.server.queue import FairQueue
 from veiltab.server.quotas import reserve_bytes
 from veiltab.server.stored_study import StoredStudy
+from veiltab.server.vaults.drawing import draw_study, resume_release
 from veiltab.wire.messages import Release
 from veiltab.wire.requests import MAX_SKEW_SECONDS
 from veiltab.wire.signed import Signed

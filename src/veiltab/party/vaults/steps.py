@@ -23,7 +23,7 @@ from veiltab.party.home import Home
 from veiltab.party.progress import OnProgress, Progress
 from veiltab.party.proposal import VaultDraft
 from veiltab.party.push import LOCK_WAIT, ChunkSending, Source, chunk_digests, read_table
-from veiltab.party.remote_vault import VaultStatus
+from veiltab.party.vaults.remote import VaultStatus
 from veiltab.protocol.audit_log import Seen
 from veiltab.protocol.curator import agreement
 from veiltab.protocol.curator.agreement import new_secret, receive_secret, share_secret, unsigned

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 
 from veiltab.server import party_steps
-from veiltab.server.auth import Gate
 from veiltab.server.context import ServiceContext
-from veiltab.server.models import PROBLEMS, Registered, ThreadRoute, body, repeated
-from veiltab.server.routes import PartyId, created
+from veiltab.server.http.auth import Gate
+from veiltab.server.http.models import PROBLEMS, Registered, ThreadRoute, body, repeated
+from veiltab.server.http.routes import PartyId, created
 
 
 def key_routes(context: ServiceContext, gate: Gate) -> APIRouter:

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from veiltab.errors import DamagedError, NotGrantedError, UnavailableError
 from veiltab.protocol.server.transitions import expect
-from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.lists import INBOX, LISTED, Cursor
 from veiltab.server.db.records import CURATOR, VAULT
-from veiltab.server.models import VaultCurator, VaultLine, VaultList, VaultStatus
+from veiltab.server.http.auth import Sender
+from veiltab.server.http.models import VaultCurator, VaultLine, VaultList, VaultStatus
 from veiltab.server.stored_study import StoredStudy
-from veiltab.server.stored_vault import StoredVault
+from veiltab.server.vaults.stored_vault import StoredVault
 from veiltab.server.views import Served, look, sent_chunks, serve_chunks, write_cursor
 from veiltab.wire.messages import RepadRequest, Secret, Upload
 from veiltab.wire.states import State

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Response
 from fastapi.responses import StreamingResponse
 
-from veiltab.server import vault_steps, vault_views, views
-from veiltab.server.auth import Gate, Sender
+from veiltab.server import views
 from veiltab.server.context import ServiceContext
-from veiltab.server.models import (
+from veiltab.server.http.auth import Gate, Sender
+from veiltab.server.http.models import (
     BYTES,
     JSON,
     PROBLEMS,
@@ -23,7 +23,9 @@ from veiltab.server.models import (
     bytes_answer,
     repeated,
 )
-from veiltab.server.routes import ASKED, HEX, PAGE, After, Limit, StudyId, created
+from veiltab.server.http.routes import ASKED, HEX, PAGE, After, Limit, StudyId, created
+from veiltab.server.vaults import steps as vault_steps
+from veiltab.server.vaults import views as vault_views
 from veiltab.server.worker import Worker
 from veiltab.wire.codec import TEXT, exact_fields, load
 

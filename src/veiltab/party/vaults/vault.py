@@ -8,9 +8,9 @@ from veiltab.errors import ParameterError, StateError
 from veiltab.party.context import PartyContext
 from veiltab.party.progress import OnProgress, Patience, Progress, ignore_progress
 from veiltab.party.push import Source
-from veiltab.party.remote_vault import VaultStatus
 from veiltab.party.study import make_source
-from veiltab.party.vault_steps import audit_vault, fetch_terms, push_vault, sign_vault
+from veiltab.party.vaults.remote import VaultStatus
+from veiltab.party.vaults.steps import audit_vault, fetch_terms, push_vault, sign_vault
 from veiltab.protocol.audit_log import Seen
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Vault as VaultTerms

@@ -15,8 +15,8 @@ from veiltab.party.evidence import check_requested, check_uploaded
 from veiltab.party.progress import OnProgress, Progress, ignore_progress
 from veiltab.party.push import LOCK_WAIT, ChunkSending, chunk_digests
 from veiltab.party.remote import Status
-from veiltab.party.vault_folder import AnswerFolder
-from veiltab.party.vault_steps import check_stored_study, own_table
+from veiltab.party.vaults.folder import AnswerFolder
+from veiltab.party.vaults.steps import check_stored_study, own_table
 from veiltab.protocol.curator.stored import StoredTable
 from veiltab.protocol.curator.upload import CuratorContext, Prepared
 from veiltab.protocol.verify import verify_agreement

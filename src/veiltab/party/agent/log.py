@@ -16,7 +16,7 @@ from typing import Any
 from veiltab.errors import HomeError
 from veiltab.files.disk import FILE_MODE, sync_folder
 from veiltab.files.private import damaged
-from veiltab.party.policy import exact
+from veiltab.party.agent.policy import exact
 
 NEW_PADS, GRANT, REFUSED, STARTED, STOPPED = "new pads", "grant", "refused", "started", "stopped"
 ANSWERS = (NEW_PADS, GRANT)

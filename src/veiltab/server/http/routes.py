@@ -5,11 +5,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Response
 from fastapi.responses import StreamingResponse
 
-from veiltab.server import auth, block_steps, grant_steps, steps, views
-from veiltab.server.auth import Gate, Newcomer, Sender
+from veiltab.server import block_steps, grant_steps, steps, views
 from veiltab.server.context import ServiceContext
-from veiltab.server.limits import SOFTWARE_VERSION
-from veiltab.server.models import (
+from veiltab.server.http import auth
+from veiltab.server.http.auth import Gate, Newcomer, Sender
+from veiltab.server.http.models import (
     BYTES,
     JSON,
     PROBLEMS,
@@ -29,7 +29,8 @@ from veiltab.server.models import (
     bytes_answer,
     repeated,
 )
-from veiltab.server.readiness import Readiness
+from veiltab.server.http.readiness import Readiness
+from veiltab.server.limits import SOFTWARE_VERSION
 from veiltab.server.worker import Worker
 from veiltab.wire.bundles import MAX_ASKED
 from veiltab.wire.codec import TEXT, exact_fields, items, load

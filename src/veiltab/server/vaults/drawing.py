@@ -17,7 +17,7 @@ from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.verify import plan_for
 from veiltab.server.context import ServiceContext
 from veiltab.server.stored_study import DRAWN, StoredStudy
-from veiltab.server.stored_vault import StoredVault, table_chunks
+from veiltab.server.vaults.stored_vault import StoredVault, table_chunks
 from veiltab.wire.codec import dump, exact_fields, items, load
 from veiltab.wire.contract import DIGEST
 from veiltab.wire.messages import RepadRequest

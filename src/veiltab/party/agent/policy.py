@@ -103,7 +103,7 @@ def exact(number: float) -> Fraction:
 
 def example_policy() -> str:
     """Return a complete policy with an explanation of every key."""
-    return (files("veiltab.party") / "example_policy.toml").read_text(encoding="utf-8")
+    return (files("veiltab.party.agent") / "example_policy.toml").read_text(encoding="utf-8")
 
 
 def read_policy(path: Path) -> Policy:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from veiltab.crypto.identity import fingerprint
 from veiltab.errors import BlockedError, KeyChangedError, RevokedError
-from veiltab.party.names import alike
+from veiltab.party.known.names import alike
 from veiltab.protocol.keys import revoked
 from veiltab.wire.codec import (
     MAX_INTEGER,

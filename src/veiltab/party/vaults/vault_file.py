@@ -26,7 +26,7 @@ VAULT_FILE_KEYS = {key: STUDY_KEYS[key] for key in ("title", "linkage", "curator
 
 def example_vault() -> str:
     """Return a complete vault file with an explanation of every key."""
-    return (files("veiltab.party") / "example_vault.toml").read_text(encoding="utf-8")
+    return (files("veiltab.party.vaults") / "example_vault.toml").read_text(encoding="utf-8")
 
 
 def read_vault_file(path: Path, me: PublicIdentity) -> VaultDraft:

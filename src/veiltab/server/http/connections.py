@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from veiltab.errors import RateLimitError
-from veiltab.server.auth import PROVED
+from veiltab.server.http.auth import PROVED
 from veiltab.server.limits import KIB, Buckets, Patience, Settings, network
 from veiltab.server.monitoring import Metrics
 

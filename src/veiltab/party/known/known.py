@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from veiltab.crypto.identity import fingerprint
 from veiltab.errors import InputError, KeyChangedError, ParameterError
 from veiltab.files.private import parse_file, write_private
-from veiltab.party.fingerprints import check_same_fingerprint
-from veiltab.party.known_file import BlockedParty, KnownFile, KnownParty, Memory, Standing
+from veiltab.party.known.file import BlockedParty, KnownFile, KnownParty, Memory, Standing
+from veiltab.party.known.fingerprints import check_same_fingerprint
 from veiltab.protocol.keys import extends, verify_keys, verify_revocation
 from veiltab.wire.codec import load
 from veiltab.wire.contract import Agreement, PublicIdentity

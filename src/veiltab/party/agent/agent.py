@@ -23,15 +23,15 @@ from veiltab.errors import (
     VeiltabError,
 )
 from veiltab.files.private import locked
-from veiltab.party.agent_log import GRANT, NEW_PADS, REFUSED, STARTED, STOPPED, AgentLog
+from veiltab.party.agent.log import GRANT, NEW_PADS, REFUSED, STARTED, STOPPED, AgentLog
+from veiltab.party.agent.policy import Allowance, Policy, read_policy
 from veiltab.party.context import PartyContext
 from veiltab.party.curator import SECONDS_A_DAY, give_grant
 from veiltab.party.home import Home
-from veiltab.party.known import Standing
-from veiltab.party.policy import Allowance, Policy, read_policy
+from veiltab.party.known.known import Standing
 from veiltab.party.progress import Progress
 from veiltab.party.remote import StudySummary
-from veiltab.party.vault_answers import answer_study
+from veiltab.party.vaults.answers import answer_study
 from veiltab.protocol.curator.upload import Prepared
 from veiltab.protocol.verify import verify, verify_agreement
 from veiltab.wire.contract import Contract, PublicIdentity

@@ -7,16 +7,16 @@ from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.server.vault import expect_vault
 from veiltab.protocol.verify import verify_some
 from veiltab.server import steps
-from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.records import VAULT
-from veiltab.server.drawing import check_tables, end_study
+from veiltab.server.http.auth import Sender
 from veiltab.server.parsed import PARSED
 from veiltab.server.party_steps import check_new_signatures
 from veiltab.server.proposals import add_agreement, note_signatures
 from veiltab.server.quotas import check_space, parse_in_turn, upload_bytes
 from veiltab.server.stored_study import StoredStudy
-from veiltab.server.stored_vault import StoredVault
+from veiltab.server.vaults.drawing import check_tables, end_study
+from veiltab.server.vaults.stored_vault import StoredVault
 from veiltab.wire.contract import Vault
 from veiltab.wire.messages import Repad, Secret, Upload
 from veiltab.wire.signed import Signed

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from veiltab.server.problems import MEDIA_TYPE
+from veiltab.server.http.problems import MEDIA_TYPE
 
 
 class Server(BaseModel):

@@ -25,15 +25,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import Config
 
 from veiltab.errors import ParameterError, RateLimitError
-from veiltab.server.auth import TURN, Gate
-from veiltab.server.connections import Crowd
 from veiltab.server.context import ServiceContext
-from veiltab.server.key_routes import key_routes
+from veiltab.server.http.auth import TURN, Gate
+from veiltab.server.http.connections import Crowd
+from veiltab.server.http.key_routes import key_routes
+from veiltab.server.http.problems import install_problems, unexpected
+from veiltab.server.http.routes import block_routes, operator_routes, party_routes, study_routes
 from veiltab.server.limits import KIB, SOFTWARE_VERSION, Buckets
 from veiltab.server.monitoring import CONTENT_TYPE, Metrics
-from veiltab.server.problems import install_problems, unexpected
-from veiltab.server.routes import block_routes, operator_routes, party_routes, study_routes
-from veiltab.server.vault_routes import repad_routes, vault_routes
+from veiltab.server.vaults.routes import repad_routes, vault_routes
 from veiltab.server.witnesses import witness_routes
 from veiltab.server.worker import Worker
 

@@ -1,0 +1,1 @@
+"""A curator's process that answers what its owner has signed, within a policy."""

@@ -1,0 +1,1 @@
+"""Whom a home knows, by their keys."""

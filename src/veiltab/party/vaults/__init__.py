@@ -1,0 +1,1 @@
+"""Tables that a server keeps for years, as their curator sees them."""

@@ -1,0 +1,1 @@
+"""Requests: connections, who sends them, routes and answers."""

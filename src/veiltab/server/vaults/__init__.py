@@ -1,0 +1,1 @@
+"""Tables that the server keeps for years, and studies that are drawn from them."""
