@@ -234,6 +234,8 @@ def test_the_help_states_the_true_limits() -> None:
         "stranger_burst",
         "shutdown_seconds",
         "connections",
+        "proposal_days",
+        "archive_days",
     ):
         _, _, after = text.partition(f"--{name.replace('_', '-')} ")
         assert f"The default is {defaults[name]:g}." in after.partition(" --")[0]

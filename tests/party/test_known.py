@@ -83,6 +83,17 @@ def test_own_names_and_the_servers_are_taken(home: Home, name: str, words: str) 
         home.known.remember([someone(name)])
 
 
+def test_oneself_and_the_server_are_no_others(home: Home) -> None:
+    """They are neither verified nor blocked."""
+    assert home.server is not None
+    for identity, words in ((home.public, "is you"), (home.server.identity, "is your server")):
+        with pytest.raises(ParameterError, match=words):
+            home.known.verify(identity, digits(identity))
+        with pytest.raises(ParameterError, match=words):
+            home.known.block(identity)
+    assert home.known.parties() == []
+
+
 def test_a_known_party_cannot_take_the_name_of_another(home: Home) -> None:
     """It may change its name, but not to one that is known; that would be as good as a forgery."""
     hospital, registry = someone("City hospital"), someone("Registry")

@@ -26,10 +26,10 @@ from veiltab.server.limits import Patience, Settings, network
 from veiltab.wire.codec import dump
 
 MIB = 2**20
-SECONDS = 0.4
+SECONDS = 0.6
 """Every deadline of the service here."""
 
-LATE = 10 * SECONDS
+LATE = 15 * SECONDS
 """When a deadline counts as missed; other tests may run beside these."""
 
 LARGE = 24 * MIB

@@ -86,7 +86,7 @@ def test_parties_are_asked_to_come_back(service: Server, tmp_path: Path) -> None
 def test_the_server_says_who_it_is(service: Server) -> None:
     """To anybody: its identity, its version and its time."""
     answer = httpx.get(f"{service.url}/v1/server").json()
-    assert answer.keys() == {"identity", "software", "time", "versions"}
+    assert answer.keys() == {"identity", "rotations", "software", "time", "versions"}
     assert answer["identity"] == service.context.identity.to_json()
     assert answer["software"] == f"veiltab {SOFTWARE_VERSION}"
     assert answer["versions"] == [1]

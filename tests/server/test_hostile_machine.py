@@ -6,8 +6,9 @@ small enough to be reached; what fails is shrunk to the fewest steps that do it.
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 import httpx
 import numpy as np
@@ -23,22 +24,38 @@ from tests.support.intruder import Intruder
 from tests.support.requests import Request, Signer, signer_of
 from tests.support.servers import QUICK, Server, make_context, running
 from tests.support.simulator import Stage
-from veiltab.party.evidence import examine
 from veiltab.core.parameters import MAX_EPSILON
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import examine
 from veiltab.party.researcher import estimate_study
 from veiltab.wire.codec import dump
 
-SETTINGS = QUICK
-"""Limits that attacks reach in a few steps."""
+SETTINGS = replace(
+    QUICK,
+    connections=120,
+    first_byte_seconds=2.0,
+    header_seconds=2.0,
+    grace_seconds=2.0,
+    refusal_wait_seconds=0.05,
+    party_requests=16,
+    party_turns=3,
+    contract_bytes=2**18,
+    open_proposals=6,
+    study_grants=20,
+    researcher_grants=10,
+    party_message_bytes=2**25,
+    party_disk_bytes=2**25,
+)
+"""Limits that attacks reach in a few steps, and no honest party does."""
 
+HONEST = "honest"
 PATIENCE = 10.0
 """Seconds within which an honest question is answered, whatever else goes on."""
 
 Build = Callable[[Intruder], Attack]
 
 ATTACKS: dict[str, Build] = {
-    "idle sockets": lambda by: hostile.IdleSockets(by.url, 60),
+    "idle sockets": lambda by: hostile.IdleSockets(by.url, 150),
     "slow headers": lambda by: hostile.SlowHeaders(by.url, 20),
     "long headers": lambda by: hostile.LongHeaders(by.url, 2**19),
     "stranger flood": lambda by: hostile.StrangerFlood(
@@ -46,8 +63,10 @@ ATTACKS: dict[str, Build] = {
     ),
     "garbage": lambda by: hostile.Garbage(by.url),
     "proposals": intruder.Proposals,
+    "revocations": intruder.Revocations,
     "propose and abort": intruder.ProposeAndAbort,
-    "big contracts": lambda by: intruder.BigContracts(by, 2**18, 2),
+    "big contracts": lambda by: intruder.BigContracts(by, 2**17, 2),
+    "bigger contracts": lambda by: intruder.BigContracts(by, 2**19, 2),
     "heavy contracts": lambda by: intruder.HeavyContracts(by, 301),
     "long grants": lambda by: intruder.LongGrants(by, 2**18),
     "many grants": intruder.ManyGrants,
@@ -95,7 +114,7 @@ class World:
         """Let the honest parties propose a study without noise, in which everybody takes part."""
         self.studies += 1
         terms = HttpTerms(
-            title=f"honest {self.studies}",
+            title=f"{HONEST} {self.studies}",
             epsilon=float(MAX_EPSILON),
             population=120,
             sample_size=120,
@@ -170,6 +189,15 @@ class HostileMachine(RuleBasedStateMachine):
         status = self.study.curators[0].server.status(self.study.study)
         assert status.state in {"proposed", "open", "uploaded", "released"}
 
+    @rule(inbox=st.booleans())
+    def look_around(self, inbox: bool) -> None:  # noqa: FBT001 - hypothesis names it
+        """Nobody's list shows what it has not looked at, and no inbox grows without end."""
+        listed = self.study.curators[0].server.studies(inbox=inbox)
+        if inbox:
+            assert len(listed) <= SETTINGS.open_proposals + 1  # and the study that was granted
+        else:
+            assert all(study.title.startswith(HONEST) for study in listed)
+
     def teardown(self) -> None:
         """End all attacks; the honest study finishes, with every count right."""
         for attack in self.world.attacks.values():
@@ -196,7 +224,9 @@ def run(world: World, caplog: pytest.LogCaptureFixture, examples: int, steps: in
         suppress_health_check=list(HealthCheck),
     )
     with caplog.at_level(logging.ERROR, logger="veiltab"):
-        run_state_machine_as_test(lambda: HostileMachine(world), settings=chosen)
+        # It takes any function that makes a machine, and says that it wants a class.
+        make = cast("type[HostileMachine]", lambda: HostileMachine(world))
+        run_state_machine_as_test(make, settings=chosen)
     assert [record.message for record in caplog.records] == []
 
 

@@ -10,6 +10,7 @@ from tests.support.http_simulator import HttpStudy, HttpTerms, http_study
 from tests.support.proposals import Threesome, proposal, threesome
 from tests.support.simulator import Stage
 from veiltab.errors import StateError
+from veiltab.party.evidence import examine
 from veiltab.server.db.tables import GRANTED
 from veiltab.server.housekeeping import archive, archive_finished, expire_proposals, keep_house
 from veiltab.server.worker import HOUSE_SECONDS, Worker
@@ -68,7 +69,7 @@ def test_finished_studies_are_archived(parties: Threesome, granted: HttpStudy) -
     assert parties.victim.server.status(study).state == "released"
     assert parties.victim.server.grants(study) == []
     assert parties.victim.server.contract(study).body.study_id == study
-    entries, _ = parties.victim.audit(study)
+    entries = examine(parties.victim, study).entries
     assert [entry.event for entry in entries][-3:] == ["granted", "granted", "archived"]
     assert context.folders.released_bytes(study) == 0
     with context.database.reading() as records:

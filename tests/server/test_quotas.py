@@ -23,6 +23,7 @@ from veiltab.crypto.pads import PAD_KEY_BYTES
 from veiltab.crypto.sealing import OVERHEAD
 from veiltab.errors import (
     DigestError,
+    MalformedError,
     MismatchError,
     OutOfSpaceError,
     QuotaError,
@@ -32,7 +33,7 @@ from veiltab.errors import (
 )
 from veiltab.files.bundles import BundledChunks
 from veiltab.protocol.verify import sign
-from veiltab.server import quotas
+from veiltab.server import quotas, steps
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.database import Database
 from veiltab.server.db.records import MessageRecord
@@ -256,6 +257,17 @@ def test_tiny_chunks_are_not_without_number(
     send(parties, study, b"1", b"2", b"3")
     with pytest.raises(QuotaError, match="more than 3 chunks"):
         send(parties, study, b"4")
+
+
+def test_a_bundle_of_too_many_chunks_is_not_even_read(
+    parties: Threesome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its count comes first, and its index would take a second to read."""
+    monkeypatch.setattr(steps, "MAX_BUNDLED", 2)
+    monkeypatch.setattr(steps, "check_bundle", lambda *_: pytest.fail("the index was read"))
+    study = open_study(parties, 37)
+    with pytest.raises(MalformedError, match="more than 2 chunks"):
+        send(parties, study, b"1", b"2", b"3")
 
 
 def upload_of(parties: Threesome, study: bytes, *chunks: bytes, rows: int) -> Signed[Upload]:

@@ -24,7 +24,7 @@ from veiltab.errors import (
 )
 from veiltab.protocol.curator.agreement import public_identity, share_secret
 from veiltab.protocol.verify import sign
-from veiltab.server import steps, vault_steps, vault_views
+from veiltab.server import block_steps, steps, vault_steps, vault_views
 from veiltab.server.context import ServiceContext
 from veiltab.server.worker import Lane
 from veiltab.wire.bundles import bundle
@@ -345,6 +345,6 @@ def test_a_blocked_party_can_propose_no_vault(context: ServiceContext) -> None:
     parties = Simulator()
     parties.register(context)
     first, second = parties.curators
-    steps.block(context, request_of(second), first.party_id)
+    block_steps.block(context, request_of(second), first.party_id)
     with pytest.raises(UnknownPartyError, match="'curator 2' cannot be reached here"):
         VaultOnServer(context, parties)

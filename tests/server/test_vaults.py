@@ -17,7 +17,7 @@ from veiltab.protocol.curator.upload import CuratorContext
 from veiltab.protocol.in_process import LATER
 from veiltab.protocol.researcher import count_records, open_access
 from veiltab.protocol.stores import MemoryChunks
-from veiltab.server import steps, vault_steps, vault_views, views
+from veiltab.server import grant_steps, steps, vault_steps, vault_views, views
 from veiltab.server.context import ServiceContext
 from veiltab.server.stored_study import DRAWN
 from veiltab.server.witnesses import vault_audit
@@ -38,7 +38,7 @@ def counts(study: VaultStudy) -> NDArray[np.int64]:
     for place, identity in enumerate(parties.curators):
         desk = CuratorContext(identity, parties.entropy, MemoryChunks(), MemoryChunks())
         given = grant(desk, contract.body, study.answers[place], to, expires=LATER)
-        steps.grant(study.context, study.vault.sender(place, given.dumps()), study.study)
+        grant_steps.grant(study.context, study.vault.sender(place, given.dumps()), study.study)
         grants.append(given)
     access = open_access(parties.researcher, contract, study.release(), grants, now=0)
     return count_records(access, study.context.folders.released(study.study)).counts

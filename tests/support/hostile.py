@@ -151,20 +151,26 @@ class HeldConnections(Attack):
 
     def attempt(self) -> str:
         """Replace connections that were closed, and use each of the others a little."""
-        kept = [opened for opened in self._held if not _is_closed(opened)]
-        lost = len(self._held) - len(kept)
-        self._held = kept
+        lost = [opened for opened in self._held if self.is_lost(opened)]
+        for opened in lost:
+            self._held.remove(opened)
+            opened.close()
         while len(self._held) < self._count:
-            self._held.append(self.begin())
+            opened = self.connect()
+            self._held.append(opened)  # first, so that it is closed whatever happens
+            self.begin(opened)
         for opened in self._held:
             with suppress(OSError):
                 self.use(opened)
         self.most_held = max(self.most_held, len(self._held))
         return "replaced" if lost else "held"
 
-    def begin(self) -> socket.socket:
-        """Open one connection, and send what the attack begins with."""
-        return self.connect()
+    def is_lost(self, opened: socket.socket) -> bool:
+        """Tell whether the server has ended a connection."""
+        return _is_closed(opened)
+
+    def begin(self, opened: socket.socket) -> None:
+        """Send what the attack begins with."""
 
     def use(self, opened: socket.socket) -> None:
         """Do a little more on a connection that is open."""
@@ -191,11 +197,9 @@ class SlowHeaders(HeldConnections):
         """Hold this many requests that have begun."""
         super().__init__(url, count)
 
-    def begin(self) -> socket.socket:
+    def begin(self, opened: socket.socket) -> None:
         """Begin a request."""
-        opened = self.connect()
         opened.sendall(b"GET /v1/server HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
-        return opened
 
     def use(self, opened: socket.socket) -> None:
         """Send one more byte of the header."""
@@ -351,12 +355,10 @@ class SlowBodies(HeldConnections):
         super().__init__(url, count)
         self._signer, self._path = signer, path
 
-    def begin(self) -> socket.socket:
+    def begin(self, opened: socket.socket) -> None:
         """Begin a good request."""
-        opened = self.connect()
         request = self._signer.sign(Request("POST", self._path, os.urandom(1_000)))
         opened.sendall(head(request, Content_Length=str(10**6)))
-        return opened
 
     def use(self, opened: socket.socket) -> None:
         """Send one more byte of the body."""
@@ -371,25 +373,26 @@ class UnreadAnswers(HeldConnections):
         super().__init__(url, count)
         self._signer, self._path = signer, path
 
-    def begin(self) -> socket.socket:
-        """Ask on a connection that can take next to nothing."""
+    def connect(self) -> socket.socket:
+        """Open a connection that can take next to nothing."""
         opened = socket.socket()
-        opened.bind((next(_sources), 0))
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        opened.bind((next(_sources), 0))
         opened.settimeout(CONNECT_SECONDS)
-        opened.connect(self._address)
-        opened.sendall(head(self._signer.sign(Request("GET", self._path))))
+        try:
+            opened.connect(self._address)
+        except OSError:
+            opened.close()
+            raise
         return opened
 
-    def attempt(self) -> str:
-        """Replace connections that were closed, and look at none of the answers."""
-        kept = [opened for opened in self._held if not _is_cut(opened)]
-        lost = len(self._held) - len(kept)
-        self._held = kept
-        while len(self._held) < self._count:
-            self._held.append(self.begin())
-        self.most_held = max(self.most_held, len(self._held))
-        return "replaced" if lost else "held"
+    def begin(self, opened: socket.socket) -> None:
+        """Ask."""
+        opened.sendall(head(self._signer.sign(Request("GET", self._path))))
+
+    def is_lost(self, opened: socket.socket) -> bool:
+        """Tell whether a connection was ended, and look at no answer."""
+        return _is_cut(opened)
 
 
 def _is_cut(opened: socket.socket) -> bool:

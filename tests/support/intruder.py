@@ -23,12 +23,12 @@ from veiltab.crypto.identity import PrivateIdentity
 from veiltab.party.context import PartyContext
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.verify import sign
-from veiltab.server.steps import PAD_KEY_BYTES, SEAL_BYTES
 from veiltab.wire.bundles import bundle
 from veiltab.wire.codec import dump
-from veiltab.wire.contract import Contract, CuratorTerms, PublicIdentity
-from veiltab.wire.messages import Grant, SignedGrant
+from veiltab.wire.contract import Contract, CuratorTerms, Linkage, PublicIdentity, Vault
+from veiltab.wire.messages import PAD_KEY_BYTES, SEAL_BYTES, Grant, SignedGrant
 from veiltab.wire.packing import CHUNK_ROWS
+from veiltab.wire.rotation import Revocation
 from veiltab.wire.signed import VERSION, signing_input
 
 LATER = 2**40
@@ -111,7 +111,26 @@ class Intruder:
         )
         return self.signed("POST", "/v1/studies", self.message(contract))
 
-    def message(self, body: Contract) -> bytes:
+    def vault_proposal(self) -> Request:
+        """Propose a vault that names the victim as a curator."""
+        other = CuratorTerms(self.victim, (Attribute("of the victim", ("no", "yes")),))
+        vault = Vault(
+            title=f"urgent: {os.urandom(4).hex()}",
+            nonce=os.urandom(16),
+            curators=(self.contract.curators[0], other),
+            server=self.contract.server,
+            linkage=Linkage.by_ids(mode="matched"),
+            secret_commitment=os.urandom(32),
+        )
+        return self.signed("POST", "/v1/vaults", self.message(vault))
+
+    def revocation(self, party: bytes) -> Request:
+        """Claim the end of another party, or its own if it is named."""
+        body = Revocation(at=0, party=party, reason="because")
+        message = sign(body, self.signer.identity.signing).dumps()
+        return Request("POST", "/v1/parties/revocations", message)
+
+    def message(self, body: Contract | Vault) -> bytes:
         """Sign a message of the protocol."""
         return sign(body, self.signer.identity.signing).dumps()
 
@@ -197,12 +216,23 @@ class InvitedAttack(Requests):
 
 
 class Proposals(InvitedAttack):
-    """Proposals without end that name a victim."""
+    """Proposals of studies and vaults without end that name a victim."""
 
     def turns(self) -> Iterator[Request]:
         """Yield one proposal after the other."""
         while True:
             yield self.intruder.proposal()
+            yield self.intruder.vault_proposal()
+
+
+class Revocations(InvitedAttack):
+    """Claims that the victim's keys are revoked, by somebody who has none of them."""
+
+    def turns(self) -> Iterator[Request]:
+        """Yield one claim after the other; they need no signature of a request."""
+        while True:
+            yield self.intruder.revocation(self.intruder.victim.party_id)
+            yield self.intruder.revocation(os.urandom(32))
 
 
 class ProposeAndAbort(InvitedAttack):

@@ -13,7 +13,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tests.support.hostile import Requests
 from tests.support.http_simulator import HttpTerms
+from tests.support.requests import Request
 from tests.support.servers import ServerProcess
 from tests.support.simulator import attribute
 from veiltab.core.mechanism import LinkageMode
@@ -229,3 +231,36 @@ def run_all(server: ServerProcess, folder: Path, studies: int) -> Load:
     seconds = time.perf_counter() - joined
     requests = server.metric("veiltab_requests_total") - before
     return Load(runs, joined - started, seconds, requests, server.peak)
+
+
+def requests_a_second(asked: Sequence[Sequence[Request]], url: str) -> float:
+    """Send lists of signed requests, each on a connection of its own, and return how many a second.
+
+    All are signed before the clock starts, so that clients take little of the processors.
+    """
+    floods = [_Prepared(url, requests) for requests in asked]
+    started = time.perf_counter()
+    with ThreadPoolExecutor(len(floods)) as pool:
+        for done in [pool.submit(flood.send_all) for flood in floods]:
+            done.result()
+    seconds = time.perf_counter() - started
+    for flood in floods:
+        assert flood.outcomes.keys() <= {"200", "201"}, flood.outcomes
+    return sum(map(len, asked)) / seconds
+
+
+class _Prepared(Requests):
+    """Requests that were signed before."""
+
+    def __init__(self, url: str, requests: Sequence[Request]) -> None:
+        super().__init__(url)
+        self._left = iter(requests)
+        self._count = len(requests)
+
+    def request(self) -> Request:
+        return next(self._left)
+
+    def send_all(self) -> None:
+        for _ in range(self._count):
+            self.step()
+        self.close()

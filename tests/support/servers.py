@@ -3,6 +3,7 @@
 import datetime as dt
 import ipaddress
 import json
+import os
 import random
 import re
 import signal
@@ -216,18 +217,19 @@ class ServerProcess(Server):
 
 
 @contextmanager
-def serving(folder: Path, *options: object) -> Iterator[ServerProcess]:
+def serving(folder: Path, *options: object, database: str | None = None) -> Iterator[ServerProcess]:
     """Run ``veiltab serve`` on a free port with data in a folder, until the block ends.
 
     It must then end well, unless the test has waited for its end.
     """
     data, log = folder / "data", folder / "server.log"
     metrics = ("--metrics-port", _free_port())
-    process = _start(log, "--data", data, "--port", 0, *metrics, *options)
+    command = ("--data", data, "--port", 0, *metrics, *options)
+    process = _start(log, *command, database=database)
     try:
         about = _announced(process, log)
         folders = DataDirectory(data)
-        context = open_server(folders, None, server_identity(folders, None)[0])
+        context = open_server(folders, database, server_identity(folders, None)[0])
         retry = Retry(total=120.0)
         server = ServerProcess(
             url=about["url"],
@@ -250,12 +252,21 @@ def serving(folder: Path, *options: object) -> Iterator[ServerProcess]:
             process.stdout.close()
 
 
-def _start(log: Path, *options: object) -> subprocess.Popen[str]:
+def _start(log: Path, *options: object, database: str | None = None) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "veiltab", "serve", "--json", *map(str, options)]
     with log.open("a", encoding="utf-8") as file:
         return subprocess.Popen(  # noqa: S603 - it is our own command
-            command, stdout=subprocess.PIPE, stderr=file, encoding="utf-8"
+            command,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            encoding="utf-8",
+            env=_environment(database),
         )
+
+
+def _environment(database: str | None) -> dict[str, str]:
+    """Return the environment of a command; an address may hold a password, and is not an option."""
+    return {**os.environ, "VEILTAB_DATABASE": database} if database else dict(os.environ)
 
 
 def _announced(process: subprocess.Popen[str], log: Path) -> dict[str, str]:
@@ -341,8 +352,9 @@ def _free_port() -> int:
 def invitation(data: Path, name: str, database: str = "") -> str:
     """Let the operator invite somebody; the database is SQLite's unless one is named."""
     command = [sys.executable, "-m", "veiltab", "invite", "--data", str(data), name]
-    command += ["--database", database] if database else []
-    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run(  # noqa: S603
+        command, capture_output=True, text=True, check=True, env=_environment(database)
+    )
     return done.stdout.strip()
 
 

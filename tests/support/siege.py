@@ -51,6 +51,7 @@ STRANGERS: dict[str, Build] = {
 
 INVITED: dict[str, Build] = {
     "proposals": lambda by: [intruder.Proposals(by) for _ in range(2)],
+    "revocations": lambda by: [intruder.Revocations(by)],
     "propose and abort": lambda by: [intruder.ProposeAndAbort(by)],
     "big contracts": lambda by: [
         *(intruder.BigContracts(by) for _ in range(2)),
@@ -59,7 +60,7 @@ INVITED: dict[str, Build] = {
     "heavy contracts": lambda by: [intruder.HeavyContracts(by) for _ in range(2)],
     "long grants": lambda by: [intruder.LongGrants(by)],
     "many grants": lambda by: [intruder.ManyGrants(by)],
-    "tiny chunks": lambda by: [intruder.TinyChunks(by)],
+    "tiny chunks": lambda by: [intruder.TinyChunks(by), intruder.TinyChunks(by, 8_000)],
     "disk filler": lambda by: [intruder.DiskFiller(by)],
     "long messages": lambda by: [intruder.LongMessages(by) for _ in range(4)],
     "slow bodies": lambda by: [hostile.SlowBodies(by.url, by.signer, "/v1/studies")],

@@ -141,6 +141,21 @@ METRICS_PORT = 8751
     type=COUNT,
     help="How long running requests may take to finish at the end.  The default is 20.",
 )
+@click.option(
+    "--party-disk-bytes",
+    type=COUNT,
+    help="What one party may keep on the disk.  The default is an eighth of it, at most 64 GiB.",
+)
+@click.option(
+    "--proposal-days",
+    type=COUNT,
+    help="After how many days unsigned proposals expire.  The default is 30.",
+)
+@click.option(
+    "--archive-days",
+    type=COUNT,
+    help="How long after its last change a finished study is archived.  The default is 365.",
+)
 @json_option
 def serve_command(
     data: Path,

@@ -33,6 +33,7 @@ from veiltab.cli.terms import (
     terms_json,
 )
 from veiltab.errors import ParameterError
+from veiltab.party.names import readable
 from veiltab.wire.states import IN_ORDER
 
 if TYPE_CHECKING:
@@ -402,7 +403,7 @@ def audit_command(
     with party.session() as session:
         chosen = session.study(study)
         audit = chosen.audit(compare, proof=proof)
-        me, names = session.identity.party_id, _names(chosen.terms)
+        me, names = session.identity.party_id, _names(session.home, chosen.terms)
         verified = _verified(session.home, chosen.terms, audit.entries)
     if head_out is not None:
         audit.save_head(head_out)
@@ -413,7 +414,7 @@ def audit_command(
         (
             str(entry.sequence),
             moment(entry.at),
-            names.get(entry.actor, entry.actor.hex()[:16]),
+            readable(names.get(entry.actor, entry.actor.hex()[:16])),
             "you" if entry.actor == me else _WORDS[verified[entry.actor]],
             entry.event,
             entry.state,
@@ -460,8 +461,10 @@ def _audit_json(
 _WORDS = {None: "pinned", True: "yes", False: "no"}
 
 
-def _names(contract: "Contract") -> dict[bytes, str]:
-    return {identity.party_id: identity.name for _, identity in contract.parties()}
+def _names(home: "Home", contract: "Contract") -> dict[bytes, str]:
+    """Return the names in the contract, and of others, such as researchers, those known here."""
+    known = {party.party_id: party.name for party in home.known.parties()}
+    return known | {identity.party_id: identity.name for _, identity in contract.parties()}
 
 
 def _verified(

@@ -22,6 +22,7 @@ from veiltab.wire.audit import AuditEntry, AuditHead
 from veiltab.wire.contract import Agreement, Contract, Vault
 from veiltab.wire.messages import Release, Repad, RepadRequest, Upload
 from veiltab.wire.signed import Signed
+from veiltab.wire.states import AuditEvent
 
 if TYPE_CHECKING:
     from veiltab.party.context import PartyContext
@@ -129,7 +130,9 @@ def examine(context: "PartyContext", study: bytes) -> Examined:
     """Fetch and verify a study's whole log, and compare contract and release with it."""
     contract = fetch_contract(context, study).body
     entries, head, logged = read_whole_log(context, contract)
-    if logged.release is not None and may_see_release(contract, context.identity.party_id):
+    archived = any(entry.event == AuditEvent.ARCHIVED for entry in entries)
+    me = context.identity.party_id
+    if logged.release is not None and not archived and may_see_release(contract, me):
         # A researcher without a grant is shown no release, and has nothing to compare.
         with contextlib.suppress(NotGrantedError):
             fetch_release(context, contract)

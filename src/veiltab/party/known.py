@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veiltab.crypto.identity import fingerprint
-from veiltab.errors import InputError, KeyChangedError
+from veiltab.errors import InputError, KeyChangedError, ParameterError
 from veiltab.files.private import parse_file, write_private
 from veiltab.party.fingerprints import check_same_fingerprint
 from veiltab.party.known_file import BlockedParty, KnownFile, KnownParty, Memory, Standing
@@ -132,6 +132,7 @@ class KnownParties:
         """
         identity = self.identify(party)
         check_same_fingerprint(identity, fingerprint)
+        self._check_other(identity)
         with self._home.lock():
             memory = self._memory()
             known = memory.by_id.get(identity.party_id)
@@ -175,6 +176,7 @@ class KnownParties:
 
     def block(self, identity: PublicIdentity) -> BlockedParty:
         """Have nothing to do with a party any more."""
+        self._check_other(identity)
         with self._home.lock():
             file = self._read()
             for blocked in file.blocked:
@@ -215,6 +217,14 @@ class KnownParties:
         if Path(party).is_file():
             return read_identity(Path(party))
         return self.find(str(party)).identity
+
+    def _check_other(self, identity: PublicIdentity) -> None:
+        """Refuse to count oneself, or the pinned server, among the others."""
+        server = self._home.server
+        pinned = None if server is None else server.identity.party_id
+        if identity.party_id in (self._home.public.party_id, pinned):
+            who = "your server, which is pinned" if identity.party_id == pinned else "you"
+            raise ParameterError(f"{identity.name!r} is {who}", hint="name another party")
 
     @property
     def _now(self) -> int:

@@ -150,9 +150,10 @@ class Memory:
         if alike(name, self.me.name):
             whom = f"your own name is {self.me.name!r}, and you have"
             raise _changed(name, party, whom, self.me.party_id)
-        if self._server is not None and alike(name, self._server.name):
-            whom = f"your server {self._server.name!r} has"
-            raise _changed(name, party, whom, self._server.party_id)
+        server = self._server
+        if server is not None and server.party_id != party and alike(name, server.name):
+            whom = f"your server {server.name!r} has"
+            raise _changed(name, party, whom, server.party_id)
         for known in self.file.parties:
             if known.party_id != party and known.goes_by(name):
                 words = "not verified" if known.verified is None else "verified"

@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
-from veiltab.errors import InputError, InvitationError, MismatchError, ParameterError
+from veiltab.errors import InputError, InvitationError, MismatchError
 from veiltab.party.connection import ClosedAtEnd, Reach, Retry
 from veiltab.party.context import PartyContext, check_registered
 from veiltab.party.curator import choose_ledger, propose
@@ -65,11 +65,6 @@ class Session(ClosedAtEnd):
         ``party`` is a public identity, the path of its file, or the name of a party that is known.
         """
         identity = self.home.known.identify(party)
-        if identity.party_id in (self.identity.party_id, self.server.party_id):
-            raise ParameterError(
-                f"{identity.name!r} is {'you' if identity == self.identity else 'your server'}",
-                hint="name another party",
-            )
         blocked = self.home.known.block(identity)
         self._context.server.block(identity.party_id)
         return blocked

@@ -34,6 +34,7 @@ _BY_THE_SERVER = (
     AuditEvent.COMPLETE,
     AuditEvent.SAMPLED,
     AuditEvent.RELEASED,
+    AuditEvent.ARCHIVED,
 )
 
 

@@ -177,7 +177,7 @@ def _abort(context: ServiceContext, study: bytes, reason: str) -> str:
 
 def _forget(context: ServiceContext, study: bytes) -> None:
     context.folders.forget_study(study)
-    context.database.scrub()
+    context.database.scrub_soon()
 
 
 def end_study(stored: StoredStudy, reason: str, actor: bytes | None = None) -> str:

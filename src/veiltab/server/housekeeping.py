@@ -58,7 +58,7 @@ def end(context: ServiceContext, study: bytes, reason: str) -> None:
             stored.save_aborted(f"the server: {reason}")
             stored.log(AuditEvent.ABORTED, server)
     context.folders.forget_study(study)
-    context.database.scrub()
+    context.database.scrub_soon()
 
 
 def archive(context: ServiceContext, study: bytes) -> None:
@@ -78,7 +78,7 @@ def archive(context: ServiceContext, study: bytes) -> None:
             records.change_study(study, archived=context.now)
             stored.log(AuditEvent.ARCHIVED, context.identity.party_id)
     context.folders.forget_study(study)
-    context.database.scrub()
+    context.database.scrub_soon()
 
 
 def count_disk(context: ServiceContext) -> None:

@@ -19,6 +19,9 @@ MAX_BLOCKS = 1_000
 MAX_CHUNKS = 2**18
 """Chunks of one curator in a study or vault: as many as an upload could name."""
 
+MAX_BUNDLED = 8_192
+"""Chunks of one bundle: more than any table has that fills it."""
+
 MOST_OF_ONE = 64 * GIB
 UPLOAD_BYTES, UPLOAD_BYTES_A_CHUNK = 256 * KIB, 100
 

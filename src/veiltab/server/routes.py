@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Response
 from fastapi.responses import StreamingResponse
 
-from veiltab.server import auth, steps, views
+from veiltab.server import auth, block_steps, grant_steps, steps, views
 from veiltab.server.auth import Gate, Newcomer, Sender
 from veiltab.server.context import ServiceContext
 from veiltab.server.limits import SOFTWARE_VERSION
@@ -123,12 +123,12 @@ def block_routes(context: ServiceContext, gate: Gate) -> APIRouter:
         responses=repeated(Nothing),
     )
     def block(response: Response, party: PartyId, sender: small) -> Nothing:
-        created(response, new=steps.block(context, sender, bytes.fromhex(party)))
+        created(response, new=block_steps.block(context, sender, bytes.fromhex(party)))
         return Nothing()
 
     @router.delete("/v1/blocks/{party}", summary="Allow a party's proposals again")
     def unblock(party: PartyId, sender: small) -> Nothing:
-        steps.unblock(context, sender, bytes.fromhex(party))
+        block_steps.unblock(context, sender, bytes.fromhex(party))
         return Nothing()
 
     return router
@@ -277,7 +277,7 @@ def _add_curator_routes(
         openapi_extra=body("a grant; of one-time pads only its header (spec 11)"),
     )
     def send_grant(response: Response, study: StudyId, sender: grant) -> Nothing:
-        created(response, new=steps.grant(context, sender, bytes.fromhex(study)))
+        created(response, new=grant_steps.grant(context, sender, bytes.fromhex(study)))
         return Nothing()
 
 
@@ -320,7 +320,7 @@ def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gat
         openapi_extra=body("a publication (spec 11.1)"),
     )
     def publish(response: Response, study: StudyId, sender: small) -> Nothing:
-        created(response, new=steps.publish(context, sender, bytes.fromhex(study)))
+        created(response, new=grant_steps.publish(context, sender, bytes.fromhex(study)))
         return Nothing()
 
     @router.get("/v1/studies/{study}/publications", summary="What researchers have published")

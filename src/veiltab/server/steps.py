@@ -6,23 +6,27 @@ from typing import TypeVar
 
 from veiltab.core.entropy import random_bytes
 from veiltab.crypto.entropy import KEY_BYTES
-from veiltab.errors import DigestError, MismatchError, QuotaError, SignatureError, StateError
+from veiltab.errors import (
+    DigestError,
+    MalformedError,
+    MismatchError,
+    SignatureError,
+    StateError,
+)
 from veiltab.files.bundles import BundledChunks, missing
 from veiltab.protocol.server.accept import check_upload
 from veiltab.protocol.server.transitions import expect
 from veiltab.protocol.verify import AgreementType, verify, verify_some
 from veiltab.server.auth import Sender
 from veiltab.server.context import ServiceContext
-from veiltab.server.db.lists import HIDDEN, INBOX
-from veiltab.server.db.records import CURATOR, RESEARCHER, Records
-from veiltab.server.db.usage import GrantLine
+from veiltab.server.db.records import CURATOR, Records
 from veiltab.server.directory import bundle_size
 from veiltab.server.limits import too_large
 from veiltab.server.parsed import PARSED
 from veiltab.server.party_steps import check_new_signatures
 from veiltab.server.proposals import add_agreement, note_signatures
 from veiltab.server.quotas import (
-    MAX_BLOCKS,
+    MAX_BUNDLED,
     check_chunk_count,
     check_space,
     check_usage,
@@ -31,11 +35,9 @@ from veiltab.server.quotas import (
 )
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.stored_vault import check_study_on_vault
-from veiltab.wire.bundles import check_bundle
+from veiltab.wire.bundles import COUNT_BYTES, check_bundle, index_bytes
 from veiltab.wire.contract import Agreement, Contract, CuratorTerms
 from veiltab.wire.messages import (
-    PAD_KEY_BYTES,
-    SEAL_BYTES,
     SEALED_SECRET_BYTES,
     Alignment,
     ColumnChunks,
@@ -43,7 +45,6 @@ from veiltab.wire.messages import (
     Publication,
     Repad,
     Secret,
-    SignedGrant,
     Upload,
 )
 from veiltab.wire.signed import Signed
@@ -70,24 +71,6 @@ def propose(context: ServiceContext, sender: Sender) -> tuple[bytes, bool]:
     return contract.study_id, True
 
 
-def block(context: ServiceContext, sender: Sender, party: bytes) -> bool:
-    """Refuse a party's proposals to the sender; ``False`` if they were refused before."""
-    with context.database.transaction() as records:
-        new = records.block(sender.party, party, context.now)
-        if records.block_count(sender.party) > MAX_BLOCKS:
-            raise QuotaError(
-                f"you have blocked {MAX_BLOCKS:,} parties already",
-                hint="unblock some; and tell the operator, who can ban a party",
-            )
-    return new
-
-
-def unblock(context: ServiceContext, sender: Sender, party: bytes) -> bool:
-    """Allow a party's proposals to the sender again; ``False`` if they were allowed before."""
-    with context.database.transaction() as records:
-        return records.unblock(sender.party, party)
-
-
 def sign(context: ServiceContext, sender: Sender, study: bytes) -> None:
     """Take a curator's signature; the study opens when every curator has signed."""
     signed = parse_in_turn(context, sender, Contract.loads, context.settings.contract_bytes)
@@ -109,7 +92,7 @@ def abort(context: ServiceContext, sender: Sender, study: bytes, reason: str) ->
             stored.save_aborted(f"{records.member_name(study, sender.party)}: {reason}")
             stored.log(AuditEvent.ABORTED, sender.party)
     context.folders.forget_study(study)
-    context.database.scrub()
+    context.database.scrub_soon()
 
 
 def send_secret(context: ServiceContext, sender: Sender, study: bytes) -> bool:
@@ -181,7 +164,12 @@ def put_chunks(context: ServiceContext, sender: Sender, study: bytes) -> bool:
 
 
 def bundle_digests(context: ServiceContext, sender: Sender) -> list[bytes]:
-    """Return the digests of the chunks that were sent; refuse chunks that are too long."""
+    """Return the digests of the chunks that were sent; refuse chunks too long or too many."""
+    beginning = b"".join(piece[:COUNT_BYTES] for piece in sender.pieces[:COUNT_BYTES])
+    if index_bytes(beginning) > index_bytes(MAX_BUNDLED.to_bytes(COUNT_BYTES)):
+        raise MalformedError(
+            f"the bundle has more than {MAX_BUNDLED:,} chunks", hint="send them in several bundles"
+        )
     places = check_bundle(sender.pieces)
     if max(place.length for place in places) > context.settings.chunk_bytes:
         raise too_large("a chunk", context.settings.chunk_bytes)
@@ -276,61 +264,6 @@ def draw_key(context: ServiceContext, study: bytes) -> bytes:
             hint="the database was restored from an old copy: restore a newer one, or abort",
         )
     return random_bytes(KEY_BYTES, context.entropy)
-
-
-def grant(context: ServiceContext, sender: Sender, study: bytes) -> bool:
-    """Take a curator's grant: from now on its researcher is served what the grant covers."""
-    check_space(context)
-    sent = SignedGrant.loads(sender.body)
-    body, digest = sent.body, sent.signed.digest
-    check_sender(sent.signed, sender, body.curator, body.study, study)
-    with context.database.transaction() as records:
-        stored = StoredStudy.of_curator(context, records, study, sender.party)
-        stored.resume().accept_grant(sent, context.now)
-        if sent.sealed is not None:
-            check_sealed(sent.sealed, SEAL_BYTES + PAD_KEY_BYTES * len(body.attributes))
-        new = stored.keep(body.kind, sender.party, digest, sender.body, reference=body.grant_id)
-        if new:
-            _add_grant(stored, body)
-            stored.log(AuditEvent.GRANTED, sender.party, digest)
-        return new
-
-
-def _add_grant(stored: StoredStudy, body: Grant) -> None:
-    """Note what a new grant covers, and for whom; refuse too many."""
-    records, limits, study = stored.records, stored.context.settings, stored.study
-    names = stored.contract.body.schema.names
-    covered = [(names.index(name), name) for name in body.attributes]
-    line = GrantLine(body.grant_id, body.curator, body.researcher, covered, body.expires)
-    if not records.add_granted(study, line):
-        raise MismatchError("another grant has this id", hint="draw a fresh id for each grant")
-    if (
-        records.grant_count(study, body.curator) > limits.study_grants
-        or records.grant_count(study, body.curator, body.researcher) > limits.researcher_grants
-    ):
-        raise QuotaError(
-            f"you have given {limits.study_grants:,} grants in this study, or"
-            f" {limits.researcher_grants} of them to this researcher",
-            hint="give grants for longer, and for several attributes at once",
-        )
-    blocked = records.has_blocked(body.researcher, body.curator)
-    place, now = HIDDEN if blocked else INBOX, stored.context.now
-    records.add_member(study, body.researcher, RESEARCHER, place=place, now=now)
-
-
-def publish(context: ServiceContext, sender: Sender, study: bytes) -> bool:
-    """Take a researcher's word which copy of its counts is the published one: once, for good."""
-    check_space(context)
-    signed = Publication.loads(sender.body)
-    body, digest = signed.body, signed.digest
-    check_sender(signed, sender, body.researcher, body.study, study)
-    with context.database.transaction() as records:
-        stored = StoredStudy.of(context, records, study, sender.party)
-        stored.resume(reader=sender.party).accept_publication(signed, context.now)
-        new = stored.keep(body.kind, sender.party, digest, sender.body)
-        if new:
-            stored.log(AuditEvent.PUBLISHED, sender.party, digest)
-        return new
 
 
 def _check_proposal(context: ServiceContext, sender: Sender, signed: Signed[Contract]) -> None:

@@ -159,7 +159,7 @@ def close_vault(context: ServiceContext, vault: bytes, actor: bytes, reason: str
             if undrawn.state in (State.PROPOSED, State.OPEN):
                 end_study(undrawn, "the vault that it reads was closed", actor)
     context.folders.forget_study(vault)
-    context.database.scrub()
+    context.database.scrub_soon()
 
 
 def repad(context: ServiceContext, sender: Sender, study: bytes) -> None:

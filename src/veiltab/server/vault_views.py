@@ -11,7 +11,7 @@ from veiltab.server.db.records import CURATOR, VAULT
 from veiltab.server.models import VaultCurator, VaultLine, VaultList, VaultStatus
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.stored_vault import StoredVault
-from veiltab.server.views import Served, look, serve_chunks, write_cursor
+from veiltab.server.views import Served, look, sent_chunks, serve_chunks, write_cursor
 from veiltab.wire.messages import RepadRequest, Secret, Upload
 from veiltab.wire.states import State
 
@@ -86,7 +86,7 @@ def chunks(context: ServiceContext, sender: Sender, vault: bytes) -> list[str]:
     """Return the digests of the chunks that the sender has sent, so that it can continue."""
     with context.database.reading() as records:
         StoredVault.of_curator(context, records, vault, sender.party)
-    return [digest.hex() for digest in context.folders.received(vault, sender.party).digests()]
+    return sent_chunks(context, sender, vault)
 
 
 def repad_request(context: ServiceContext, sender: Sender, study: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """What each party can see of a study: no more than its role allows."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain
 from threading import Lock
@@ -28,6 +28,9 @@ from veiltab.server.stored_study import StoredStudy, archived
 from veiltab.wire.bundles import bundled_bytes, in_pieces, write_index
 from veiltab.wire.messages import Alignment, Publication, Repad, Secret, SignedGrant, Upload
 from veiltab.wire.states import State
+
+MANY_CHUNKS = 4_096
+"""Above this, listing what was sent takes long."""
 
 _READING = Lock()
 """Held while chunks are read: threads that hash small chunks at the same time slow each other."""
@@ -148,7 +151,15 @@ def chunks(context: ServiceContext, sender: Sender, study: bytes) -> list[str]:
     """Return the digests of the chunks that the sender has sent, so that it can continue."""
     with context.database.reading() as records:
         StoredStudy.of_curator(context, records, study, sender.party)
-    return [digest.hex() for digest in context.folders.received(study, sender.party).digests()]
+    return sent_chunks(context, sender, study)
+
+
+def sent_chunks(context: ServiceContext, sender: Sender, scope: bytes) -> list[str]:
+    """Return the digests of what the sender has sent for a study or vault, many of them in turn."""
+    with context.database.reading() as records:
+        many = records.held_chunks(scope, sender.party) > MANY_CHUNKS
+    with context.lane.turn(sender.party) if many else nullcontext():
+        return [digest.hex() for digest in context.folders.received(scope, sender.party).digests()]
 
 
 def release(context: ServiceContext, sender: Sender, study: bytes) -> bytes:

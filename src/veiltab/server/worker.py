@@ -119,7 +119,7 @@ def _commit(
         records.set_held(study, stored.record.proposer, size, 0)
         stored.log(AuditEvent.RELEASED, context.identity.party_id, release.digest)
     context.folders.forget_received(study)
-    context.database.scrub()
+    context.database.scrub_soon()
     return "released"
 
 
@@ -134,7 +134,7 @@ def _abort(
         stored.save_end(server_study, reason=_reason(stored, error))
         stored.log(AuditEvent.ABORTED, context.identity.party_id)
     context.folders.forget_study(study)
-    context.database.scrub()
+    context.database.scrub_soon()
     return "aborted"
 
 
@@ -219,6 +219,8 @@ class Worker:
                 if not lane.large:
                     self._keep_house()
                 self._release_all(lane)
+                if not lane.large:
+                    self._context.database.scrub_again()
             except Exception as error:  # noqa: BLE001 - the thread must outlive any failure
                 _report(error)
             lane.wake.wait(self._context.settings.poll_seconds)

@@ -1,6 +1,7 @@
 """Transactions on both databases: all or nothing, one after the other, and no secrets shown."""
 
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -216,6 +217,23 @@ def test_scrubbing_says_so_if_it_cannot(tmp_path: Path) -> None:
                 database.scrub()
         database.scrub()
         assert not any(NOISE_KEY in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_readers_cannot_hold_up_an_abort(tmp_path: Path) -> None:
+    """While SQLite waits for them it takes no writes: so it waits for a moment, and tries later."""
+    with Database(f"sqlite:///{tmp_path}/veiltab.db", timeout=60.0) as database:
+        database.migrate()
+        add_study(database)
+        started = time.monotonic()
+        with database.reading() as records:
+            assert records.study(STUDY) is not None
+            with database.transaction() as writing:
+                writing.update_study(replace(study_record(), noise_key=None))
+            database.scrub_soon()
+            add_study(database, b"t" * 32)
+        assert time.monotonic() - started < 30
+        database.scrub_again()
+        assert sum(path.read_bytes().count(NOISE_KEY) for path in tmp_path.iterdir()) == 1
 
 
 @pytest.mark.parametrize("address", ["postgresql"], indirect=True)

@@ -43,6 +43,7 @@ TIMEOUT_SECONDS = 30.0
 WRITING = "veiltab_writing"
 """The execution option of connections that may write."""
 
+SCRUB_SECONDS = 0.25
 CONNECT_SECONDS = 10
 IDLE_FACTOR = 10
 
@@ -277,6 +278,7 @@ class Database:
         self._url = read_address(url)
         self._engine = make_engine(self._url, timeout)
         self._timeout = timeout
+        self._unscrubbed = False
         self.make_room: Callable[[], bool] = lambda: False
         """Called when the disk is full; tells whether there is room now."""
         self._queue = threading.Lock() if self._engine.dialect.name == "sqlite" else None
@@ -327,7 +329,25 @@ class Database:
         with database_errors(), self._reader.begin() as connection:
             connection.execute(select(STUDIES.c.study).limit(1))
 
-    def scrub(self) -> None:
+    def scrub_soon(self) -> None:
+        """Remove the last copies of erased values, now or when :meth:`scrub_again` is called.
+
+        SQLite takes no writes while it waits for readers, so it waits for a moment only.
+        """
+        self._unscrubbed = True
+        if self._engine.dialect.name == "sqlite":
+            self.scrub_again()
+
+    def scrub_again(self) -> None:
+        """Try what :meth:`scrub_soon` could not do."""
+        if self._unscrubbed:
+            self._unscrubbed = False
+            try:
+                self.scrub(SCRUB_SECONDS)
+            except UnavailableError:
+                self._unscrubbed = True
+
+    def scrub(self, seconds: float | None = None) -> None:
         """Remove the last copies of erased values, such as a study's noise key and uploads.
 
         SQLite's write-ahead log is emptied.  If a reader holds it for too long, that is an error,
@@ -340,10 +360,11 @@ class Database:
                 with outside.connect() as connection:
                     connection.execute(text("VACUUM studies, messages"))
             else:
-                self._empty_log()
+                self._empty_log(self._timeout if seconds is None else seconds)
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, after a last try to remove what was erased."""
+        self.scrub_again()
         self._engine.dispose()
 
     @contextmanager
@@ -363,7 +384,7 @@ class Database:
         finally:
             self._queue.release()
 
-    def _empty_log(self) -> None:
+    def _empty_log(self, seconds: float) -> None:
         """Move SQLite's write-ahead log into the file, outside of any transaction.
 
         SQLite does not wait for another thread that does the same, but gives up at once.
@@ -371,11 +392,13 @@ class Database:
         with self._emptying, closing(self._engine.raw_connection()) as connection:
             cursor = connection.cursor()
             try:
+                cursor.execute(f"PRAGMA busy_timeout = {_milliseconds(seconds)}")
                 # SQLite reports in its answer, not by an error, that it had to wait too long.
                 (busy, *_) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             except sqlite3.Error as error:  # SQLAlchemy does not translate these
                 raise unavailable(str(error)) from None
             finally:
+                cursor.execute(f"PRAGMA busy_timeout = {_milliseconds(self._timeout)}")
                 cursor.close()
         if busy:
             raise unavailable("what was erased is still being read")
