@@ -16,7 +16,7 @@ from tests.support.demo import demo_results
 from tests.support.documents import REFERENCE, ROOT, listed, paths, section
 from veiltab.crypto import identity
 from veiltab.data import recode
-from veiltab.party import study_file
+from veiltab.party import policy, study_file, vault_file
 from veiltab.wire.states import AuditEvent, State
 
 pytestmark = pytest.mark.slow
@@ -108,6 +108,10 @@ DEMO_ELSEWHERE = re.compile(
 
 FILE_KEYS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "STUDY_KEYS": ("Keys at the top", study_file.STUDY_KEYS),
+    "VAULT_KEYS": ("Keys of vault", study_file.VAULT_KEYS),
+    "VAULT_FILE_KEYS": ("Vault file", vault_file.VAULT_FILE_KEYS),
+    "POLICY_KEYS": ("Policy", policy.POLICY_KEYS | policy.ALLOWANCE_KEYS),
+    "ALLOWANCE_KEYS": ("Keys of a researcher in a policy", policy.ALLOWANCE_KEYS),
     "LINKAGE_KEYS": ("Keys of linkage", study_file.LINKAGE_KEYS),
     "CURATOR_KEYS": ("Keys of a curator", study_file.CURATOR_KEYS),
     "ATTRIBUTE_KEYS": ("Keys of an attribute", study_file.ATTRIBUTE_KEYS),
@@ -126,7 +130,8 @@ def test_every_key_of_a_file_that_people_write(heading: str, keys: Mapping[str, 
 
 def test_no_table_of_keys_is_forgotten() -> None:
     """Whatever a reader accepts is compared above."""
-    tables = [name for name in (*vars(study_file), *vars(recode)) if name.endswith("_KEYS")]
+    modules = (study_file, vault_file, policy, recode)
+    tables = {name for module in modules for name in vars(module) if name.endswith("_KEYS")}
     assert sorted(tables) == sorted(FILE_KEYS)
 
 

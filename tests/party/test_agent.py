@@ -222,7 +222,7 @@ def test_a_server_gets_one_answer_for_one_request(
     assert sent[0] == sent[1]
     assert [entry["event"] for entry in entries] == ["new pads", "new pads", "refused"]
     assert entries[0]["answer"] == entries[1]["answer"]
-    assert "not the one in the study's audit log" in entries[2]["reason"]
+    assert "for other rows" in entries[2]["reason"]
 
 
 def test_a_budget_is_used_up_over_restarts(parties: StoredParties, tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ def test_a_proposal_that_is_stopped_while_it_is_kept_is_charged_once(tmp_path: P
 
 def _draft(contract: Contract, title: str) -> StudyDraft:
     """Return a draft with the terms of a contract, but its title."""
-    names = [each.name for each in fields(StudyDraft) if each.name != "expected_population"]
+    others = {"expected_population", "vault"}
+    names = [each.name for each in fields(StudyDraft) if each.name not in others]
     return StudyDraft(**{name: getattr(contract, name) for name in names} | {"title": title})
 
 

@@ -110,7 +110,7 @@ def test_the_example_is_read(folder: Path) -> None:
 def test_the_example_teaches_every_key() -> None:
     """And every choice of a word."""
     keys = [name for name in vars(study_file) if name.endswith("_KEYS")]
-    assert len(keys) == 6
+    assert len(keys) == 7
     example = example_study()
     for name in keys:
         for key in getattr(study_file, name):

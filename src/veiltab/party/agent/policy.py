@@ -34,7 +34,7 @@ POLICY_KEYS = {
     "studies": 'write titles or ids of studies, such as studies = ["Smoking and income"]',
     "researchers": "write a [[researchers]] table for each one who may be granted access",
 }
-RESEARCHER_KEYS = {
+ALLOWANCE_KEYS = {
     "fingerprint": "write the thirty digits that the researcher has told you",
     "attributes": 'write a list such as ["smoker"]; leave it out for all of yours',
     "days": "write for how many days a grant is good, such as days = 30",
@@ -111,7 +111,7 @@ def read_policy(path: Path) -> Policy:
     check_unchanged_by_others(path)
     document = Document(read_bytes(path, "policy"), str(path))
     table = TomlTable(document, (), document.values, POLICY_KEYS)
-    researchers = table.tables("researchers", RESEARCHER_KEYS) if "researchers" in table else []
+    researchers = table.tables("researchers", ALLOWANCE_KEYS) if "researchers" in table else []
     policy = Policy(
         epsilon=table.get("epsilon", _read_budget),
         poll_seconds=table.get_or("poll_seconds", integer(1, LONGEST_POLL).read, POLL_SECONDS),
