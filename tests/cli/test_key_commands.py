@@ -39,7 +39,7 @@ def test_a_server_dumps_no_core_and_keeps_its_keys_in_memory(tmp_path: Path) -> 
         process = Path("/proc") / str(server.process.pid)
         limits = (process / "limits").read_text()
         status = (process / "status").read_text()
-        assert RemoteServer.discover(server.url)
+        assert RemoteServer.discover(server.url) == server.context.identity
     assert limits.split("Max core file size")[1].split()[:2] == ["0", "0"]
     locked = int(status.split("VmLck:")[1].split()[0])
     assert locked > 0 or os.geteuid() != 0

@@ -43,6 +43,8 @@ NOT_RUN = {
     "docs/howto/prepare-a-table.md": 1,
     "docs/howto/publish-results.md": 4,
     "docs/howto/run-a-server.md": 8,
+    "docs/howto/run-an-agent.md": 4,
+    "docs/howto/store-tables.md": 8,
     "docs/tutorial/first-plan.md": 1,
     "docs/tutorial/first-study.md": 1,
 }

@@ -322,8 +322,7 @@ def both(body: Rotation, old: PrivateIdentity, new: PrivateIdentity) -> Signed[R
 def test_a_revoked_party_is_refused_and_others_are_told(world: World, tmp_path: Path) -> None:
     """By a certificate that was made before the keys changed, sent by anybody who holds it."""
     home, other = world.party(), world.party()
-    certificate = party_rotation.make_certificate(home, None, "laptop stolen")
-    party_rotation.write_certificate(certificate, tmp_path / "certificate.json")
+    home.write_revocation(tmp_path / "certificate.json", reason="laptop stolen")
     assert (tmp_path / "certificate.json").stat().st_mode & 0o777 == 0o600
     home.rotate()
     victim = home.public

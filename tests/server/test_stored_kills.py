@@ -37,10 +37,12 @@ class AgentProcess:
     home: Path
     policy: Path
     kills: int = 0
+    _started: int = 0
     _process: "subprocess.Popen[bytes] | None" = None
 
     def start(self) -> None:
-        """Start the agent; it does not wait until it has done anything."""
+        """Start the agent; this does not wait until it has done anything."""
+        self._started = len(self.lines("started"))
         command = [sys.executable, "-m", "veiltab", "agent", "run", "--home", str(self.home)]
         with (self.home.parent / f"{self.home.name}-agent.log").open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - it is our own command
@@ -55,7 +57,8 @@ class AgentProcess:
         self.kills += 1
 
     def stop(self) -> int:
-        """Ask the agent to end, and return how it did."""
+        """Ask the agent to end, once it is at work, and return how it did."""
+        until(lambda: len(self.lines("started")) > self._started)
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(60)

@@ -244,6 +244,18 @@ class Home:
 
         return rotation.rotate(self, passphrase, entropy or SystemEntropy(), retry)
 
+    def write_revocation(
+        self,
+        path: str | PathLike[str],
+        passphrase: str | None = None,
+        reason: str = "revoked by its owner",
+    ) -> None:
+        """Write a certificate to a new file: whoever has it can revoke this identity, for good."""
+        from veiltab.party import rotation  # noqa: PLC0415 - it is made of homes
+
+        certificate = rotation.make_certificate(self, passphrase, reason)
+        rotation.write_certificate(certificate, Path(path))
+
     def revoke(self, passphrase: str | None = None, reason: str = "revoked by its owner") -> None:
         """Tell the server that nobody may trust this identity any more: for good."""
         from veiltab.party import rotation  # noqa: PLC0415 - it is made of homes
