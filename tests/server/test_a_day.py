@@ -4,10 +4,11 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,8 @@ class Day:
     network: SlowNetwork
     parties: list[PartyContext]
     draw: random.Random
+    lost_database: Callable[[], AbstractContextManager[None]]
+    """Takes the database away until a block ends."""
     running: list[HttpStudy] = field(default_factory=list)
     ended: list[HttpStudy] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
@@ -85,7 +88,7 @@ class Day:
             elif kind == "full disk":
                 stack.enter_context(self.server.control.full_disk())
             elif kind == "lost database":
-                stack.enter_context(self.server.control.lost_database())
+                stack.enter_context(self.lost_database())
             elif kind == "slow network":
                 stack.enter_context(self.network.slow(delay=0.03, loss=0.05))
             yield
@@ -122,7 +125,19 @@ def take_step(study: HttpStudy, stage: Stage) -> None:
 
 
 @contextmanager
-def a_day(folder: Path, seed: int, database: str) -> Iterator[Day]:
+def stopped(postgresql: LocalPostgreSQL) -> Iterator[None]:
+    """Stop PostgreSQL itself until the block ends."""
+    postgresql.stop()
+    try:
+        yield
+    finally:
+        postgresql.start()
+
+
+@contextmanager
+def a_day(
+    folder: Path, seed: int, postgresql: LocalPostgreSQL | None = None, database: str = ""
+) -> Iterator[Day]:
     """Start a server with parties who reach it over a slow network."""
     server = FaultyServer(folder, database)
     server.start()
@@ -141,7 +156,8 @@ def a_day(folder: Path, seed: int, database: str) -> Iterator[Day]:
         )
         parties.append(registered)
     try:
-        yield Day(server, network, parties, random.Random(seed))  # noqa: S311 - faults
+        lost = partial(stopped, postgresql) if postgresql else server.control.lost_database
+        yield Day(server, network, parties, random.Random(seed), lost)  # noqa: S311 - faults
     finally:
         for session in parties:
             session.server.close()
@@ -175,14 +191,14 @@ def live_through(day: Day, hours: int) -> None:
 @pytest.mark.soak
 def test_a_day_of_faults(tmp_path: Path) -> None:
     """Twenty-four hours with SQLite."""
-    with a_day(tmp_path, 1, "") as day:
+    with a_day(tmp_path, 1) as day:
         live_through(day, 24)
         assert all(day.faults[kind] >= 3 for kind in FAULTS)
 
 
 @pytest.mark.soak
 def test_a_day_of_faults_on_postgresql(tmp_path: Path, postgresql: LocalPostgreSQL) -> None:
-    """Twenty-four hours with PostgreSQL."""
-    with postgresql.new_database() as address, a_day(tmp_path, 2, address) as day:
+    """Twenty-four hours with PostgreSQL, which is stopped and started."""
+    with postgresql.new_database() as address, a_day(tmp_path, 2, postgresql, address) as day:
         live_through(day, 24)
         assert all(day.faults[kind] >= 3 for kind in FAULTS)
