@@ -99,7 +99,7 @@ _MODULES = {
     "Session": "party.session",
     "Study": "party.study",
     "ValueMap": "data.recode",
-    "Vault": "party.vault",
+    "Vault": "party.vaults.vault",
     "VeiltabError": "errors",
     "adult_records": "data.counts",
     "adult_table": "data.counts",
