@@ -155,8 +155,9 @@ OF_MESSAGES = ("upload.", "identity.", "parties[].identity.")
 )
 def test_every_key_of_a_file_in_a_home(stage: Transcript, heading: str, pattern: str) -> None:
     """Without those of messages, and of an identity, which are described elsewhere."""
-    files = list((stage.folder / "hospital-home").glob(pattern))
-    real = all_paths([json.loads(path.read_text()) for path in files])
+    files = (stage.folder / "hospital-home").glob(pattern)
+    texts = sorted((path.read_text() for path in files), key=len, reverse=True)
+    real = all_paths([json.loads(text) for text in texts])  # the order is that of the fullest one
     real = [path for path in real if not path.startswith(OF_MESSAGES)]
     assert listed(section(REFERENCE / "files.md", heading), "key") == real
 

@@ -17,6 +17,7 @@ from veiltab.cli.operator import (
 from veiltab.cli.output import (
     confirm,
     console,
+    day,
     moment,
     print_facts,
     print_json,
@@ -83,8 +84,8 @@ def list_parties(
         [
             (
                 party["name"],
-                party["party"][:16],
-                moment(party["created"]),
+                party["party"][:12],
+                day(party["created"]),
                 "registered" if party["banned"] is None else "banned",
                 str(party["open_proposals"]),
                 size_text(party["message_bytes"]),
@@ -93,6 +94,7 @@ def list_parties(
             for party in parties
         ],
         numbers=3,
+        whole="party",
     )
 
 

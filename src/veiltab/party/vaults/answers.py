@@ -51,12 +51,12 @@ def answer_study(
     many as were agreed on.  ``before_sending`` may still refuse.
     """
     contract = verify_agreement(signed)
+    folder = answer_folder(context, contract)
     context.home.ledgers.check_charged(contract)
     check_stored_study(context, contract)
     status = context.server.status(contract.study_id)
     if status.state != State.SAMPLED:
         return _not_asked(status)
-    folder = answer_folder(context, contract)
     with locked(folder.lock, LOCK_WAIT):
         prepared = _prepare(context, signed, folder, progress)
         before_sending(prepared)
