@@ -243,7 +243,7 @@ def disk_command(
             "free": size_text(disk.free),
             "reserve": size_text(disk.reserve),
             "takes uploads": taking,
-            "for a full disk": "reserved" if disk.ballast else "nothing is reserved",
+            "for aborts": "space is set aside" if disk.ballast else "nothing is set aside",
             "a party may use": size_text(disk.quota),
         },
     )
