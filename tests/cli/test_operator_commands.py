@@ -10,10 +10,13 @@ import pytest
 from tests.support.commands import assert_refused, run
 from tests.support.proposals import Threesome, proposal, threesome
 from tests.support.servers import make_context
+from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import fingerprint
 from veiltab.errors import InvitationError, UnauthenticatedError, UnknownPartyError
 from veiltab.hosting import server_identity
 from veiltab.party.context import PartyContext
+from veiltab.party.remote import RemoteServer
+from veiltab.protocol import rotating
 from veiltab.server.directory import DataDirectory
 from veiltab.server.http import auth
 from veiltab.server.http.auth import invite
@@ -93,6 +96,34 @@ def test_a_removed_party_needs_a_new_invitation(parties: Threesome, tmp_path: Pa
         guest.server.studies()
     guest.server.register(code)
     assert guest.server.studies()[0].state == "aborted"
+
+
+def test_a_party_with_new_keys_can_be_removed(parties: Threesome, tmp_path: Path) -> None:
+    """Its rotations go with it; it comes back with all of them, or not at all."""
+    changer = parties.service.join("changer", tmp_path / "changer")
+    newer = rotating.rotate(changer.identity, SystemEntropy(), changer.now)
+    with RemoteServer(parties.service.url, changer.server.pinned, newer) as server:
+        server.rotate()
+        operate(parties, "party", "remove", "changer", "--yes")
+        server.register(invite(parties.context, "changer"))
+    keys = parties.victim.server.party_keys(newer.party_id)
+    assert keys.rotations == newer.signing.proof
+
+
+def test_a_revoked_party_stays_refused_after_its_removal(
+    parties: Threesome, tmp_path: Path
+) -> None:
+    """Else whoever has its stolen keys could register them again, with an invitation."""
+    robbed = parties.service.join("robbed", tmp_path / "robbed")
+    robbed.server._clock = parties.time.clock
+    certificate = rotating.revoke(robbed.identity, parties.context.now, "stolen")
+    RemoteServer.revoke(parties.service.url, certificate)
+    operate(parties, "party", "remove", "robbed", "--yes")
+    with pytest.raises(InvitationError):
+        robbed.server.register(invite(parties.context, "robbed"))
+    with pytest.raises(UnauthenticatedError):
+        robbed.server.studies()
+    assert parties.victim.server.party_keys(robbed.identity.party_id).revocation == certificate
 
 
 def test_studies_are_listed_and_ended(parties: Threesome) -> None:

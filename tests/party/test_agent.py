@@ -16,10 +16,17 @@ import pytest
 
 from tests.support.servers import Server, make_context, running, wait_for
 from tests.support.stored import HELD, StoredParties
-from veiltab.errors import ConnectionFailedError, HomeError, StudyFileError, VeiltabError
+from veiltab.errors import (
+    ConnectionFailedError,
+    HomeError,
+    StateError,
+    StudyFileError,
+    VeiltabError,
+)
 from veiltab.files.chunks import FolderChunks
 from veiltab.party.agent.agent import Agent, only_agent
 from veiltab.party.agent.log import AgentLog
+from veiltab.party.remote import Status
 from veiltab.party.session import Session
 from veiltab.party.study import Study
 from veiltab.protocol.curator.agreement import public_identity
@@ -372,6 +379,25 @@ def test_the_log_is_whole_or_the_agent_does_not_start(tmp_path: Path) -> None:
         path.write_bytes(damage)
         with pytest.raises(HomeError, match="damaged"):
             AgentLog(path)
+
+
+def test_a_servers_long_refusal_does_not_end_the_agent(
+    parties: StoredParties, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is read again at the next start, and no line of it may be too long for that."""
+    study = parties.sampled("long refusal")
+
+    def refuse(_: bytes) -> Status:
+        raise StateError("x" * 65_000, hint="y" * 65_000)
+
+    monkeypatch.setattr(parties.hospital.server, "status", refuse)
+    with parties.agent(tmp_path) as agent:
+        agent.step()
+        assert len(reasons(agent, study)) == 1
+    monkeypatch.undo()
+    with parties.agent(tmp_path) as agent:
+        agent.step()
+    assert answered(study)
 
 
 def test_a_home_has_one_agent(parties: StoredParties) -> None:

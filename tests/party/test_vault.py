@@ -1,5 +1,6 @@
 """Vaults from a curator's home: what it keeps, what it takes up again, and what it refuses."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.servers import Server, make_context, running
+from tests.support.servers import Server, make_context, running, wait_for
 from tests.support.stored import HELD, TITLE, VAULT_FILE, StoredParties, tables
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import (
+    BlockedError,
     ConnectionFailedError,
     HomeError,
     MismatchError,
@@ -19,6 +21,7 @@ from veiltab.errors import (
     StudyFileError,
 )
 from veiltab.files.private import write_private
+from veiltab.party.context import PartyContext
 from veiltab.party.draft import draft_vault
 from veiltab.party.home import identity_text
 from veiltab.party.session import Session
@@ -27,6 +30,7 @@ from veiltab.party.vaults.steps import known_vault
 from veiltab.party.vaults.vault_file import example_vault, read_vault_file
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.wire.contract import Vault
+from veiltab.wire.messages import Repad
 from veiltab.wire.signed import Signed
 
 
@@ -160,6 +164,11 @@ def test_a_closed_vault_takes_no_study(parties: StoredParties) -> None:
     vault.close("over")
     with pytest.raises(StateError, match="the vault is closed"):
         Session(parties.hospital).propose(path)
+    with pytest.raises(StateError, match="the vault is closed"):
+        Session(parties.taxes).vault("closed").push()
+    for context in (parties.hospital, parties.taxes):
+        folder = context.home.vault(bytes.fromhex(vault.id))
+        assert not any(path.is_file() for path in folder.outgoing.rglob("*"))
 
 
 def test_a_proposal_on_a_vault_is_taken_up(parties: StoredParties) -> None:
@@ -204,6 +213,73 @@ def test_one_time_pads_are_answered_and_handed_over(parties: StoredParties) -> N
 
 
 ME, OTHER = (public_identity(PrivateIdentity.create(n, SystemEntropy())) for n in ("me", "other"))
+
+
+def damage(folder: Path) -> None:
+    """Let the disk change a byte in the middle of each file of a folder."""
+    for file in folder.iterdir():
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+
+
+def received(server: Server, scope: str, context: PartyContext) -> Path:
+    """Return where the server keeps what a party has sent for a study or vault."""
+    data = server.context.folders.path
+    return data / "studies" / scope / "received" / context.identity.party_id.hex()
+
+
+def test_a_table_that_the_server_has_damaged_is_pushed_again(
+    server: Server, parties: StoredParties
+) -> None:
+    """Nobody could make the same bytes again, so they are kept for as long as the vault lives."""
+    vault = Session(parties.hospital).vault(TITLE)
+    damage(received(server, vault.id, parties.hospital))
+    parties.proposed("on a damaged table")
+    study = Session(parties.hospital).study("on a damaged table")
+    study.sign()
+    deadline = time.monotonic() + 20
+    while vault.status().reason is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert "push it again" in str(vault.status().reason)
+    vault.push()
+    assert vault.status().reason is None
+    wait_for(parties.hospital, bytes.fromhex(study.id), "sampled")
+
+
+def test_an_answer_that_the_server_has_damaged_is_sent_again(
+    server: Server, parties: StoredParties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the study would wait for it for ever."""
+    study = parties.sampled("with damaged pads")
+    other = Session(parties.taxes).study("with damaged pads")
+    real = parties.taxes.server.vaults.repad
+
+    def damage_and_repad(signed: Signed[Repad]) -> Any:  # noqa: ANN401 - what it was
+        damage(received(server, study.id, parties.hospital))
+        return real(signed)
+
+    study.answer()
+    monkeypatch.setattr(parties.taxes.server.vaults, "repad", damage_and_repad)
+    other.answer()
+    deadline = time.monotonic() + 20
+    while study.status().reason is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    study.answer()
+    wait_for(parties.hospital, bytes.fromhex(study.id), "released")
+
+
+def test_no_answer_to_a_party_that_was_blocked(parties: StoredParties) -> None:
+    """An answer gives out pads, like a push."""
+    study = parties.sampled("with somebody blocked")
+    taxes = public_identity(parties.taxes.identity)
+    parties.hospital.home.known.block(taxes)
+    try:
+        with pytest.raises(BlockedError):
+            study.answer()
+    finally:
+        parties.hospital.home.known.unblock(taxes.party_id)
+    assert not study.status().curators[0].uploaded
 
 
 def test_vault_files_are_read_strictly(tmp_path: Path) -> None:

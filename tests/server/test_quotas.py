@@ -2,7 +2,7 @@
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +28,7 @@ from veiltab.errors import (
     OutOfSpaceError,
     QuotaError,
     RateLimitError,
+    StateError,
     TooLargeError,
     UnavailableError,
 )
@@ -246,6 +247,49 @@ def test_quotas_hold_for_requests_at_once(address: str, tmp_path: Path) -> None:
             list(threads.map(attempt, range(12)))
         assert sum(outcomes) == 4
         assert sum(context.folders.received_bytes(study).values()) == room
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["written", "not written"])
+def test_an_abort_during_a_push_leaves_no_quota_wrong(
+    parties: Threesome, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    """Else whoever aborts at the right moment has room for ever, or takes it from somebody."""
+    study, context = open_study(parties, 70 + fails), parties.context
+    party, put = parties.attacker.identity.party_id, BundledChunks.put_bundle
+    with context.database.reading() as records:
+        before = records.held_bytes(party)
+
+    def abort_and_put(store: BundledChunks, name: bytes, pieces: Sequence[bytes]) -> bool:
+        parties.attacker.server.abort(study, "now")
+        if fails:
+            raise StateError("the folder is gone", hint="look")
+        return put(store, name, pieces)
+
+    monkeypatch.setattr(BundledChunks, "put_bundle", abort_and_put)
+    with pytest.raises(StateError):
+        send(parties, study, bytes(MIB // 4))
+    with context.database.reading() as records:
+        assert records.held_bytes(party) == before
+
+
+def test_what_ended_before_a_bundle_is_counted_takes_none(
+    parties: Threesome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would ever count the bundle back: the study's folder is gone."""
+    study, context = open_study(parties, 72), parties.context
+    party, has = parties.attacker.identity.party_id, BundledChunks.has_bundle
+    with context.database.reading() as records:
+        before = records.held_bytes(party)
+
+    def abort_and_look(store: BundledChunks, name: bytes, pieces: Sequence[bytes]) -> bool:
+        parties.attacker.server.abort(study, "now")
+        return has(store, name, pieces)
+
+    monkeypatch.setattr(BundledChunks, "has_bundle", abort_and_look)
+    with pytest.raises(StateError):
+        send(parties, study, bytes(MIB // 4))
+    with context.database.reading() as records:
+        assert records.held_bytes(party) == before
 
 
 def test_tiny_chunks_are_not_without_number(

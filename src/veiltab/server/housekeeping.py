@@ -10,9 +10,7 @@ from veiltab.server.quotas import SECONDS_A_DAY
 from veiltab.server.stored_study import StoredAgreement, StoredStudy
 from veiltab.server.vaults.steps import close_vault
 from veiltab.server.vaults.stored_vault import StoredVault
-from veiltab.wire.states import AuditEvent, State, VaultState
-
-ENDED = frozenset({str(State.RELEASED), str(State.ABORTED), str(VaultState.CLOSED)})
+from veiltab.wire.states import ENDED, AuditEvent, State
 
 
 def keep_house(context: ServiceContext) -> None:

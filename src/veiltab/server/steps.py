@@ -48,7 +48,7 @@ from veiltab.wire.messages import (
     Upload,
 )
 from veiltab.wire.signed import Signed
-from veiltab.wire.states import AuditEvent, State
+from veiltab.wire.states import ENDED, AuditEvent, State
 
 Sent = TypeVar("Sent", Alignment, Secret, Upload, Repad, Grant, Publication)
 
@@ -190,6 +190,11 @@ def keep_bundle(
         return store.put_bundle(sender.digest, sender.pieces)  # waits for the disk
     size = bundle_size(sum(map(len, sender.pieces)))
     with context.database.transaction() as records:
+        if _has_ended(records, scope):
+            raise StateError(
+                "this has ended in the meantime, and takes no chunks any more",
+                hint="look at its status",
+            )
         records.add_held(scope, sender.party, size, len(digests))
         check_chunk_count(records, scope, sender.party)
         check_usage(context, records, sender.party)
@@ -199,8 +204,15 @@ def keep_bundle(
     finally:
         if not new:
             with context.database.transaction() as records:
-                records.add_held(scope, sender.party, -size, -len(digests))
+                if not _has_ended(records, scope):  # else nothing of it is counted any more
+                    records.add_held(scope, sender.party, -size, -len(digests))
     return new
+
+
+def _has_ended(records: Records, scope: bytes) -> bool:
+    """Tell whether a study or vault has ended; it stays locked until the transaction ends."""
+    record = records.study(scope)
+    return record is None or record.state in ENDED
 
 
 def upload(context: ServiceContext, sender: Sender, study: bytes) -> None:

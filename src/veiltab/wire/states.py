@@ -28,6 +28,10 @@ class VaultState(StrEnum):
     CLOSED = "closed"
 
 
+ENDED = (str(State.RELEASED), str(State.ABORTED), str(VaultState.CLOSED))
+"""The states in which a study or a vault has ended: nothing more is sent for it."""
+
+
 class AuditEvent(StrEnum):
     """What an entry of the audit log can be about."""
 

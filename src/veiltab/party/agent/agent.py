@@ -44,6 +44,9 @@ LOCK_FILE = "agent.lock"
 LONGEST_WAIT = 900.0
 """Seconds between two tries while the server does not answer."""
 
+LONGEST_REASON = 1000
+"""Characters of a reason in the log: a server may send any text."""
+
 OnEvent = Callable[[dict[str, Any]], None]
 
 
@@ -336,12 +339,13 @@ class Agent:
     def _refuse(self, study: bytes | None, error: VeiltabError) -> None:
         """Log why nothing is answered, once for each reason: polls are many."""
         key = "" if study is None else study.hex()
-        if not self.log.is_news(key, error.message):
+        reason, hint = error.message[:LONGEST_REASON], error.hint[:LONGEST_REASON]
+        if not self.log.is_news(key, reason):
             return
         details: dict[str, object] = {"study": key}
         if study is not None:
             details["title"] = self.context.home.study(study).title()
-        self._write(REFUSED, **details, code=error.code, reason=error.message, hint=error.hint)
+        self._write(REFUSED, **details, code=error.code, reason=reason, hint=hint)
 
     def _write(self, event: str, **details: object) -> None:
         self.on_event(self.log.write(event, self.context.clock(), **details))

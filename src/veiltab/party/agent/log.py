@@ -20,7 +20,8 @@ from veiltab.party.agent.policy import exact
 
 NEW_PADS, GRANT, REFUSED, STARTED, STOPPED = "new pads", "grant", "refused", "started", "stopped"
 ANSWERS = (NEW_PADS, GRANT)
-LONGEST_LINE = 1 << 16
+LONGEST_LINE = 1 << 23
+"""More than any grant takes: it names attributes, and a contract has at most a few megabytes."""
 
 
 class AgentLog:

@@ -46,16 +46,19 @@ def answer_study(
 ) -> Status:
     """Answer the server's request for new pads, or send the answer that was prepared before.
 
-    Everything is checked first: that every curator has signed, that a ledger was charged, that the
-    study is about this curator's own stored table, and that the rows are different rows of it, as
-    many as were agreed on.  ``before_sending`` may still refuse.
+    Everything is checked first: that every curator has signed and none is an impostor, that a
+    ledger was charged, that the study is about this curator's own stored table, and that the rows
+    are different rows of it, as many as were agreed on.  ``before_sending`` may still refuse.  An
+    answer that the server's disk has damaged is sent once more.
     """
     contract = verify_agreement(signed)
     folder = answer_folder(context, contract)
+    context.check_parties(contract)
     context.home.ledgers.check_charged(contract)
     check_stored_study(context, contract)
     status = context.server.status(contract.study_id)
-    if status.state != State.SAMPLED:
+    damaged = status.state == State.JOINED and status.reason is not None
+    if status.state != State.SAMPLED and not damaged:
         return _not_asked(status)
     with locked(folder.lock, LOCK_WAIT):
         prepared = _prepare(context, signed, folder, progress)

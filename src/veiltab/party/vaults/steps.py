@@ -175,8 +175,6 @@ def push_vault(
                 folder.pin_table(intake.table_digest)
         status = _send(context, prepared, outgoing, progress)
         check_upload(read_log(context, vault), prepared.message)
-        if status.state in (VaultState.STORED, VaultState.CLOSED):
-            outgoing.clear()
     return status
 
 
@@ -225,12 +223,19 @@ def _prepare(
 def _send(
     context: PartyContext, prepared: Prepared[Upload], outgoing: FolderChunks, progress: OnProgress
 ) -> VaultStatus:
-    """Send what the server does not have yet, and then the message that refers to all of it."""
+    """Send what the server does not have yet, and then the message that refers to all of it.
+
+    The chunks are kept until the vault is closed: the server's disk may damage the table, and
+    nobody could make the same bytes again.
+    """
     vaults, vault = context.server.vaults, prepared.message.body.scope
     status = vaults.status(vault)
-    if status.state == VaultState.STORED:
+    if status.state == VaultState.CLOSED:
+        outgoing.clear()
+    if status.state == VaultState.STORED and status.reason is None:
         return status
-    _check_open(status)
+    if status.state != VaultState.STORED:  # there, a reason says that the table is damaged
+        _check_open(status)
     digests = chunk_digests(prepared.message.body)
     sending = ChunkSending(digests, vaults.sent_chunks(vault), outgoing, progress)
     vaults.send_chunks(vault, sending.missing(), sending.count)
@@ -239,6 +244,13 @@ def _send(
     except DigestError:
         sending.look_for_damage()
         raise
+
+
+def close_vault(context: PartyContext, vault: bytes, reason: str) -> VaultStatus:
+    """Close a vault; what was kept to be sent again is not needed any more."""
+    status = context.server.vaults.close(vault, reason)
+    FolderChunks(context.home.vault(vault).outgoing).clear()
+    return status
 
 
 # Studies on a vault

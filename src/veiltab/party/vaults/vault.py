@@ -10,7 +10,13 @@ from veiltab.party.progress import OnProgress, Patience, Progress, ignore_progre
 from veiltab.party.push import Source
 from veiltab.party.study import make_source
 from veiltab.party.vaults.remote import VaultStatus
-from veiltab.party.vaults.steps import audit_vault, fetch_terms, push_vault, sign_vault
+from veiltab.party.vaults.steps import (
+    audit_vault,
+    close_vault,
+    fetch_terms,
+    push_vault,
+    sign_vault,
+)
 from veiltab.protocol.audit_log import Seen
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Vault as VaultTerms
@@ -111,7 +117,7 @@ class Vault:
 
         Studies whose rows are drawn already go on.
         """
-        return self._context.server.vaults.close(self._id, reason)
+        return close_vault(self._context, self._id, reason)
 
     def audit(self) -> tuple[list[AuditEntry], Seen]:
         """Fetch and verify the audit log; return its entries, its length and its last hash."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, func, select, update
 
-from veiltab.server.db.tables import BLOCKS, HELD, INVITATIONS, MEMBERS, PARTIES, STUDIES
+from veiltab.server.db.tables import BLOCKS, HELD, INVITATIONS, MEMBERS, PARTIES, ROTATIONS, STUDIES
 from veiltab.server.db.view import TransactionView
 
 
@@ -49,8 +49,15 @@ class OperatorRecords(TransactionView):
         self._connection.execute(update(PARTIES).where(PARTIES.c.party == party).values(banned=at))
 
     def remove_party(self, party: bytes) -> None:
-        """Forget a party: it needs a new invitation, and its blocks are lifted."""
-        self._connection.execute(delete(PARTIES).where(PARTIES.c.party == party))
+        """Forget a party: it needs a new invitation, and its blocks are lifted.
+
+        One that has revoked its keys stays refused: whoever stole them could be invited.
+        """
+        revoked = select(PARTIES.c.party).where(PARTIES.c.revocation.is_not(None))
+        for table in (ROTATIONS, PARTIES):
+            self._connection.execute(
+                delete(table).where(table.c.party == party, table.c.party.not_in(revoked))
+            )
         self._connection.execute(delete(BLOCKS).where(BLOCKS.c.party == party))
         # A party may show its invitation again; this one must not.
         self._connection.execute(

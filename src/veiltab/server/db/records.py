@@ -144,12 +144,16 @@ class PeopleRecords(TransactionView):
         }
         new = self._insert_new(PARTIES, values)
         if not new and self.party(identity.party_id) is None:
-            raise _no_invitation()  # it is banned
+            raise _no_invitation()  # it is banned or revoked
         return new
 
     def party(self, party_id: bytes) -> PublicIdentity | None:
-        """Return a registered party; one that is banned is not there."""
-        statement = select(PARTIES).where(PARTIES.c.party == party_id, PARTIES.c.banned.is_(None))
+        """Return a registered party; one that is banned or revoked is not there."""
+        statement = select(PARTIES).where(
+            PARTIES.c.party == party_id,
+            PARTIES.c.banned.is_(None),
+            PARTIES.c.revocation.is_(None),
+        )
         row = self._connection.execute(statement).mappings().one_or_none()
         if row is None:
             return None

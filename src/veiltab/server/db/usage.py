@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, and_, case, delete, exists, func, select, 
 
 from veiltab.server.db.tables import GRANTED, HELD, MESSAGES, PARTIES, STUDIES
 from veiltab.server.db.view import TransactionView
+from veiltab.wire.states import ENDED
 
 LEAST_BYTES = 4096
 """What a message counts at least: its row, and its entry in the log, take space too."""
@@ -130,7 +131,7 @@ class UsageRecords(TransactionView):
         unexpired = exists().where(GRANTED.c.study == STUDIES.c.study, GRANTED.c.expires > now)
         statement = (
             select(STUDIES.c.study)
-            .where(STUDIES.c.state.in_(("released", "aborted", "closed")))
+            .where(STUDIES.c.state.in_(ENDED))
             .where(STUDIES.c.updated <= before, STUDIES.c.archived.is_(None), ~unexpired)
             .order_by(STUDIES.c.created, STUDIES.c.study)
         )
