@@ -12,6 +12,7 @@ from tests.support.simulator import Stage
 from veiltab.errors import StateError
 from veiltab.party.evidence import examine
 from veiltab.server.db.tables import GRANTED
+from veiltab.server.db.usage import UsageRecords
 from veiltab.server.housekeeping import archive, archive_finished, expire_proposals, keep_house
 from veiltab.server.worker import HOUSE_SECONDS, Worker
 
@@ -52,6 +53,17 @@ def test_unsigned_proposals_expire(parties: Threesome) -> None:
     entries, _ = server.audit(waiting)
     assert (entries[-1].event, entries[-1].actor) == ("aborted", context.identity.party_id)
     assert expire_proposals(context, 30) == []
+
+
+def test_what_is_signed_at_the_last_moment_does_not_expire(
+    parties: Threesome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last signature comes between the look at old proposals and their end."""
+    server, context = parties.attacker.server, parties.context
+    signed = server.propose(proposal(parties.attacker, number=3)).study
+    monkeypatch.setattr(UsageRecords, "unsigned_since", lambda *_: [signed])
+    expire_proposals(context, 30)
+    assert server.status(signed).state == "open"
 
 
 def test_finished_studies_are_archived(parties: Threesome, granted: HttpStudy) -> None:
