@@ -16,7 +16,9 @@ from tests.support.demo import demo_results
 from tests.support.documents import REFERENCE, ROOT, listed, paths, section
 from veiltab.crypto import identity
 from veiltab.data import recode
-from veiltab.party import policy, study_file, vault_file
+from veiltab.party import study_file
+from veiltab.party.agent import policy
+from veiltab.party.vaults import vault_file
 from veiltab.wire.states import AuditEvent, State
 
 pytestmark = pytest.mark.slow

@@ -128,7 +128,7 @@ def test_every_problem_and_no_other() -> None:
 
 def test_the_codes_of_the_framework_are_there() -> None:
     """Two codes are written where answers are made, and nowhere else."""
-    source = (ROOT / "src" / "veiltab" / "server" / "problems.py").read_text("utf-8")
+    source = (ROOT / "src" / "veiltab" / "server" / "http" / "problems.py").read_text("utf-8")
     assert set(re.findall(r'"(method_not_allowed|bad_request)"', source)) == set(FRAMEWORK)
 
 
@@ -166,7 +166,7 @@ def test_every_outcome_of_a_release() -> None:
 
 def extras() -> Iterator[str]:
     """Yield the fields that the service adds to its log lines."""
-    for path in (ROOT / "src" / "veiltab" / "server").glob("*.py"):
+    for path in (ROOT / "src" / "veiltab" / "server").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             passed = isinstance(node, ast.keyword) and node.arg == "extra"
             if passed or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "extra"):

@@ -191,22 +191,6 @@ def test_files_that_others_can_open_are_refused(tmp_path: Path, mode: int) -> No
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_root_may_lend_a_file_by_an_access_list(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As systemd does with credentials: it looks like a right of the group, which is root's."""
-    path = tmp_path / "database"
-    write_private(path, b"{}")
-    os.chown(path, 0, 0)
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    path.chmod(0o440)
-    assert read_private(path) == b"{}"
-    path.chmod(0o444)
-    with pytest.raises(HomeError, match="others can open"):
-        read_private(path)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_files_of_another_user_are_refused(tmp_path: Path) -> None:
     """Whoever owns a file can change its mode."""
     path = tmp_path / "ledger.json"

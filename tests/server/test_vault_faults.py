@@ -90,7 +90,8 @@ def outcome(path: Path, study: bytes) -> tuple[list[bytes], list[bytes], dict[by
     """Return what parties can see of a study: requests, its release, and the chunks of either."""
     context = reopen(path)
     with context.database.reading() as records:
-        requests = [m.content for m in records.messages(study, RepadRequest.kind)]
+        # In any order: that of the records is by the time, and a second may begin in between.
+        requests = sorted(m.content for m in records.messages(study, RepadRequest.kind))
         releases = [m.content for m in records.messages(study, "release")]
     store = context.folders.released(study) if releases else context.folders.drawn(study)
     chunks = {digest: store.get(digest) for digest in store.digests()}

@@ -41,6 +41,15 @@ def _stranger_flood(by: Intruder) -> Attack:
     return hostile.StrangerFlood(by.url, by.signer.server, by.victim.party_id)
 
 
+def _unread_answers(by: Intruder) -> Attack:
+    """Ask for a contract that is as long as contracts may be."""
+    proposal = by.proposal(size=19 * 2**20 // 10)
+    with httpx.Client(base_url=by.url, timeout=PROBE_SECONDS, trust_env=False) as client:
+        proposal.send(client)
+    study = Contract.loads(proposal.body).body.study_id.hex()
+    return hostile.UnreadAnswers(by.url, by.signer, f"/v1/studies/{study}/contract", 20)
+
+
 STRANGERS: dict[str, Build] = {
     "idle sockets": lambda by: [hostile.IdleSockets(by.url)],
     "slow headers": lambda by: [hostile.SlowHeaders(by.url)],
@@ -64,9 +73,7 @@ INVITED: dict[str, Build] = {
     "disk filler": lambda by: [intruder.DiskFiller(by)],
     "long messages": lambda by: [intruder.LongMessages(by) for _ in range(4)],
     "slow bodies": lambda by: [hostile.SlowBodies(by.url, by.signer, "/v1/studies")],
-    "unread answers": lambda by: [
-        hostile.UnreadAnswers(by.url, by.signer, f"{by.study}/chunks", 20)
-    ],
+    "unread answers": lambda by: [_unread_answers(by)],
     "signed flood": lambda by: [intruder.SignedFlood(by) for _ in range(8)],
     "repeated chunk": lambda by: [intruder.RepeatedChunk(by)],
 }
