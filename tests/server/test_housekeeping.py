@@ -11,6 +11,7 @@ from tests.support.proposals import Threesome, proposal, threesome
 from tests.support.simulator import Stage
 from veiltab.errors import StateError
 from veiltab.party.evidence import examine
+from veiltab.party.session import Session
 from veiltab.server.db.tables import GRANTED
 from veiltab.server.db.usage import UsageRecords
 from veiltab.server.housekeeping import archive, archive_finished, expire_proposals, keep_house
@@ -69,6 +70,7 @@ def test_what_is_signed_at_the_last_moment_does_not_expire(
 def test_finished_studies_are_archived(parties: Threesome, granted: HttpStudy) -> None:
     """A year after the last change, and never while somebody may read them."""
     context, study = parties.context, granted.study
+    published = Session(parties.other).study(study.hex()).publish()
     parties.time.sleep(366 * DAY)
     archive_finished(context, 365)
     assert parties.other.server.release(study).body.study == study
@@ -81,8 +83,10 @@ def test_finished_studies_are_archived(parties: Threesome, granted: HttpStudy) -
     assert parties.victim.server.status(study).state == "released"
     assert parties.victim.server.grants(study) == []
     assert parties.victim.server.contract(study).body.study_id == study
+    again = Session(parties.other).study(study.hex()).publish()  # it has its own copy for ever
+    assert again.digest == published.digest
     entries = examine(parties.victim, study).entries
-    assert [entry.event for entry in entries][-3:] == ["granted", "granted", "archived"]
+    assert [entry.event for entry in entries][-3:] == ["granted", "published", "archived"]
     assert context.folders.released_bytes(study) == 0
     with context.database.reading() as records:
         assert records.held_by_study(study) == {}
