@@ -29,6 +29,7 @@ from veiltab.party.session import Session
 from veiltab.party.study_file import read_study_file
 from veiltab.party.vaults.steps import known_vault
 from veiltab.party.vaults.vault_file import example_vault, read_vault_file
+from veiltab.protocol import rotating
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.verify import sign
 from veiltab.wire.contract import Vault
@@ -269,6 +270,29 @@ def test_an_answer_that_the_server_has_damaged_is_sent_again(
         time.sleep(0.05)
     study.answer()
     wait_for(parties.hospital, bytes.fromhex(study.id), "released")
+
+
+def test_an_answer_of_before_a_rotation_is_sent_under_the_new_key(
+    parties: StoredParties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server takes nothing under an old key, and there is one answer only."""
+    study, sent = parties.sampled("answered and rotated"), list[Signed[Repad]]()
+
+    def lose(signed: Signed[Repad]) -> None:
+        sent.append(signed)
+        raise ConnectionFailedError("gone", hint="wait")
+
+    monkeypatch.setattr(parties.hospital.server.vaults, "repad", lose)
+    newer = rotating.rotate(parties.hospital.identity, SystemEntropy(), parties.hospital.now)
+    for identity in (parties.hospital.identity, newer):
+        context = replace(parties.hospital, identity=identity)
+        with pytest.raises(ConnectionFailedError):
+            Session(context).study(study.id).answer()
+    assert sent[0].digest == sent[1].digest
+    assert [signed.signatures[0].key for signed in sent] == [
+        parties.hospital.identity.signing.public,
+        newer.signing.public,
+    ]
 
 
 def test_no_answer_to_a_party_that_was_blocked(parties: StoredParties) -> None:

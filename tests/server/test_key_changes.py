@@ -61,6 +61,7 @@ attributes = [{name = "income", categories = ["high", "low"]}]
 identity = "rivera.json"
 """
 ENTROPY = SystemEntropy()
+GONE = ConnectionFailedError("gone", hint="wait")
 QUICK = Retry(total=1.0, base=0.02, cap=0.1)
 
 
@@ -135,8 +136,12 @@ def test_a_study_goes_on_while_all_its_parties_change_their_keys(tmp_path: Path)
         office.rotate()
         with hospital.connect() as me, office.connect() as other:
             other.study(TITLE).push(table("income", ["low"]), ids="id", wait=False)
-            me.study(TITLE).push(table("smoker", ["no", "yes"]), ids="id", wait=False)
-            other.study(TITLE).push(table("income", ["low"]), ids="id", wait=False)
+            broken = mock.patch.object(RemoteServer, "upload", side_effect=GONE)
+            with broken, pytest.raises(ConnectionFailedError):
+                me.study(TITLE).push(table("smoker", ["no", "yes"]), ids="id", wait=False)
+        hospital.rotate()  # the upload is prepared, and signed with the key before
+        with hospital.connect() as me:
+            me.study(TITLE).push()
     rotate_server_key(tmp_path / "data")
     with serving(tmp_path / "data") as server:
         for home in (hospital, office, rivera):
@@ -149,8 +154,12 @@ def test_a_study_goes_on_while_all_its_parties_change_their_keys(tmp_path: Path)
         with rivera.connect() as researcher:
             estimate = researcher.study(TITLE).estimate(["smoker", "income"])
             assert estimate.probability("income = 'low'").value is not None
+            published = researcher.study(TITLE).publish()
+        rivera.rotate()  # the publication is signed with the key before
+        with rivera.connect() as researcher:
+            assert researcher.study(TITLE).publish().digest == published.digest
         assert [home.fingerprint for home in (hospital, office, rivera)] == before
-        assert [len(home.open().earlier) for home in (hospital, office, rivera)] == [2, 2, 2]
+        assert [len(home.open().earlier) for home in (hospital, office, rivera)] == [3, 2, 3]
         pinned = hospital.server
         assert pinned is not None
         assert len(pinned.rotations) == 1  # the home has followed the server's new key

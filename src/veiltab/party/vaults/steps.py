@@ -31,7 +31,7 @@ from veiltab.protocol.curator.agreement import new_secret, receive_secret, share
 from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.curator.upload import CuratorContext, Prepared, prepare_table
 from veiltab.protocol.logged import check_contract, check_upload
-from veiltab.protocol.verify import check_vault, verify_agreement
+from veiltab.protocol.verify import check_vault, renew, verify_agreement
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Contract, Vault
 from veiltab.wire.messages import Upload
@@ -252,7 +252,7 @@ def _send(
     sending = ChunkSending(digests, vaults.sent_chunks(vault), outgoing, progress)
     vaults.send_chunks(vault, sending.missing(), sending.count)
     try:
-        return vaults.upload(vault, prepared.message)
+        return vaults.upload(vault, renew(prepared.message, context.identity.signing))
     except DigestError:
         sending.look_for_damage()
         raise
