@@ -26,6 +26,7 @@ from veiltab.hosting import existing_server, rotate_server_key
 from veiltab.party import rotation as party_rotation
 from veiltab.party.connection import Call, Retry
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import read_log, read_whole_log
 from veiltab.party.keyfile import load_identity
 from veiltab.party.remote import RemoteServer
 from veiltab.party.session import Session
@@ -182,6 +183,27 @@ def test_a_server_that_goes_back_to_an_old_key_is_refused(world: World, tmp_path
     kept = home.server
     assert kept is not None
     assert kept.rotations == new.signing.proof
+
+
+def test_a_log_under_an_old_key_of_the_server_is_not_remembered(
+    world: World, tmp_path: Path
+) -> None:
+    """Else a thief could put in an entry that the real server's log then contradicts for ever."""
+    home, partner = world.party(), world.party()
+    home.set_budget("data", epsilon=3)
+    server = load_identity(world.folder / "data" / "server.key", None)
+    with home.connect() as me:
+        _propose_to(me, home, partner, tmp_path)
+        study = me.study(TITLE)
+        pinned = home.study(bytes.fromhex(study.id)).log
+        study.contract()
+        before = pinned.read()
+        study.abort("one more entry")
+        home.follow_server(rotating.rotate(server, ENTROPY, 5).signing.proof)
+        for read in (read_log, read_whole_log):
+            with pytest.raises(HomeError, match="THE SERVER HAS CHANGED"):
+                read(me._context, study.terms)
+    assert pinned.read() == before
 
 
 def test_old_keys_are_refused_at_the_server(world: World) -> None:
