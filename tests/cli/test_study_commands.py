@@ -267,6 +267,8 @@ def test_parties_compare_what_they_were_shown(cast: Cast, released: str, tmp_pat
     seen = {witness["who"]: witness["verdict"] for witness in found["witnesses"]}
     assert seen[str(head)] == seen["Krankenhaus Süd"] == "same"
     assert "Krankenhaus Süd was shown the same log." in cast.rivera.succeed("audit", released)
+    said = cast.rivera.succeed("audit", released, "--compare", head)
+    assert f"Whoever wrote {head} was shown the same log." in said
     assert not proof.exists()
     signed = AuditHead.loads(head.read_bytes())
     other = sign(replace(signed.body, hash=bytes(32)), cast.server.context.key)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import Office, open_office, run, write_csv
+from tests.support.commands import Office, assert_refused, open_office, run, write_csv
 from tests.support.documents import REFERENCE, listed, paths, section
 from tests.support.servers import Server, make_context, running
 from veiltab.cli.output import read_secret
@@ -136,6 +136,9 @@ def test_a_study_is_answered_by_hand_and_by_cron(stage: Stage, tmp_path: Path) -
     said = stage.hospital.succeed(*once)
     assert said.endswith(f"rows of '{STUDY}' ({study[:16]}), ε = 1\n")
     assert stage.hospital.succeed(*once) == ""
+    pushed = stage.office.run("push", STUDY, "--table", stage.folder / "any.csv")
+    assert "reads stored tables" in assert_refused(pushed, code=1)
+    assert f"veiltab vault answer {study[:16]}" in pushed.err
     assert "answered" in stage.office.succeed("vault", "answer", STUDY)
     stage.office.json("study", "status", STUDY, "--wait", "released")
     granted = json.loads(stage.hospital.succeed(*once, "--json"))

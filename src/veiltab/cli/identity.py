@@ -231,6 +231,8 @@ def revoke_command(
         confirm("Revoke this identity for good?  It cannot be taken back.", yes=yes)
         rotation.revoke(home, made, url=url, retry=Retry(total=PATIENCE))
     _tell_revoked(made.body.party, made.body.reason, sent=out is None, as_json=as_json)
+    if out is not None:
+        tell(f"Keep {out} apart from your keys.  To revoke: veiltab id revoke --certificate {out}")
 
 
 def _tell_revoked(party: bytes, reason: str, *, sent: bool, as_json: bool) -> None:

@@ -70,7 +70,7 @@ def print_ended(studies: list[bytes], what: str, *, as_json: bool) -> None:
         print_json({what: [study.hex() for study in studies]})
         return
     for study in studies:
-        click.echo(study.hex())
+        click.echo(f"{what.capitalize()}: {study.hex()}")
     if not studies:
         click.echo(f"Nothing {what}.")
 

@@ -137,6 +137,11 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def day(seconds: int) -> str:
+    """Write the day of a time in Unix seconds, for tables that have to fit a narrow window."""
+    return moment(seconds).partition(" ")[0]
+
+
 def moment(seconds: int) -> str:
     """Write a time in Unix seconds for people, wherever they are."""
     try:

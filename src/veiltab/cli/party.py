@@ -61,6 +61,8 @@ def list_command(party: PartyOptions, as_json: bool) -> None:
     Example:
       veiltab party list
     """  # noqa: D301 - \b tells click to leave the lines alone
+    from veiltab.crypto.identity import fingerprint
+
     home = party.home
     known, blocked = home.known.parties(), home.known.blocked()
     if as_json:
@@ -82,7 +84,7 @@ def list_command(party: PartyOptions, as_json: bool) -> None:
         for one in known
     ]
     strangers = [one for one in blocked if home.known.of(one.party) is None]
-    rows += [(readable(one.name), one.party.hex()[:16], "no", "yes") for one in strangers]
+    rows += [(readable(one.name), fingerprint(one.party), "no", "yes") for one in strangers]
     names = ("name", "fingerprint", "verified", "blocked")
     print_rows(console(), names, rows, whole="fingerprint")
 
@@ -188,7 +190,10 @@ def block_command(party_name: str, study: str | None, party: PartyOptions, as_js
     if as_json:
         print_json({"name": blocked.name, "party": blocked.party.hex(), "since": blocked.at})
     else:
-        click.echo(f"{readable(blocked.name)!r} is blocked.")
+        from veiltab.crypto.identity import fingerprint
+
+        digits = fingerprint(blocked.party)  # names can look alike: say which one it is
+        click.echo(f"{readable(blocked.name)!r}, with the fingerprint {digits}, is blocked.")
 
 
 @party_group.command("unblock")

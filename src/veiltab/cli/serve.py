@@ -13,9 +13,9 @@ import click
 
 from veiltab.cli.output import (
     console,
+    day,
     guard_keys,
     json_option,
-    moment,
     print_json,
     print_rows,
     read_secret,
@@ -342,8 +342,8 @@ def _list(context: "ServiceContext", *, as_json: bool) -> None:
             (
                 invitation["name"],
                 invitation["state"],
-                moment(invitation["created"]),
-                moment(invitation["expires"]),
+                day(invitation["created"]),
+                day(invitation["expires"]),
                 (invitation["party"] or "")[:16],
             )
             for invitation in invitations

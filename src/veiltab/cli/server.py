@@ -17,6 +17,7 @@ from veiltab.cli.operator import (
 from veiltab.cli.output import (
     confirm,
     console,
+    day,
     moment,
     print_facts,
     print_json,
@@ -83,8 +84,8 @@ def list_parties(
         [
             (
                 party["name"],
-                party["party"][:16],
-                moment(party["created"]),
+                party["party"][:12],
+                day(party["created"]),
                 "registered" if party["banned"] is None else "banned",
                 str(party["open_proposals"]),
                 size_text(party["message_bytes"]),
@@ -93,6 +94,7 @@ def list_parties(
             for party in parties
         ],
         numbers=3,
+        whole="party",
     )
 
 
@@ -241,7 +243,7 @@ def disk_command(
             "free": size_text(disk.free),
             "reserve": size_text(disk.reserve),
             "takes uploads": taking,
-            "for a full disk": "reserved" if disk.ballast else "nothing is reserved",
+            "for aborts": "space is set aside" if disk.ballast else "nothing is set aside",
             "a party may use": size_text(disk.quota),
         },
     )

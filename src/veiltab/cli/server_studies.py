@@ -16,6 +16,7 @@ from veiltab.cli.operator import (
 from veiltab.cli.output import (
     confirm,
     console,
+    day,
     moment,
     print_facts,
     print_json,
@@ -58,12 +59,13 @@ def list_studies(
                 study["kind"],
                 study["title"],
                 study["state"] if study["archived"] is None else "archived",
-                moment(study["updated"]),
+                day(study["updated"]),
                 size_text(study["chunk_bytes"]),
             )
             for study in studies
         ],
         numbers=1,
+        whole="study",
     )
 
 

@@ -423,8 +423,10 @@ def audit_command(
     ]
     print_rows(console(), ("no.", "at", "who", "verified", "what", "then"), rows)
     click.echo(f"\nThe log is whole.  Its last hash: {audit.hash.hex()}")
+    files = {str(path) for path in compare}
     for witness in audit.witnesses:
-        click.echo(_WITNESSED[witness.verdict].format(who=witness.who, length=witness.length))
+        who = f"Whoever wrote {witness.who}" if witness.who in files else witness.who
+        click.echo(_WITNESSED[witness.verdict].format(who=who, length=witness.length))
     if not audit.witnesses:
         click.echo("Nobody else has said yet what the server has shown to them.")
 

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 COSTS_NOTHING = "none; only studies on it are charged"
+_EMPTY_INBOX = "Your inbox is empty."
+_NO_VAULT = "You have no vault yet.  Proposals that name you: veiltab vault list --inbox"
 
 
 @click.group("vault", cls=OrderedGroup, invoke_without_command=True)
@@ -157,7 +159,7 @@ def list_command(inbox: bool, party: PartyOptions, as_json: bool) -> None:
     if as_json:
         print_json({"vaults": [line.to_json() for line in vaults]})
     elif not vaults:
-        click.echo("Nothing is there." if inbox else "There is no vault yet; see --inbox.")
+        click.echo(_EMPTY_INBOX if inbox else _NO_VAULT)
     else:
         rows = [(v.vault.hex()[:16], v.title, v.state, moment(v.updated)) for v in vaults]
         print_rows(console(), ("vault", "title", "state", "since"), rows)
@@ -327,9 +329,16 @@ def _print_terms(
         " read them",
     }
     if status is not None:
+        from veiltab.wire.states import VaultState
+
         stored = [curator.name for curator in status.curators if curator.uploaded]
         facts["state"] = f"{status.state}, since {moment(status.updated)}"
-        facts["stored"] = f"the table of {', '.join(stored)}" if stored else "no table yet"
+        if status.reason is not None:
+            facts["reason"] = status.reason
+        if status.state == VaultState.CLOSED:
+            facts["stored"] = "nothing any more: the server has deleted the tables"
+        else:
+            facts["stored"] = f"the table of {', '.join(stored)}" if stored else "no table yet"
     print_facts(screen, facts)
     screen.print()
     print_parties(screen, signed, home)

@@ -34,6 +34,7 @@ class CsvTable:
             head = file.read(BLOCK_BYTES).removeprefix(_BOM)
         names = _header(head[: _first_end(head)])
         check_names(names)
+        _check_commas(names)
         self._columns = dict.fromkeys(names, pl.String())
 
     @property
@@ -114,6 +115,15 @@ class CsvTable:
         if frame.height != count:
             raise _unreadable(block, first)
         return frame
+
+
+def _check_commas(names: Sequence[str]) -> None:
+    """Refuse a file whose fields are separated by something else, as some spreadsheets do."""
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        raise TableError(
+            f"the header is a single column, {names[0]!r}: its fields are not separated by commas",
+            hint="save the table as CSV with commas, or as Parquet",
+        )
 
 
 class _Reader:

@@ -120,7 +120,7 @@ def check_private_folder(path: Path) -> None:
     except OSError as error:
         raise HomeError(
             f"there is no home in {path}: {error.strerror}",
-            hint="make an identity first, or name its home with --home or VEILTAB_HOME",
+            hint="make an identity: veiltab id new; or name its home with --home or VEILTAB_HOME",
         ) from error
     if not stat.S_ISDIR(mode):
         raise HomeError(f"{path} is not a folder", hint="name another place for the home")

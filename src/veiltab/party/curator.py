@@ -275,7 +275,7 @@ def _fetch_release(context: PartyContext, contract: Contract) -> Release | None:
     if state != State.RELEASED:
         raise StateError(
             f"the study is {state}, not released",
-            hint="wait with: veiltab study status STUDY --wait released",
+            hint=f"wait with: veiltab study status {contract.study_id.hex()[:16]} --wait released",
         )
     if not may_see_release(contract, context.identity.party_id):
         return None

@@ -101,6 +101,7 @@ def check(
 ) -> Preview:
     """Read the whole table, and return what would be sent; nothing is sent or saved."""
     contract, me = signed.body, context.identity.party_id
+    _check_fresh(contract)
     folder = context.home.study(contract.study_id)
     # Any secret will do to look at a table, also before every curator has contributed to it.
     secret = new_contribution(context.entropy)
@@ -152,6 +153,7 @@ def push(
     status so far.
     """
     contract = _check_signed(context, signed)
+    _check_fresh(contract)
     context.check_parties(contract)
     context.home.ledgers.check_charged(contract)
     folder = context.home.study(contract.study_id)
@@ -198,6 +200,16 @@ def _check_same_table(
 def _only_push(folder: StudyFolder) -> AbstractContextManager[None]:
     """Keep a second push of the same study away; other studies may go on."""
     return locked(folder.path / "lock", LOCK_WAIT)
+
+
+def _check_fresh(contract: Contract) -> None:
+    """Refuse a study to which nothing is pushed, because it reads stored tables."""
+    if contract.stored is not None:
+        raise StateError(
+            "the study reads stored tables: nothing is pushed to it",
+            hint="answer it, once its rows are drawn: veiltab vault answer"
+            f" {contract.study_id.hex()[:16]}",
+        )
 
 
 def _check_open(context: PartyContext, study: bytes) -> None:

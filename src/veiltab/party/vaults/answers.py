@@ -52,6 +52,7 @@ def answer_study(
     answer that the server's disk has damaged is sent once more.
     """
     contract = verify_agreement(signed)
+    folder = answer_folder(context, contract)
     context.check_parties(contract)
     context.home.ledgers.check_charged(contract)
     check_stored_study(context, contract)
@@ -59,7 +60,6 @@ def answer_study(
     damaged = status.state == State.JOINED and status.reason is not None
     if status.state != State.SAMPLED and not damaged:
         return _not_asked(status)
-    folder = answer_folder(context, contract)
     with locked(folder.lock, LOCK_WAIT):
         prepared = _prepare(context, signed, folder, progress)
         before_sending(prepared)

@@ -28,8 +28,8 @@ _log = logging.getLogger("veiltab.service")
 
 _UNAUTHENTICATED = UnauthenticatedError(
     "the request is not signed by a registered party, for this server, now and for the first time",
-    hint="sign each request anew with the key that you have registered; compare your clock and the"
-    " server's fingerprint; ask the operator whether your party is registered here",
+    hint="compare your clock and the server's fingerprint; ask the operator whether your party is"
+    " registered here; a program of your own must sign each request anew, with your newest key",
 )
 
 
