@@ -17,6 +17,7 @@ from veiltab.errors import (
     ConnectionFailedError,
     HomeError,
     MismatchError,
+    SealError,
     StateError,
     StudyFileError,
 )
@@ -28,7 +29,9 @@ from veiltab.party.session import Session
 from veiltab.party.study_file import read_study_file
 from veiltab.party.vaults.steps import known_vault
 from veiltab.party.vaults.vault_file import example_vault, read_vault_file
+from veiltab.protocol import rotating
 from veiltab.protocol.curator.agreement import public_identity
+from veiltab.protocol.verify import sign
 from veiltab.wire.contract import Vault
 from veiltab.wire.messages import Repad
 from veiltab.wire.signed import Signed
@@ -269,6 +272,29 @@ def test_an_answer_that_the_server_has_damaged_is_sent_again(
     wait_for(parties.hospital, bytes.fromhex(study.id), "released")
 
 
+def test_an_answer_of_before_a_rotation_is_sent_under_the_new_key(
+    parties: StoredParties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server takes nothing under an old key, and there is one answer only."""
+    study, sent = parties.sampled("answered and rotated"), list[Signed[Repad]]()
+
+    def lose(signed: Signed[Repad]) -> None:
+        sent.append(signed)
+        raise ConnectionFailedError("gone", hint="wait")
+
+    monkeypatch.setattr(parties.hospital.server.vaults, "repad", lose)
+    newer = rotating.rotate(parties.hospital.identity, SystemEntropy(), parties.hospital.now)
+    for identity in (parties.hospital.identity, newer):
+        context = replace(parties.hospital, identity=identity)
+        with pytest.raises(ConnectionFailedError):
+            Session(context).study(study.id).answer()
+    assert sent[0].digest == sent[1].digest
+    assert [signed.signatures[0].key for signed in sent] == [
+        parties.hospital.identity.signing.public,
+        newer.signing.public,
+    ]
+
+
 def test_no_answer_to_a_party_that_was_blocked(parties: StoredParties) -> None:
     """An answer gives out pads, like a push."""
     study = parties.sampled("with somebody blocked")
@@ -280,6 +306,25 @@ def test_no_answer_to_a_party_that_was_blocked(parties: StoredParties) -> None:
     finally:
         parties.hospital.home.known.unblock(taxes.party_id)
     assert not study.status().curators[0].uploaded
+
+
+def test_another_secret_before_the_right_one_stops_nobody(
+    parties: StoredParties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any curator of a vault can seal something to another one."""
+    vault = Session(parties.hospital).propose_vault(vault_file(parties, "two secrets"))
+    other = Session(parties.taxes).vault("two secrets")
+    other.sign()
+    vaults = parties.taxes.server.vaults
+    (right,) = vaults.secrets(bytes.fromhex(vault.id))
+    sealed = bytes(len(right.body.sealed))
+    junk = sign(replace(right.body, sealed=sealed), parties.hospital.identity.signing)
+    monkeypatch.setattr(vaults, "secrets", lambda _: [junk])
+    with pytest.raises(SealError):
+        other.push(tables()[1], "id")
+    monkeypatch.setattr(vaults, "secrets", lambda _: [junk, right])
+    other.push(tables()[1], "id")
+    vault.close("over")
 
 
 def test_vault_files_are_read_strictly(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from tests.support.proposals import Threesome, proposal, threesome
 from tests.support.simulator import Stage
 from veiltab.errors import StateError
 from veiltab.party.evidence import examine
+from veiltab.party.session import Session
 from veiltab.server.db.tables import GRANTED
+from veiltab.server.db.usage import UsageRecords
 from veiltab.server.housekeeping import archive, archive_finished, expire_proposals, keep_house
 from veiltab.server.worker import HOUSE_SECONDS, Worker
 
@@ -54,9 +56,21 @@ def test_unsigned_proposals_expire(parties: Threesome) -> None:
     assert expire_proposals(context, 30) == []
 
 
+def test_what_is_signed_at_the_last_moment_does_not_expire(
+    parties: Threesome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last signature comes between the look at old proposals and their end."""
+    server, context = parties.attacker.server, parties.context
+    signed = server.propose(proposal(parties.attacker, number=3)).study
+    monkeypatch.setattr(UsageRecords, "unsigned_since", lambda *_: [signed])
+    expire_proposals(context, 30)
+    assert server.status(signed).state == "open"
+
+
 def test_finished_studies_are_archived(parties: Threesome, granted: HttpStudy) -> None:
     """A year after the last change, and never while somebody may read them."""
     context, study = parties.context, granted.study
+    published = Session(parties.other).study(study.hex()).publish()
     parties.time.sleep(366 * DAY)
     archive_finished(context, 365)
     assert parties.other.server.release(study).body.study == study
@@ -69,8 +83,10 @@ def test_finished_studies_are_archived(parties: Threesome, granted: HttpStudy) -
     assert parties.victim.server.status(study).state == "released"
     assert parties.victim.server.grants(study) == []
     assert parties.victim.server.contract(study).body.study_id == study
+    again = Session(parties.other).study(study.hex()).publish()  # it has its own copy for ever
+    assert again.digest == published.digest
     entries = examine(parties.victim, study).entries
-    assert [entry.event for entry in entries][-3:] == ["granted", "granted", "archived"]
+    assert [entry.event for entry in entries][-3:] == ["granted", "published", "archived"]
     assert context.folders.released_bytes(study) == 0
     with context.database.reading() as records:
         assert records.held_by_study(study) == {}

@@ -26,6 +26,7 @@ from veiltab.hosting import existing_server, rotate_server_key
 from veiltab.party import rotation as party_rotation
 from veiltab.party.connection import Call, Retry
 from veiltab.party.context import PartyContext
+from veiltab.party.evidence import read_log, read_whole_log
 from veiltab.party.keyfile import load_identity
 from veiltab.party.remote import RemoteServer
 from veiltab.party.session import Session
@@ -61,6 +62,7 @@ attributes = [{name = "income", categories = ["high", "low"]}]
 identity = "rivera.json"
 """
 ENTROPY = SystemEntropy()
+GONE = ConnectionFailedError("gone", hint="wait")
 QUICK = Retry(total=1.0, base=0.02, cap=0.1)
 
 
@@ -135,8 +137,12 @@ def test_a_study_goes_on_while_all_its_parties_change_their_keys(tmp_path: Path)
         office.rotate()
         with hospital.connect() as me, office.connect() as other:
             other.study(TITLE).push(table("income", ["low"]), ids="id", wait=False)
-            me.study(TITLE).push(table("smoker", ["no", "yes"]), ids="id", wait=False)
-            other.study(TITLE).push(table("income", ["low"]), ids="id", wait=False)
+            broken = mock.patch.object(RemoteServer, "upload", side_effect=GONE)
+            with broken, pytest.raises(ConnectionFailedError):
+                me.study(TITLE).push(table("smoker", ["no", "yes"]), ids="id", wait=False)
+        hospital.rotate()  # the upload is prepared, and signed with the key before
+        with hospital.connect() as me:
+            me.study(TITLE).push()
     rotate_server_key(tmp_path / "data")
     with serving(tmp_path / "data") as server:
         for home in (hospital, office, rivera):
@@ -149,8 +155,12 @@ def test_a_study_goes_on_while_all_its_parties_change_their_keys(tmp_path: Path)
         with rivera.connect() as researcher:
             estimate = researcher.study(TITLE).estimate(["smoker", "income"])
             assert estimate.probability("income = 'low'").value is not None
+            published = researcher.study(TITLE).publish()
+        rivera.rotate()  # the publication is signed with the key before
+        with rivera.connect() as researcher:
+            assert researcher.study(TITLE).publish().digest == published.digest
         assert [home.fingerprint for home in (hospital, office, rivera)] == before
-        assert [len(home.open().earlier) for home in (hospital, office, rivera)] == [2, 2, 2]
+        assert [len(home.open().earlier) for home in (hospital, office, rivera)] == [3, 2, 3]
         pinned = hospital.server
         assert pinned is not None
         assert len(pinned.rotations) == 1  # the home has followed the server's new key
@@ -173,6 +183,27 @@ def test_a_server_that_goes_back_to_an_old_key_is_refused(world: World, tmp_path
     kept = home.server
     assert kept is not None
     assert kept.rotations == new.signing.proof
+
+
+def test_a_log_under_an_old_key_of_the_server_is_not_remembered(
+    world: World, tmp_path: Path
+) -> None:
+    """Else a thief could put in an entry that the real server's log then contradicts for ever."""
+    home, partner = world.party(), world.party()
+    home.set_budget("data", epsilon=3)
+    server = load_identity(world.folder / "data" / "server.key", None)
+    with home.connect() as me:
+        _propose_to(me, home, partner, tmp_path)
+        study = me.study(TITLE)
+        pinned = home.study(bytes.fromhex(study.id)).log
+        study.contract()
+        before = pinned.read()
+        study.abort("one more entry")
+        home.follow_server(rotating.rotate(server, ENTROPY, 5).signing.proof)
+        for read in (read_log, read_whole_log):
+            with pytest.raises(HomeError, match="THE SERVER HAS CHANGED"):
+                read(me._context, study.terms)
+    assert pinned.read() == before
 
 
 def test_old_keys_are_refused_at_the_server(world: World) -> None:

@@ -358,6 +358,17 @@ def test_a_chunk_is_named_once_in_a_column(parties: Threesome) -> None:
     upload_of(parties, study, digest_of(b""), digest_of(b""), rows=70_000)  # of one category
 
 
+def test_nobody_uses_less_than_nothing(database: Database) -> None:
+    """A bundle is counted back after the disk was counted without it."""
+    party = b"p" * 32
+    add_study(database)
+    with database.transaction() as records:
+        records.add_held(STUDY, party, 500, 2)
+        records.set_held(STUDY, party, 100, 1)
+        records.add_held(STUDY, party, -500, -2)
+        assert (records.held_bytes(party), records.held_chunks(STUDY, party)) == (0, 0)
+
+
 def test_what_a_crash_left_uncounted_is_counted_at_the_next_start(parties: Threesome) -> None:
     """The disk is right."""
     study, context = open_study(parties, 36), parties.context

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
+from unittest import mock
 
 import httpx
 import pytest
@@ -21,7 +22,7 @@ from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import RateLimitError, UnavailableError
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.server.http.app import create_app
-from veiltab.server.http.auth import Gate, Sender, _body
+from veiltab.server.http.auth import Gate, Known, Sender, _body
 from veiltab.server.limits import InFlight, Place, Places, Settings, Turns
 
 SMALL, LARGE = 1_000, 3_000
@@ -311,3 +312,28 @@ def test_a_sender_does_not_push_others_out_for_itself() -> None:
         await asyncio.gather(*tasks)
 
     played(8, story)
+
+
+def test_a_party_that_changes_while_it_is_looked_up_is_looked_up_again(tmp_path: Path) -> None:
+    """Else a revoked key would be good for as long as it is remembered."""
+    context = make_context(tmp_path / "data")
+    identity = public_identity(PrivateIdentity.create("robbed", CipherEntropy.from_seed(7, "it")))
+    with context.database.transaction() as records:
+        records.add_party(identity, context.now)
+    gate = Gate(context)
+    looked: list[bytes] = []
+    look_up = gate._look_up
+
+    def look_up_and_change(party: bytes) -> Known | None:
+        known = look_up(party)
+        if not looked:
+            with context.database.transaction() as records:
+                records.set_banned(party, context.now)
+            gate.forget(party)
+        looked.append(party)
+        return known
+
+    with mock.patch.object(gate, "_look_up", look_up_and_change):
+        assert asyncio.run(gate._registered(identity.party_id)) is not None
+        assert asyncio.run(gate._registered(identity.party_id)) is None
+    context.database.close()

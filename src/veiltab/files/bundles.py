@@ -57,8 +57,17 @@ class BundledChunks:
         return len(self._index().keys() | self._gathered.keys())
 
     def digests(self) -> Iterator[bytes]:
-        """Yield the digests of all chunks in ascending order, without reading the chunks."""
-        yield from sorted(self._index().keys() | self._gathered.keys())
+        """Yield the digests of all chunks in ascending order, without reading the chunks.
+
+        Where each of them is would take ten times the memory, and is not remembered for it.
+        """
+        digests = set(self._gathered)
+        if self._copies is None:
+            for name in self._files():
+                digests.update(place.digest for place in read_places(self._folder / name))
+        else:
+            digests.update(self._copies)
+        yield from sorted(digests)
 
     def has(self, digest: bytes) -> bool:
         """Say whether there is a chunk with this digest, without reading it."""

@@ -94,8 +94,9 @@ def read_log(context: "PartyContext", agreement: Agreement) -> Logged:
         end = verify_more(agreement.scope, entries, head, key, now.seen)
         log.check_actors(agreement, entries)
         after = now.followed_by(entries, end)
-        pinned.save(after)
+        # First: what somebody with an old key of the server has signed must not be remembered.
         context.home.follow_server(head.signatures[0].rotations)
+        pinned.save(after)
     return after
 
 
@@ -112,8 +113,8 @@ def read_whole_log(
         end = verify_log(agreement.scope, entries, head, key, before.seen)
         log.check_actors(agreement, entries)
         logged = start.followed_by(entries, end)
-        pinned.save(logged)
         context.home.follow_server(head.signatures[0].rotations)
+        pinned.save(logged)
     return entries, head, logged
 
 

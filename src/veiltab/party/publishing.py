@@ -16,6 +16,7 @@ from veiltab.estimates.publishing import draw_copy, part_of_copy
 from veiltab.party.context import PartyContext
 from veiltab.party.study_folder import StudyFolder
 from veiltab.protocol.researcher import Access, publication
+from veiltab.protocol.verify import renew
 from veiltab.wire.messages import Publication
 from veiltab.wire.signed import Signed
 
@@ -68,7 +69,7 @@ def send_copy(context: PartyContext, study: bytes) -> Estimate | None:
     if kept is None:
         return None
     copy = Estimate.from_counts(kept[0], provenance=kept[1])
-    context.server.publish(study, _belongs(copy, message))
+    context.server.publish(study, renew(_belongs(copy, message), context.identity.signing))
     return copy
 
 

@@ -35,7 +35,7 @@ from veiltab.protocol.curator.upload import (
     prepare_sample,
     prepare_table,
 )
-from veiltab.protocol.verify import plan_for, planned_sample_size, verify_agreement
+from veiltab.protocol.verify import plan_for, planned_sample_size, renew, verify_agreement
 from veiltab.wire.contract import Contract, Vault
 from veiltab.wire.messages import Alignment, Repad, Upload
 from veiltab.wire.packing import TOKEN_BYTES, chunk_slices, packed_length
@@ -357,7 +357,7 @@ def _send(
     sending = ChunkSending(digests, received, outgoing, progress)
     context.server.send_chunks(study, sending.missing(), sending.count)
     try:
-        return context.server.upload(study, prepared.message)
+        return context.server.upload(study, renew(prepared.message, context.identity.signing))
     except DigestError:
         sending.look_for_damage()
         raise

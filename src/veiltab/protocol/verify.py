@@ -39,6 +39,15 @@ def sign(body: Body, key: SigningKey) -> Signed[Body]:
     return Signed(body, (_signature(body, key),))
 
 
+def renew(signed: Signed[Body], key: SigningKey) -> Signed[Body]:
+    """Return a message of one's own under one's newest key: a server takes none under an old one.
+
+    Its digest stays.  So what was prepared before the keys were changed can still be sent.
+    """
+    (signature,) = signed.signatures
+    return signed if signature.key == key.public else sign(signed.body, key)
+
+
 def cosign(signed: Signed[Body], key: SigningKey) -> Signed[Body]:
     """Add a party's signature to a message that several sign."""
     return signed.with_signature(_signature(signed.body, key))

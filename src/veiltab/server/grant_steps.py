@@ -54,11 +54,20 @@ def _add_grant(stored: StoredStudy, body: Grant) -> None:
 
 
 def publish(context: ServiceContext, sender: Sender, study: bytes) -> bool:
-    """Take a researcher's word which copy of its counts is the published one: once, for good."""
-    check_space(context)
+    """Take a researcher's word which copy of its counts is the published one: once, for good.
+
+    The same word again is always right, also when the grant has expired or the study is archived:
+    whoever has published a copy may read it for ever.
+    """
     signed = Publication.loads(sender.body)
     body, digest = signed.body, signed.digest
     steps.check_sender(signed, sender, body.researcher, body.study, study)
+    with context.database.reading() as records:
+        StoredStudy.of(context, records, study, sender.party)
+        earlier = records.message(study, body.kind, sender.party)
+    if earlier is not None and earlier.digest == digest:
+        return False
+    check_space(context)
     with context.database.transaction() as records:
         stored = StoredStudy.of(context, records, study, sender.party)
         stored.resume(reader=sender.party).accept_publication(signed, context.now)

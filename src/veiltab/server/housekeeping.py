@@ -24,7 +24,7 @@ def expire_proposals(context: ServiceContext, days: int) -> list[bytes]:
     with context.database.reading() as records:
         old = records.unsigned_since(context.now - days * SECONDS_A_DAY)
     for study in old:
-        end(context, study, f"not everybody has signed within {days} days")
+        end(context, study, f"not everybody has signed within {days} days", unsigned=True)
     return old
 
 
@@ -37,16 +37,21 @@ def archive_finished(context: ServiceContext, days: int) -> list[bytes]:
     return old
 
 
-def end(context: ServiceContext, study: bytes, reason: str) -> None:
-    """Abort a study, or close a vault, in the name of the server."""
+def end(context: ServiceContext, study: bytes, reason: str, *, unsigned: bool = False) -> None:
+    """Abort a study, or close a vault, in the name of the server.
+
+    With ``unsigned``, only if it still waits for a signature: the last one may just have come.
+    """
     server = context.identity.party_id
     with context.database.reading() as records:
         record = records.study(study)
     if record is not None and record.kind == VAULT:
-        close_vault(context, study, server, f"the server: {reason}")
+        close_vault(context, study, server, f"the server: {reason}", unsigned=unsigned)
         return
     with context.database.transaction() as records:
         stored = StoredStudy.find(context, records, study)
+        if unsigned and stored.state is not State.PROPOSED:
+            return
         if stored.state is State.RELEASED:
             raise StateError(
                 "the study is released, and cannot be aborted any more",

@@ -78,7 +78,7 @@ class Settings:
     # Requests of parties.
     requests: int = 256
     party_requests: int = 16
-    party_turns: int = 3
+    party_turns: int = 2
     body_memory_bytes: int = 128 * MIB
     crowded_rate: float = 256.0 * KIB
 

@@ -101,7 +101,7 @@ def remove_party(context: ServiceContext, party: bytes) -> list[bytes]:
         lines = records.study_lines(party)
     waiting = [line.study for line in lines if line.proposer == party and line.state == "proposed"]
     for study in waiting:
-        end(context, study, "its proposer was removed")
+        end(context, study, "its proposer was removed", unsigned=True)
     return waiting
 
 

@@ -30,22 +30,32 @@ def rotate(context: ServiceContext, body: bytes) -> tuple[bytes, bool]:
     same number the first one stays: whoever holds a stolen key may have sent it, and then its owner
     is told so, and can revoke the party.
     """
-    with suppress(MessageError), context.database.transaction() as records:
+    with suppress(MessageError):
         fields = exact_fields(load(body), ("rotation", "sealing_key"), "")
         rotation = _ROTATION.read(fields["rotation"], "rotation")
         sealing_key = SEALING_KEY.read(fields["sealing_key"], "sealing_key")
-        party, number = rotation.body.party, rotation.body.sequence
-        keys = records.party_keys(party)
-        if keys is not None and keys.revocation is None:
-            chain = (*keys.rotations[: number - 1], rotation)
-            newest_sealing(keys.identity, chain, sealing_key)
-            if number <= len(keys.rotations):
-                _check_same(keys.rotations[number - 1], rotation)
-                return party, False
-            if rotation.body.at <= context.now + MAX_SKEW_SECONDS:
-                records.add_rotation(rotation, sealing_key)
-                return party, True
+        with context.database.transaction() as records:
+            new = _add_rotation(context, records, rotation, sealing_key)
+        if new is not None:
+            return rotation.body.party, new
     raise _not_theirs("rotation")
+
+
+def _add_rotation(
+    context: ServiceContext, records: Records, rotation: Signed[Rotation], sealing_key: bytes
+) -> bool | None:
+    """Add a rotation to a party's; ``False`` if it is there already, ``None`` if it is nobody's."""
+    number, keys = rotation.body.sequence, records.party_keys(rotation.body.party)
+    if keys is None or keys.revocation is not None:
+        return None
+    newest_sealing(keys.identity, (*keys.rotations[: number - 1], rotation), sealing_key)
+    if number <= len(keys.rotations):
+        _check_same(keys.rotations[number - 1], rotation)
+        return False
+    if rotation.body.at > context.now + MAX_SKEW_SECONDS:
+        return None
+    records.add_rotation(rotation, sealing_key)
+    return True
 
 
 def _check_same(earlier: Signed[Rotation], rotation: Signed[Rotation]) -> None:

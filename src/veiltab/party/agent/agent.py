@@ -8,7 +8,7 @@ look at.  Whatever is refused is logged and left, and does not keep the agent fr
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -33,7 +33,7 @@ from veiltab.party.progress import Progress
 from veiltab.party.remote import StudySummary
 from veiltab.party.vaults.answers import answer_study
 from veiltab.protocol.curator.upload import Prepared
-from veiltab.protocol.verify import verify, verify_agreement
+from veiltab.protocol.verify import renew, verify, verify_agreement
 from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import Repad, SignedGrant
 from veiltab.wire.signed import Signed
@@ -327,7 +327,8 @@ class Agent:
 
         if kept is not None:
             before_sending(kept)
-            context.server.send_grant(contract.study_id, kept)
+            renewed = renew(kept.signed, context.identity.signing)
+            context.server.send_grant(contract.study_id, replace(kept, signed=renewed))
             return
         names = contract.schema_of(context.identity.party_id).names
         expires = context.now + allowance.days * SECONDS_A_DAY

@@ -45,7 +45,7 @@ class KnownParty(Part):
     """A party as this home knows it; times in seconds since 1970.
 
     ``name`` is what it is called here, ``identity.name`` what it calls itself.  ``rotations`` are
-    the longest chain of new keys that was seen, and a ``revocation`` is never forgotten.
+    the longest chain of new keys seen; a ``revocation`` stays until the party is forgotten.
     """
 
     name: str = wired(TEXT)

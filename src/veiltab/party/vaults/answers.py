@@ -19,7 +19,7 @@ from veiltab.party.vaults.folder import AnswerFolder
 from veiltab.party.vaults.steps import check_stored_study, own_table
 from veiltab.protocol.curator.stored import StoredTable
 from veiltab.protocol.curator.upload import CuratorContext, Prepared
-from veiltab.protocol.verify import verify_agreement
+from veiltab.protocol.verify import renew, verify_agreement
 from veiltab.wire.contract import Contract
 from veiltab.wire.messages import Release, Repad, RepadRequest
 from veiltab.wire.signed import Signed
@@ -132,7 +132,7 @@ def _send(
     sending = ChunkSending(digests, server.sent_chunks(study), folder.outgoing, progress)
     server.send_chunks(study, sending.missing(), sending.count)
     try:
-        return server.vaults.repad(prepared.message)
+        return server.vaults.repad(renew(prepared.message, context.identity.signing))
     except DigestError:
         sending.look_for_damage()
         raise

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from veiltab.errors import (
     DigestError,
     HomeError,
+    MessageError,
     MismatchError,
     NotFoundError,
     ParameterError,
@@ -30,7 +31,7 @@ from veiltab.protocol.curator.agreement import new_secret, receive_secret, share
 from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.curator.upload import CuratorContext, Prepared, prepare_table
 from veiltab.protocol.logged import check_contract, check_upload
-from veiltab.protocol.verify import check_vault, verify_agreement
+from veiltab.protocol.verify import check_vault, renew, verify_agreement
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Contract, Vault
 from veiltab.wire.messages import Upload
@@ -129,16 +130,27 @@ def _share_secret(context: PartyContext, vault: Vault) -> None:
 
 
 def _secret(context: PartyContext, vault: Vault) -> bytes:
-    """Return the vault's secret: from the home, or as the proposer has sealed it to this party."""
+    """Return the vault's secret: from the home, or as the proposer has sealed it to this party.
+
+    Any curator can seal something to this one, and so keep nobody from the right secret.
+    """
     folder, me = context.home.vault(vault.vault_id), context.identity.party_id
     saved = folder.secret()
     if saved is not None:
         return saved
+    refusal: MessageError | None = None
     for message in context.server.vaults.secrets(vault.vault_id):
-        if message.body.receiver == me:
+        if message.body.receiver != me:
+            continue
+        try:
             secret = receive_secret(vault, context.identity, message)
-            folder.save_secret(secret)
-            return secret
+        except MessageError as error:
+            refusal = error
+            continue
+        folder.save_secret(secret)
+        return secret
+    if refusal is not None:
+        raise refusal
     raise StateError(
         "the vault's secret has not come yet",
         hint="whoever proposed the vault runs `veiltab vault propose` with the same file again,"
@@ -240,7 +252,7 @@ def _send(
     sending = ChunkSending(digests, vaults.sent_chunks(vault), outgoing, progress)
     vaults.send_chunks(vault, sending.missing(), sending.count)
     try:
-        return vaults.upload(vault, prepared.message)
+        return vaults.upload(vault, renew(prepared.message, context.identity.signing))
     except DigestError:
         sending.look_for_damage()
         raise

@@ -81,12 +81,16 @@ class UsageRecords(TransactionView):
         return int(self._connection.execute(statement).scalar_one_or_none() or 0)
 
     def add_held(self, study: bytes, party: bytes, size: int, chunks: int) -> None:
-        """Count more bytes and chunks of a study to a party, or fewer."""
+        """Count more bytes and chunks of a study to a party, or fewer, but never less than none.
+
+        The disk may have been counted after what is now counted back.
+        """
         self._insert_new(HELD, {"study": study, "party": party, "bytes": 0, "chunks": 0})
+        changed = {"bytes": HELD.c.bytes + size, "chunks": HELD.c.chunks + chunks}
         self._connection.execute(
             update(HELD)
             .where(HELD.c.study == study, HELD.c.party == party)
-            .values(bytes=HELD.c.bytes + size, chunks=HELD.c.chunks + chunks)
+            .values({name: case((total < 0, 0), else_=total) for name, total in changed.items()})
         )
 
     def set_held(self, study: bytes, party: bytes, size: int, chunks: int) -> None:

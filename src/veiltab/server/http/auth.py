@@ -154,6 +154,7 @@ class Gate:
         self._parties = Buckets(settings.rate, settings.burst, context.clock)
         self._strangers = Buckets(settings.stranger_rate, settings.stranger_burst, context.clock)
         self._known: OrderedDict[bytes, tuple[Known | None, float]] = OrderedDict()
+        self._forgotten = 0
         self._look_ups = asyncio.Semaphore(LOOK_UPS_AT_ONCE)
         self._all_strangers = Buckets(
             ALL_STRANGERS * settings.stranger_rate,
@@ -276,14 +277,17 @@ class Gate:
         known, then = self._known.get(party, (None, -math.inf))
         if abs(self._context.clock() - then) > REMEMBERED_SECONDS:
             async with self._look_ups:
+                forgotten = self._forgotten
                 known = await run_in_threadpool(self._look_up, party)
-            self._known[party] = known, self._context.clock()
+            if forgotten == self._forgotten:  # else it may have changed after it was read
+                self._known[party] = known, self._context.clock()
             if len(self._known) > MAX_SENDERS:
                 self._known.popitem(last=False)
         return known
 
     def forget(self, party: bytes) -> None:
         """Look a party up again: it has changed."""
+        self._forgotten += 1
         self._known.pop(party, None)
 
     def _look_up(self, party: bytes) -> Known | None:

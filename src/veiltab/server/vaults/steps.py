@@ -142,13 +142,18 @@ def close(context: ServiceContext, sender: Sender, vault: bytes, reason: str) ->
     close_vault(context, vault, sender.party, f"{name}: {reason}")
 
 
-def close_vault(context: ServiceContext, vault: bytes, actor: bytes, reason: str) -> None:
+def close_vault(
+    context: ServiceContext, vault: bytes, actor: bytes, reason: str, *, unsigned: bool = False
+) -> None:
     """Close a vault, abort the studies whose rows are not drawn yet, and delete its tables.
 
-    Studies whose rows are drawn have all that they need, and go on.
+    Studies whose rows are drawn have all that they need, and go on.  With ``unsigned``, only a
+    vault that still waits for a signature is closed.
     """
     with context.database.transaction() as records:
         stored = StoredVault.find(context, records, vault)
+        if unsigned and stored.state is not VaultState.PROPOSED:
+            return
         if stored.state is not VaultState.CLOSED:
             server_vault = stored.resume()
             server_vault.close()
