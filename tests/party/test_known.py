@@ -104,7 +104,7 @@ def test_a_known_party_cannot_take_the_name_of_another(home: Home) -> None:
 
 
 def test_only_the_right_digits_verify(home: Home, tmp_path: Path) -> None:
-    """By an identity, its file or its name; with any spaces."""
+    """By an identity, its file or its name; grouped by anything."""
     hospital = someone("City hospital")
     file = tmp_path / "hospital.json"
     file.write_text(identity_text(hospital), "utf-8")
@@ -115,8 +115,9 @@ def test_only_the_right_digits_verify(home: Home, tmp_path: Path) -> None:
     assert home.known.parties() == []
     home.known.remember([hospital])
     for party in (file, str(file), "City hospital", hospital.party_id.hex()[:8], hospital):
-        known = home.known.verify(party, f" {digits(hospital).replace(' ', '')} ")
-        assert known.verified is not None
+        for between in ("", "-", "."):
+            known = home.known.verify(party, f" {digits(hospital).replace(' ', between)} ")
+            assert known.verified is not None
     assert home.known.standings([hospital]) == [Standing.VERIFIED]
 
 

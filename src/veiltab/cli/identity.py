@@ -349,6 +349,7 @@ def _check_server(server: "PublicIdentity", expected: str | None, *, yes: bool) 
         f"The server is {server.name!r}, with the fingerprint {spell(server)}.\n"
         "Is this what its operator has told you?",
         yes=yes,
+        hint="give --server-fingerprint with the digits that the operator has told you",
     )
 
 

@@ -54,14 +54,16 @@ def on_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def confirm(question: str, *, yes: bool) -> None:
+def confirm(
+    question: str, *, yes: bool, hint: str = "make sure that you want it, and give --yes"
+) -> None:
     """Ask before something that cannot be taken back; ``yes`` is the answer of a script."""
     if yes:
         return
     if not on_terminal():
         raise ParameterError(
             "this needs to be confirmed, and there is no terminal to ask on",
-            hint="make sure that you want it, and give --yes",
+            hint=hint,
         )
     if not click.confirm(question, err=True):
         raise click.Abort

@@ -169,7 +169,7 @@ def _acquire(descriptor: int, path: Path, wait: float) -> None:
                 holder = os.pread(descriptor, 20, 0).decode("ascii", "replace")
                 raise HomeError(
                     f"another command is at work in {path.parent} (process {holder or 'unknown'})",
-                    hint="wait until it has finished, and try again",
+                    hint="wait until it has finished, and try again; an agent has to be stopped",
                 ) from error
             time.sleep(_POLL)
         except OSError as error:

@@ -48,7 +48,8 @@ def find_party(
     ]
     if not matching:
         raise NotFoundError(
-            f"no party matches {text!r}", hint="'veiltab server party list' shows all names and ids"
+            f"no party matches {text!r}",
+            hint="'veiltab server party list', with the same --data, shows all names and ids",
         )
     if len(matching) > 1:
         raise ParameterError(

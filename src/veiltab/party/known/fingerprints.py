@@ -1,4 +1,4 @@
-"""Fingerprints as people type them: thirty digits, with any spaces between them."""
+"""Fingerprints as people type them: thirty digits, with spaces, hyphens or dots between them."""
 
 import re
 
@@ -11,7 +11,7 @@ _FINGERPRINT = re.compile("[0-9]{30}")
 
 def check_digits(expected: str) -> None:
     """Refuse what cannot be a fingerprint, before anybody is asked."""
-    if not _FINGERPRINT.fullmatch("".join(expected.split())):
+    if not _FINGERPRINT.fullmatch(_digits(expected)):
         raise ParameterError(
             f"{expected!r} is not a fingerprint",
             hint="it has thirty digits, such as 12345 67890 12345 67890 12345 67890; ask whoever it"
@@ -20,9 +20,13 @@ def check_digits(expected: str) -> None:
 
 
 def same_digits(party_id: bytes, digits: str) -> bool:
-    """Tell whether thirty digits, with any spaces between them, are a party's fingerprint."""
+    """Tell whether thirty digits, however they are grouped, are a party's fingerprint."""
     check_digits(digits)
-    return "".join(digits.split()) == "".join(fingerprint(party_id).split())
+    return _digits(digits) == _digits(fingerprint(party_id))
+
+
+def _digits(typed: str) -> str:
+    return re.sub(r"[\s.-]", "", typed)
 
 
 def check_same_fingerprint(identity: PublicIdentity, digits: str) -> None:
