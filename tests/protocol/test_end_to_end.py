@@ -24,7 +24,7 @@ from veiltab.protocol.in_process import Outcome, Terms
 from veiltab.protocol.researcher import Access, count_records
 from veiltab.wire.contract import PadMode
 from veiltab.wire.messages import Upload
-from veiltab.wire.packing import BLINDING_BYTES, CHUNK_ROWS
+from veiltab.wire.packing import BLINDING_BYTES, CHUNK_ROWS, chunk_count
 
 Way = Literal["aligned", "fresh", "stored"]
 
@@ -101,7 +101,8 @@ def sampled_rows(
     common = sorted(set.intersection(*map(set, rows)))
     assert len(common) == plan.population_size
     keyed = sorted((random_bytes(16, server), token) for token in common)
-    random_bytes(BLINDING_BYTES * len(rows), server)  # of the positions, one chunk for each curator
+    chunks = len(rows) * chunk_count(plan.ranked.sample_size)
+    random_bytes(BLINDING_BYTES * chunks, server)  # of each curator's positions
     chosen = [token for _, token in keyed[: plan.sample_size]]
     return [np.array([own[token] for token in chosen]) for own in rows]
 

@@ -40,7 +40,8 @@ from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.protocol.verify import SEAL_PURPOSE, plan_for, seal_context
 from veiltab.wire.contract import Agreement
-from veiltab.wire.messages import Repad, Upload
+from veiltab.wire.messages import RELEASE_NONCE_BYTES, Repad, Upload
+from veiltab.wire.packing import BLINDING_BYTES
 
 Database = tuple[int, ...]
 Order = tuple[int, ...]
@@ -161,8 +162,11 @@ class Tiny:
             deposit = self._deposit(database, order) if self.way == "stored" else None
             for pads, noise in product(every_pad, self._noises()):
                 chance = prod(self._chance(cell) for cell in noise) * even
-                script = random_keys(ranks(draw)) if draw is not None else b""
+                # Blindings and the nonce have the same law whatever is blinded: one value does.
+                positions = bytes(BLINDING_BYTES * len(self.rehearsal.curators))
+                script = random_keys(ranks(draw)) + positions if draw is not None else b""
                 script += noise_script(self.plan.ranked.channel, noise)
+                script += bytes(BLINDING_BYTES * len(self.schema.names) + RELEASE_NONCE_BYTES)
                 yield self._view(database, order, pads, script, deposit), chance
 
     def _noises(self) -> list[tuple[int, ...]]:

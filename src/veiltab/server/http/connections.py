@@ -148,8 +148,8 @@ class GuardedProtocol(HttpToolsProtocol):
     """One connection, over TLS if its crowd has a certificate.
 
     A request is idle, reads a head, reads a body, and is answered; each has its limit of time.
-    Requests come one after the other: the answer to a first one that was sent together with a
-    second one ends the connection.
+    Requests come one after the other: a second one waits for the answer to the first, and if both
+    were sent together, that answer ends the connection.
     """
 
     crowd: ClassVar[Crowd]
@@ -255,6 +255,11 @@ class GuardedProtocol(HttpToolsProtocol):
         """Read a part of a request, in steps that keep to the ceiling of its head."""
         if not self._is_open:  # the handshake has ended just now
             self._early += data
+            return
+        if self._is_working and self._in_head and not self._head_bytes:
+            # A client may have read the whole of an answer before its end is noted here.
+            self._early += data
+            self.flow.pause_reading()
             return
         position = 0
         try:
@@ -370,6 +375,9 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_response_complete()
         self._unset_keepalive_if_required()
         self._since = self.loop.time()
+        early, self._early = self._early, b""
+        if early:
+            self.loop.call_soon(self.data_received, early)
 
     # Time
 
