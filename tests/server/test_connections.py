@@ -440,6 +440,17 @@ def test_requests_come_one_after_the_other(tight: Target) -> None:
     assert b"connection: close" in received.lower()
 
 
+def test_a_second_request_waits_for_the_first_answer(tight: Target) -> None:
+    """A client that has all of an answer may ask again before the service notes its end."""
+    with wire(tight.url, buffer=2**16) as opened:
+        opened.send(ASK.replace(b"healthz", b"large"))
+        assert not opened.is_quiet(LATE)  # the long answer is on its way
+        opened.send(ASK)
+        received = opened.rest()
+    assert received.count(b"HTTP/1.1 200 ") == 2
+    assert received.endswith(b'{"status":"ok"}')
+
+
 @pytest.mark.parametrize(
     "lines",
     [
