@@ -58,9 +58,7 @@ def decoys_for(table: CountTable, law: Geometric | WeightTable, keep: int | None
 
 @pytest.mark.slow
 @engines
-@pytest.mark.parametrize(
-    ("counts", "sample_size"), [((1, 1), 1), ((3, 1), 2), ((2, 0, 2), 3), ((1, 2, 1), 4)]
-)
+@pytest.mark.parametrize(("counts", "sample_size"), [((1, 1), 1), ((3, 1), 2), ((2, 0, 2), 3)])
 def test_the_law_of_a_release(engine: str, counts: tuple[int, ...], sample_size: int) -> None:
     """Released tables follow the exact law, by enumeration; 1e-9 false alarms in chi-square."""
     table = table_of(*counts)

@@ -6,7 +6,7 @@ Each test is an attack; the limits are small, so that it is over soon.
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,15 @@ from fastapi import Response
 
 from tests.support.http_wire import Wire, wire
 from tests.support.requests import Request, Signer
-from tests.support.servers import QUICK, Server, make_context, running, serving, write_certificate
+from tests.support.servers import (
+    QUICK,
+    Server,
+    make_context,
+    running,
+    serving,
+    soon,
+    write_certificate,
+)
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.protocol.curator.agreement import public_identity
@@ -110,16 +118,6 @@ def patient(tmp_path: Path) -> Iterator[Target]:
     """Return a service with few places, and much patience."""
     few = replace(QUICK, connections=12, connections_per_address=4)
     yield from target(tmp_path, few)
-
-
-def soon(condition: Callable[[], bool]) -> bool:
-    """Wait until something holds; tell whether it has come to hold in time."""
-    end = time.monotonic() + LATE
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def send_on(opened: Wire, data: bytes, most: int) -> int:

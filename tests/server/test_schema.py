@@ -45,7 +45,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner, max_size=2),
     max_leaves=3,
 )
-EXAMPLES = 5
+EXAMPLES = 4
 """Requests of each kind and route; a run of the same code makes the same ones."""
 
 bounded = settings(

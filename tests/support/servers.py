@@ -383,3 +383,13 @@ def write_certificate(folder: Path) -> tuple[Path, Path]:
         key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
     )
     return folder / "cert.pem", folder / "key.pem"
+
+
+def soon(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    """Wait until something holds; tell whether it has come to hold in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
