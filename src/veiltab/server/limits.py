@@ -78,7 +78,7 @@ class Settings:
     # Requests of parties.
     requests: int = 256
     party_requests: int = 16
-    party_turns: int = 2
+    party_turns: int = 1
     body_memory_bytes: int = 128 * MIB
     crowded_rate: float = 256.0 * KIB
 
