@@ -135,6 +135,7 @@ def _expected_decoys(chosen: Plan) -> float:
 def _compare(setting: Setting) -> Ratio:
     cells = setting.sizes[0] * setting.sizes[1]
     chosen = plan(
+        anyway=True,
         population_size=setting.population,
         domain_size=cells,
         epsilon=0.5,

@@ -51,7 +51,13 @@ class _Columns:
         self.cells = mix(sizes, self.codes)
         self.pads = [StreamPad(bytes([number]) * 32, k) for number, k in enumerate(sizes)]
         size, people = self.schema.domain_size, REFERENCE_RECORDS
-        chosen = plan(population_size=people, domain_size=size, epsilon=EPSILON, sample_size=people)
+        chosen = plan(
+            population_size=people,
+            domain_size=size,
+            epsilon=EPSILON,
+            sample_size=people,
+            anyway=True,
+        )
         self.channel = chosen.ranked.channel
 
     def encrypt(self, records: int) -> None:

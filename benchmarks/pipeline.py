@@ -18,7 +18,8 @@ from veiltab.core.released import ReleasedCounts
 from veiltab.core.schema import Attribute
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import IdMessages
-from veiltab.data.tables import feed, open_table
+from veiltab.data.feeding import feed
+from veiltab.data.tables import open_table
 from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.in_process import Holding, Rehearsal, Terms
 from veiltab.protocol.researcher import count_records
@@ -70,7 +71,7 @@ class FileHolding(Holding):
 
     def fill(self, intake: Intake) -> None:
         """Read the file."""
-        feed(intake, open_table(str(self.path)), Linkage.by_ids(), ["id"])
+        feed(intake, open_table(str(self.path)), Linkage.by_ids(), ["id"]).check()
 
 
 def private(paths: Sequence[Path], sample_size: int) -> ReleasedCounts:

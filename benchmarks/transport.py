@@ -217,7 +217,7 @@ def _stage(folder: Path) -> Iterator[_Stage]:
         url = json.loads(stack.enter_context(_running([*command, "--json", *no_limits])))["url"]
         plain_url = stack.enter_context(_running(plain)).strip()
         folders = DataDirectory(data)
-        context = open_server(folders, None, server_identity(folders, None)[0])
+        context = open_server(folders, None, server_identity(folders, None))
         stack.enter_context(context.database)
         parties = [PrivateIdentity.create(name, SystemEntropy()) for name in ("one", "other")]
         with context.database.transaction() as records:

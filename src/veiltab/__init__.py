@@ -4,23 +4,31 @@ Before a study
     ``plan``            the best sample size and noise for a promise, and the error to expect
     ``simulate``        an estimate from one simulated release of a table of counts
     ``rehearse``        a whole study in this process, with tables as the curators have them
+    ``plan_overlap``    an ``OverlapPlan``: how far off a count of people in common would be
 
 Taking part, over the network
     ``Home``            the folder of one identity: ``create``, ``register``, ``set_budget``
     ``Home.connect``    a ``Session`` with the server: ``propose`` a study, or find a ``study``
     ``Study``           ``sign``, ``check``, ``push``, ``wait``, ``grant``, ``estimate``,
                         ``publish``, ``audit``; on a vault ``answer`` in place of ``push``
+    ``OverlapEstimate``  how many people curators have in common, by ``Study.overlap``
     ``Vault``           tables stored once for many studies: ``sign``, ``push``, ``close``
 
 After a release
     ``Estimate``        tables, shares, ratios and tests, each with its error; ``load`` and ``save``
     ``Quantity``        one estimated number with its interval
-    ``IndependenceTest``  the answer of ``Estimate.independence_test``
+    ``ModelFit``        a regression or log-linear model: coefficients, predictions, contrasts
+    ``WeightedQuantity``  the same with survey weights, and what their bins leave open
+    ``CategoryQuantile``  the category in which a quantile lies
+    ``HypothesisTest``  the answer of a test: a statistic and its p-value
+    ``CalibratedEstimate``  an estimate that agrees with margins known from elsewhere
+    ``compare``, ``pool``  two releases or more: a ``Comparison``, a ``PooledEstimate``
 
 Tables
     ``open_table``      a file, a database or a data frame, as ``push`` and ``rehearse`` read it
     ``Attribute``, ``Schema``     columns as a study sees them: names and categories
     ``Bins``, ``ValueMap``, ``Recode``   how raw values become categories
+    ``IdColumns``       which columns are the ids, and how dates are written in them
     ``encode_table``, ``decode_cells``   from a data frame to codes, and back
     ``CountTable``, ``read_counts``      a table of counts, for ``simulate``
     ``adult_table``, ``adult_records``   the UCI Adult data, which is built in
@@ -37,14 +45,27 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from veiltab import errors
+    from veiltab.core.overlap import OverlapEstimate, OverlapPlan, plan_overlap
     from veiltab.core.plan import Plan, plan
     from veiltab.core.schema import Attribute, CountTable, Schema
     from veiltab.data.counts import adult_records, adult_table, read_counts
     from veiltab.data.encoding import decode_cells, encode_table
-    from veiltab.data.recode import Bins, Recode, ValueMap
+    from veiltab.data.recode import Bins, IdColumns, Recode, ValueMap
     from veiltab.data.tables import open_table
     from veiltab.errors import VeiltabError
-    from veiltab.estimates import Estimate, IndependenceTest, Quantity
+    from veiltab.estimates import (
+        CalibratedEstimate,
+        CategoryQuantile,
+        Comparison,
+        Estimate,
+        HypothesisTest,
+        ModelFit,
+        PooledEstimate,
+        Quantity,
+        WeightedQuantity,
+        compare,
+        pool,
+    )
     from veiltab.hosting import create_app
     from veiltab.party.home import Home
     from veiltab.party.session import Session
@@ -57,11 +78,19 @@ __version__ = "0.1.0"
 __all__ = [
     "Attribute",
     "Bins",
+    "CalibratedEstimate",
+    "CategoryQuantile",
+    "Comparison",
     "CountTable",
     "Estimate",
     "Home",
-    "IndependenceTest",
+    "HypothesisTest",
+    "IdColumns",
+    "ModelFit",
+    "OverlapEstimate",
+    "OverlapPlan",
     "Plan",
+    "PooledEstimate",
     "Quantity",
     "Recode",
     "Schema",
@@ -70,15 +99,19 @@ __all__ = [
     "ValueMap",
     "Vault",
     "VeiltabError",
+    "WeightedQuantity",
     "__version__",
     "adult_records",
     "adult_table",
+    "compare",
     "create_app",
     "decode_cells",
     "encode_table",
     "errors",
     "open_table",
     "plan",
+    "plan_overlap",
+    "pool",
     "read_counts",
     "rehearse",
     "simulate",
@@ -88,11 +121,19 @@ __all__ = [
 _MODULES = {
     "Attribute": "core.schema",
     "Bins": "data.recode",
+    "CategoryQuantile": "estimates",
+    "CalibratedEstimate": "estimates",
+    "Comparison": "estimates",
     "CountTable": "core.schema",
     "Estimate": "estimates",
     "Home": "party.home",
-    "IndependenceTest": "estimates",
+    "ModelFit": "estimates",
+    "HypothesisTest": "estimates",
+    "IdColumns": "data.recode",
+    "OverlapEstimate": "core.overlap",
+    "OverlapPlan": "core.overlap",
     "Plan": "core.plan",
+    "PooledEstimate": "estimates",
     "Quantity": "estimates",
     "Recode": "data.recode",
     "Schema": "core.schema",
@@ -101,13 +142,17 @@ _MODULES = {
     "ValueMap": "data.recode",
     "Vault": "party.vaults.vault",
     "VeiltabError": "errors",
+    "WeightedQuantity": "estimates",
     "adult_records": "data.counts",
     "adult_table": "data.counts",
+    "compare": "estimates",
     "create_app": "hosting",
     "decode_cells": "data.encoding",
     "encode_table": "data.encoding",
     "open_table": "data.tables",
     "plan": "core.plan",
+    "plan_overlap": "core.overlap",
+    "pool": "estimates",
     "read_counts": "data.counts",
     "rehearse": "rehearsal",
     "simulate": "rehearsal",

@@ -45,6 +45,12 @@ class InfeasiblePlanError(InputError):
     code = "infeasible_plan"
 
 
+class UselessPlanError(InputError):
+    """A plan keeps its promise, but its estimates would be worse than a guess."""
+
+    code = "useless_plan"
+
+
 class SchemaError(InputError):
     """An attribute or a schema is malformed: names, categories, sizes, bins."""
 
@@ -95,10 +101,28 @@ class ConditionError(InputError):
         self.position = position
 
 
+class FormulaError(InputError):
+    """A model's formula cannot be read, uses what it must not, or does not fit the model."""
+
+    code = "invalid_formula"
+
+
+class ModelError(InputError):
+    """Something is asked of a model that was not fitted, or that does not fit what is asked."""
+
+    code = "invalid_model"
+
+
 class TooFewPeopleError(InputError):
     """Shares are asked of a release with almost nobody in it; they would be ratios of noise."""
 
     code = "too_few_people"
+
+
+class CalibrationError(InputError):
+    """Margins from elsewhere are malformed, contradict each other, or cannot be reached."""
+
+    code = "calibration_failed"
 
 
 class OutputError(VeiltabError):
@@ -180,6 +204,13 @@ class NotGrantedError(VeiltabError):
     http_status = 403
 
 
+class RoleError(VeiltabError):
+    """A party does in a study what only another role does: its curators, or its researchers."""
+
+    code = "wrong_role"
+    http_status = 403
+
+
 class WithheldError(VeiltabError):
     """A curator may not see this: it knows the decoys, and would learn how many people match."""
 
@@ -220,10 +251,34 @@ class KeyFileError(VeiltabError):
     code = "bad_key_file"
 
 
+class PassphraseError(KeyFileError):
+    """A passphrase does not unlock a key file."""
+
+    code = "wrong_passphrase"
+
+
+class ConsoleLockedError(VeiltabError):
+    """The console has locked the keys: nobody has used it for a while."""
+
+    code = "console_locked"
+    http_status = 403
+
+
 class TableError(InputError):
     """A table cannot be read: no such file or database, an unknown format, or a bad row."""
 
     code = "cannot_read_table"
+
+
+class MisfitError(InputError):
+    """A table does not fit a study for several reasons; ``problems`` holds an error for each."""
+
+    code = "table_misfit"
+
+    def __init__(self, message: str, *, hint: str, problems: tuple[VeiltabError, ...] = ()) -> None:
+        """Keep the problems as data, for callers that show them in their own way."""
+        super().__init__(message, hint=hint)
+        self.problems = problems
 
 
 class StudyFileError(InputError):
@@ -236,6 +291,13 @@ class HomeError(VeiltabError):
     """A home directory cannot be used: missing, unsafe, damaged, or another identity's."""
 
     code = "bad_home"
+
+
+class ServerChangedError(VeiltabError):
+    """Another server answers than the one that a home trusts; nothing was sent to it."""
+
+    code = "server_changed"
+    http_status = 409
 
 
 class KeyChangedError(VeiltabError):

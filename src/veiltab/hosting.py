@@ -7,6 +7,7 @@ only the signing key is handed in.
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import ParameterError
 from veiltab.party.keyfile import load_identity, replace_identity, save_identity
+from veiltab.party.known.names import readable
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.rotating import rotate
 from veiltab.server.context import ServiceContext
@@ -43,9 +45,9 @@ def create_app(
     server to keep.  The folder is locked while the application runs, and
     until the process ends if a release outlasts the application's shutdown.
     """
-    from veiltab.server.http import app  # noqa: PLC0415 - loads FastAPI, which `veiltab invite` can spare
+    from veiltab.server.http import app  # noqa: PLC0415 - loads FastAPI, which `veiltab server invite` can spare
 
-    context, _ = start_server(DataDirectory(Path(data)), database, name, as_settings(limits))
+    context, _ = start_server(Path(data), database, name, as_settings(limits))
     application = app.create_app(context)
     inner = application.router.lifespan_context
 
@@ -81,14 +83,41 @@ def as_settings(limits: Mapping[str, object]) -> Settings:
 
 
 def start_server(
-    folders: DataDirectory, database: str | None, name: str | None, settings: Settings
+    data: Path, database: str | None, name: str | None, settings: Settings
 ) -> tuple[ServiceContext, bool]:
-    """Bring the database up to date, and tell whether this is the server's first start."""
+    """Bring the database up to date, and tell whether this is the server's first start.
+
+    A first start that fails leaves nothing behind.
+    """
+    folders = DataDirectory(data)
     with folders.lock():
-        identity, new = server_identity(folders, name)
-        context = open_server(folders, database, identity, settings)
-        context.database.migrate()
+        new = not folders.key_file.exists()
+        try:
+            identity = server_identity(folders, name)
+            context = open_server(folders, database, identity, settings)
+            context.database.migrate()
+            if name not in (None, identity.name):
+                context = _renamed(context, identity, str(name))
+        except BaseException:
+            if new:
+                folders.undo_start()
+            raise
     return context, new
+
+
+def _renamed(context: ServiceContext, identity: PrivateIdentity, name: str) -> ServiceContext:
+    """Give a server another name, unless a contract names it already; the caller has the lock."""
+    with context.database.reading() as records:
+        first = next(iter(records.study_lines()), None)
+    if first is not None:
+        raise ParameterError(
+            f"this server is called {identity.name!r}, and contracts name it: the first is"
+            f" {readable(first.title)!r}",
+            hint="leave --name out; a name may change only until the first proposal",
+        )
+    renamed = replace(identity, name=name)
+    replace_identity(renamed, context.folders.key_file, None, context.entropy)
+    return replace(context, identity=public_identity(renamed))
 
 
 def existing_server(data: Path, database: str | None) -> ServiceContext:
@@ -98,7 +127,7 @@ def existing_server(data: Path, database: str | None) -> ServiceContext:
             f"there is no server in {data}", hint=f"start it first: veiltab serve --data {data}"
         )
     folders = DataDirectory(data)
-    return open_server(folders, database, server_identity(folders, None)[0])
+    return open_server(folders, database, server_identity(folders, None))
 
 
 def rotate_server_key(data: Path) -> PrivateIdentity:
@@ -129,21 +158,11 @@ def open_server(
     )
 
 
-def server_identity(folders: DataDirectory, name: str | None) -> tuple[PrivateIdentity, bool]:
-    """Return the server's identity, and whether it was made just now; the caller has the lock."""
-    if not folders.key_file.exists():
-        return _new_identity(folders, name or DEFAULT_NAME), True
-    identity = load_identity(folders.key_file, None)
-    if name not in (None, identity.name):
-        raise ParameterError(
-            f"this server is called {identity.name!r}, and not {name!r}",
-            hint="leave --name out: contracts name the server, so its name stays",
-        )
-    return identity, False
-
-
-def _new_identity(folders: DataDirectory, name: str) -> PrivateIdentity:
+def server_identity(folders: DataDirectory, name: str | None) -> PrivateIdentity:
+    """Return the server's identity, which a first start makes; the caller has the lock."""
+    if folders.key_file.exists():
+        return load_identity(folders.key_file, None)
     entropy = SystemEntropy()
-    identity = PrivateIdentity.create(name, entropy)
+    identity = PrivateIdentity.create(DEFAULT_NAME if name is None else name, entropy)
     save_identity(identity, folders.key_file, None, entropy)
     return identity

@@ -17,8 +17,10 @@ from veiltab.core.parameters import check_delta, check_epsilon, check_seed
 from veiltab.core.plan import MechanismName, Plan, plan
 from veiltab.core.schema import Attribute, CountTable, Schema
 from veiltab.crypto.entropy import CipherEntropy
-from veiltab.data.encoding import encode_table
+from veiltab.crypto.linkage import KEY_BYTES, tokens
+from veiltab.data.encoding import Encoder
 from veiltab.data.ids import id_messages
+from veiltab.data.mapping import Mapper, UnknownValues
 from veiltab.data.profile import (
     MOST_CATEGORIES,
     ColumnProfile,
@@ -55,6 +57,7 @@ def rehearse(
     pads: PadMode = "stream",
     recode: Recode | Mapping[str, Rule] | None = None,
     seed: int | None = None,
+    anyway: bool = False,
 ) -> Estimate:
     """Go through a whole study in this process, a curator for each table, and estimate.
 
@@ -66,7 +69,7 @@ def rehearse(
 
     The mechanism is chosen as :func:`veiltab.plan` does, for as many respondents as the smallest
     table has; the promise of decoys does not depend on that number.  A ``sample_size`` stands for
-    the paper's way.
+    the paper's way.  As there, what would say less than a guess is refused, unless ``anyway``.
 
     Nothing is charged or promised to anybody: with a ``seed`` the result can be repeated, and
     keeps nothing secret.
@@ -91,7 +94,8 @@ def rehearse(
                 f"the rule for {column!r} is a {type(rule).__name__}",
                 hint="use veiltab.Bins([40, 60]), or veiltab.ValueMap({'Y': 'yes'})",
             )
-    holdings = [_as_holding(open_table(table), ids, rules) for table in tables]
+    whole = recode if isinstance(recode, Recode) else Recode(rules)
+    holdings = [_as_holding(open_table(table), ids, whole) for table in tables]
     _check_rules(holdings, rules)
     entropy = (
         CipherEntropy.from_system() if seed is None else CipherEntropy.from_seed(int(seed), LABEL)
@@ -99,7 +103,7 @@ def rehearse(
     parties = Rehearsal(holdings, entropy, linkage=Linkage.by_ids(len(ids)))
     cells = tuple(Schema(table.attributes).domain_size for table in holdings)
     chosen = plan(
-        population_size=min(len(table.ids) for table in holdings),
+        population_size=min(_respondents(table) for table in holdings),
         domain_size=prod(cells),
         epsilon=epsilon,
         delta=delta,
@@ -109,6 +113,7 @@ def rehearse(
         epsilon_public=epsilon_public,
         linkage=linkage,
         curator_cells=cells,
+        anyway=anyway,
     )
     outcome = parties.run(_terms(chosen, sample_size, mechanism, pads))
     released = count_records(parties.access(outcome), outcome.released)
@@ -143,11 +148,13 @@ def simulate(
     epsilon_public: float | None = None,
     sample_size: int | None = None,
     seed: int | None = None,
+    anyway: bool = False,
 ) -> Estimate:
     """Draw one release of a table of counts from its law, and estimate the table from it.
 
-    The options are those of :func:`veiltab.plan`; with ``linkage="matched"`` the respondents of
-    the table are those whom all curators hold, and the estimate does not know how many they are.
+    The options are those of :func:`veiltab.plan`, ``anyway`` included; with
+    ``linkage="matched"`` the respondents of the table are those whom all curators hold, and the
+    estimate does not know how many they are.
     This takes no longer for a million respondents than for ten.
     """
     if not isinstance(table, CountTable):
@@ -167,6 +174,7 @@ def simulate(
         linkage=linkage,
         epsilon_with_curator=epsilon_with_curator,
         epsilon_public=epsilon_public,
+        anyway=anyway,
     )
     counts = release_design(chosen).draw(table.counts, 1, np.random.default_rng(seed))[0]
     return Estimate(
@@ -195,7 +203,7 @@ def _check_seed(seed: int | None) -> None:
         check_seed(seed)
 
 
-def _as_holding(table: Table, ids: Sequence[str], recode: Mapping[str, Rule]) -> Holding:
+def _as_holding(table: Table, ids: Sequence[str], recode: Recode) -> Holding:
     """Read a table into memory, and make an attribute of every column that is no id."""
     batches = list(table.batches([*ids, *table.columns], BATCH_ROWS))
     if not batches or len(table.columns) <= len(ids):
@@ -206,7 +214,7 @@ def _as_holding(table: Table, ids: Sequence[str], recode: Mapping[str, Rule]) ->
     frame = pl.concat(batches)
     attributes, rules = [], dict[str, Rule]()
     for profile in profile_table(frame.drop(ids)):
-        rule = recode.get(profile.name)
+        rule = recode.rules.get(profile.name)
         if rule is None:
             proposed = _propose(profile)
             attribute, rule = proposed.attribute, proposed.rule
@@ -215,13 +223,25 @@ def _as_holding(table: Table, ids: Sequence[str], recode: Mapping[str, Rule]) ->
         attributes.append(attribute)
         if rule is not None:
             rules[attribute.name] = rule
-    codes = encode_table(frame, Schema(attributes), rules)
-    return Holding(tuple(attributes), codes, id_messages(frame, ids, ()))
+    encoder = Encoder(Schema(attributes), rules, marks=table.format.marks)
+    codes = encoder.encode(frame) or []
+    encoder.finish()
+    dates = None if recode.ids is None else recode.ids.dates
+    messages = id_messages(frame, ids, (), dates=dates)
+    return Holding(tuple(attributes), codes, messages, recode.duplicates)
+
+
+def _respondents(holding: Holding) -> int:
+    """Count the different ids; any key makes different tokens of them."""
+    if holding.duplicates == "refuse":
+        return len(holding.ids)
+    keys = tokens(bytes(KEY_BYTES), holding.ids.data, holding.ids.offsets)
+    return len(np.unique(keys, axis=0))
 
 
 def _propose(profile: ColumnProfile) -> ProposedAttribute:
     # The ids are named, so that a short column in which all values differ is none of them.
-    usable = profile.use in (Use.ATTRIBUTE, Use.CONSTANT, Use.ID)
+    usable = profile.use in (Use.ATTRIBUTE, Use.CONSTANT, Use.ID, Use.TEXT)
     if not usable or len(profile.values) > MOST_CATEGORIES:
         raise SchemaError(
             f"the column {profile.name!r} {profile.use.value}",
@@ -234,9 +254,21 @@ def _propose(profile: ColumnProfile) -> ProposedAttribute:
 def _recoded(profile: ColumnProfile, rule: Rule) -> Attribute:
     if isinstance(rule, Bins):
         return rule.attribute(profile.name)
+    texts = pl.Series(profile.values, dtype=pl.String)
+    targets = dict.fromkeys([*rule.entries.values(), *filter(None, [rule.otherwise])])
+    own = texts.to_list()
+    if targets:
+        attribute = Attribute(profile.name, targets)
+        mapper, listed = Mapper(attribute, rule), pl.repeat(value=True, n=len(texts), eager=True)
+        try:
+            mapper.codes(texts)
+        except UnknownValues as values:
+            listed = ~values.unknown
+        codes = mapper.codes(texts.filter(listed))
+        for place, code in zip(listed.arg_true(), codes, strict=True):
+            own[place] = attribute.categories[code]
     missing = [rule.entries[None]] if None in rule.entries else []
-    values = [rule.entries.get(value, value) for value in profile.values]
-    return Attribute(profile.name, dict.fromkeys([*values, *missing]))
+    return Attribute(profile.name, dict.fromkeys([*own, *missing]))
 
 
 def _check_rules(holdings: Sequence[Holding], recode: Mapping[str, Rule]) -> None:

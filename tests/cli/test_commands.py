@@ -10,7 +10,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import veiltab
-from tests.support.commands import succeed
+from tests.support.cases import for_each
+from tests.support.commands import assert_refused, run_here, succeed
 from veiltab.paper.claims import Claim
 from veiltab.paper.reproduce import Reproduction
 
@@ -51,6 +52,7 @@ def test_plan_prints_what_it_chose(capsys: Capture) -> None:
         ("decoys", "about 138: 5.74 a cell, geometric, ratio 0.8515"),
         ("rows", "about 16,229 reach the researcher"),
         ("error", "RMSE 0.007111 over the whole table, at worst; 0.15 percentage points a cell"),
+        ("mean share", "4.17% a cell"),
         ("published copy", "RMSE 0.007336"),
         ("the paper's way", "RMSE 0.05605 at m* = 1,472, γ = 20.93"),
         ("shuffling", "needs a δ above 0"),
@@ -125,6 +127,36 @@ def test_every_option_of_plan_reaches_the_planner(capsys: Capture) -> None:
     )
     assert found["epsilon_with_curator"] <= 4
     assert found["decoys"]["expected"] <= 100
+
+
+def test_plan_says_when_single_cells_are_noise(capsys: Capture) -> None:
+    """The table as a whole is worth while, so that it is planned."""
+    command = ("plan", "--population", 20_000, "--cells", 10_000, "--epsilon", 1)
+    text = " ".join(succeed(capsys, *command).split())
+    assert "Warning: the error of a cell" in text
+    assert "is above its mean share, 0.01%: single cells will mostly be noise" in text
+    (warning,) = json.loads(succeed(capsys, *command, "--json"))["warnings"]
+    assert warning in text
+
+
+@for_each("delta", [2e-5, 2.3e-5, 1e-3])
+def test_plan_warns_of_a_delta_above_one_in_n(capsys: Capture, delta: float) -> None:
+    """Such a promise could be kept by showing one respondent's record."""
+    command = (*PLAN, "--epsilon", 1, "--delta", delta)
+    warnings = json.loads(succeed(capsys, *command, "--json"))["warnings"]
+    found = ["is above 1/n, one in 45,222 respondents" in warning for warning in warnings]
+    assert found == ([True] if delta * 45_222 > 1 else [])
+    assert ("Warning: δ" in succeed(capsys, *command)) == bool(found)
+
+
+def test_plan_refuses_what_says_less_than_a_guess(capsys: Capture) -> None:
+    """A sample of one person; whoever insists gets it, with the same words in the plan."""
+    asked = (*PLAN, "--epsilon", 0.5, "--sample-size", 1)
+    outcome = run_here(capsys, *asked)
+    assert "would say less than a guess: its RMSE is 0.98" in assert_refused(outcome)
+    assert "--anyway" in outcome.err
+    text = succeed(capsys, *asked, "--anyway")
+    assert "to name the same share for every cell would be nearer to the truth" in text
 
 
 def test_plan_for_a_target_error(capsys: Capture) -> None:
@@ -322,7 +354,7 @@ def test_reproduce_for_people_and_for_programs(
         (["simulate"], ("--counts", "--distribution", "--engine", "--runs", "--seed", "--json")),
         (["reproduce"], ("--out", "--runs", "--seed", "--json")),
         (["serve"], ("--data", "--port", "--tls-cert", "--behind-proxy", "--json")),
-        (["invite"], ("--data", "--days", "--list", "--json")),
+        (["server", "invite"], ("--data", "--days", "--list", "--json")),
         (["id"], ("new", "show", "fingerprint")),
         (["id", "new"], ("--name", "--no-passphrase", "--passphrase-file", "--home", "--json")),
         (["id", "show"], ("--public", "--out", "--home", "--json")),
@@ -340,6 +372,8 @@ def test_reproduce_for_people_and_for_programs(
         (["study", "status"], ("STUDY", "--wait", "--timeout", "--json")),
         (["study", "abort"], ("STUDY", "--reason", "--yes", "--json")),
         (["push"], ("STUDY", "--table", "--query", "--id", "--recode", "--dry-run", "--json")),
+        (["push"], ("--duplicates", "refuse|first|last|identical")),
+        (["recode", "draft"], ("TABLE", "--study", "--attribute", "--out", "--json")),
         (["grant"], ("STUDY", "--to", "--attribute", "--days", "--out", "--json")),
         (["estimate"], ("STUDY", "--attribute", "--grant", "--csv", "--json")),
         (["audit"], ("STUDY", "--json")),

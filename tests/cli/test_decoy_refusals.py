@@ -60,7 +60,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         for office in offices[:2]:
             office.succeed("ledger", "set", "people", "--epsilon", 1000, "--delta", 0.05)
         scene = Scene(server, folder, *offices)
-        scene.hospital.succeed("study", "propose", scene.file("Proposed"))
+        scene.hospital.succeed("study", "propose", "--yes", scene.file("Proposed"))
         scene.office.succeed("study", "show", "Proposed")
         yield scene
 
@@ -82,7 +82,7 @@ def test_numbers_that_cannot_be_planned(
 ) -> None:
     """Nothing is signed, charged or sent, and no file is left."""
     before = scene.state()
-    outcome = scene.hospital.run("study", "propose", scene.file("Bad", **changes))
+    outcome = scene.hospital.run("study", "propose", "--yes", scene.file("Bad", **changes))
     assert problem in assert_refused(outcome)
     assert scene.state() == before
 
@@ -160,7 +160,7 @@ def test_contracts_that_keep_no_promise(scene: Scene, name: str) -> None:
 def test_shares_of_almost_nobody(scene: Scene, tmp_path: Path) -> None:
     """They would be ratios of noise: nothing is shown, and nothing is published."""
     study = scene.file("Nobody", linkage='by = "ids"\nmode = "matched"')
-    scene.hospital.succeed("study", "propose", study)
+    scene.hospital.succeed("study", "propose", "--yes", study)
     scene.office.succeed("study", "sign", "Nobody", "--yes")
     for place, office in enumerate((scene.hospital, scene.office, scene.hospital)):
         column = place % 2

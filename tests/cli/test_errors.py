@@ -1,11 +1,15 @@
 """Everything that is wrong with a command: two lines on stderr, an exit code, and no file."""
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from tests.support.commands import assert_refused, run_apart, run_here
+from veiltab.cli.main import veiltab
 
 Capture = pytest.CaptureFixture[str]
 
@@ -195,6 +199,27 @@ def test_places_that_cannot_be_written_to(
     error = assert_refused(run_here(capsys, *command.split()), code=1)
     assert re.fullmatch(f"cannot write [a-z./]+: {reason}", error)
     assert snapshot(folder) == before
+
+
+def _leaves(group: click.Group, *words: str) -> Iterator[tuple[str, ...]]:
+    """Yield the words of every command."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from _leaves(command, *words, name)
+        yield (*words, name)
+
+
+def test_wrong_usage_of_every_command_is_json_with_json(capsys: Capture) -> None:
+    """One line on stderr with the stable code, nothing on stdout, and exit code 2."""
+    commands = list(_leaves(veiltab))
+    assert len(commands) > 50
+    for words in commands:
+        for wrong in (("--no-such-option", "--json"), ("--json", "--home=x", "y", "z", "--wrong")):
+            outcome = run_here(capsys, *words, *wrong)
+            error = json.loads(outcome.err)["error"]
+            assert (outcome.code, outcome.out, error["code"]) == (2, "", "usage"), words
+            assert error["message"]
+            assert "--help" in error["hint"]
 
 
 @pytest.mark.parametrize(

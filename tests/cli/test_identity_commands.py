@@ -2,17 +2,22 @@
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import keyring
 import pytest
+from keyring.backend import KeyringBackend
+from keyring.backends import fail, null
+from keyring.errors import KeyringLocked
 
 from tests.support.commands import Office, assert_refused, open_office, run
 from tests.support.servers import Server, make_context, running
 from veiltab.crypto import identity
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
-from veiltab.server.http.auth import invite
+from veiltab.server.invitations import invite
+from veiltab.wire.invitations import draw_code
 
 PASSPHRASE = "korrekt Pferd Batterie ñ"  # noqa: S105 - of a test
 
@@ -52,6 +57,13 @@ def code_file(server: Server, folder: Path) -> Path:
     path = folder / "invitation.code"
     path.write_text(invite(server.context, "somebody") + "\n")
     return path
+
+
+def register_with(server: Server, folder: Path, code: str) -> tuple[object, ...]:
+    """Return the command that registers with a code from a file."""
+    path = folder / "given.code"
+    path.write_text(code)
+    return ("register", server.url, "--yes", "--invitation-file", path)
 
 
 def server_fingerprint(server: Server) -> str:
@@ -254,16 +266,24 @@ def test_another_server_is_refused(server: Server, newcomer: Office, tmp_path: P
 
 
 def test_a_bad_invitation(server: Server, newcomer: Office, tmp_path: Path) -> None:
-    """The server does not say which of its faults it has; nothing is pinned."""
-    code = tmp_path / "bad.code"
+    """A slip is found before anything is sent; nothing is pinned, and no code repeated."""
+    code, right = tmp_path / "bad.code", draw_code(CipherEntropy.from_seed(3, "never given out"))
+    slip = ("8" if right[0] == "7" else "7") + right[1:]
+    used = invite(server.context, "used")
+    open_office(tmp_path, "First").succeed(*register_with(server, tmp_path, used))
+    old = invite(server.context, "old", days=-1)
     for text, said in (
-        ("01234abcde" * 4, "the invitation is unknown, expired or used"),
-        ("0123456789abcdef", "this is not an invitation"),
+        (right, "there is no such invitation here"),
+        (slip, "there is a slip in the code"),
+        (right[1], "this is not the code of an invitation"),
+        (used, "the invitation was used already, and not by you"),
+        (old, "the invitation has expired"),
     ):
         code.write_text(text)
         outcome = newcomer.run("register", server.url, "--yes", "--invitation-file", code)
         assert said in assert_refused(outcome, code=1)
-        assert text not in outcome.err
+        assert len(text) == 1 or text not in outcome.err
+        assert "operator" in outcome.err
         assert not (newcomer.home / "server.json").exists()
 
 
@@ -291,7 +311,7 @@ def test_the_invitation_can_be_piped_in(
     [
         ("http://stats.example.org", "is not encrypted"),
         ("https://me:secret@stats.example.org", "has a user name or a password"),
-        ("stats.example.org", "does not begin with https://"),
+        ("stats.example.org", "cannot read stats.example.org: No such file"),
     ],
 )
 def test_unsafe_urls(newcomer: Office, url: str, words: str) -> None:
@@ -299,3 +319,129 @@ def test_unsafe_urls(newcomer: Office, url: str, words: str) -> None:
     outcome = newcomer.run("register", url, "--yes")
     assert words in assert_refused(outcome)
     assert "secret" not in outcome.err
+
+
+class MemoryKeyring(KeyringBackend):
+    """A keyring that forgets everything at the end of the process."""
+
+    priority = 1
+    name = "memory"
+
+    def __init__(self) -> None:
+        """Hold nothing yet."""
+        self.held: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        """Return what was given."""
+        return self.held.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        """Take a password."""
+        self.held[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        """Drop a password."""
+        del self.held[service, username]
+
+
+@pytest.fixture
+def backend() -> Iterator[MemoryKeyring]:
+    """Put a keyring in the place of the system's."""
+    before, memory = keyring.get_keyring(), MemoryKeyring()
+    keyring.set_keyring(memory)
+    yield memory
+    keyring.set_keyring(before)
+
+
+def type_passphrases(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
+    """Let a person at a terminal type these; return those that are not typed yet."""
+    left = list(answers)
+    monkeypatch.setattr("veiltab.cli.options.on_terminal", lambda: True)
+    monkeypatch.setattr("veiltab.cli.options.ask_secret", lambda _: left.pop(0))
+    return left
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 2, 3])
+def test_a_passphrase_may_be_typed_three_times(
+    locked: tuple[Office, Path], monkeypatch: pytest.MonkeyPatch, wrong: int
+) -> None:
+    """The third wrong one ends the command, which has done nothing."""
+    office, _ = locked
+    left = type_passphrases(monkeypatch, *["falsch falsch"] * wrong, *[PASSPHRASE] * (4 - wrong))
+    outcome = office.run("id", "rotate", "--yes")
+    assert len(left) == (1 if wrong == 3 else 3 - wrong)
+    said = outcome.err.splitlines()
+    warnings = ["2 more tries", "1 more try"][:wrong]
+    assert said[: len(warnings)] == [
+        f"warning: this is not the passphrase; {more}" for more in warnings
+    ]
+    assert outcome.code == (1 if wrong == 3 else 0)
+    if wrong == 3:
+        assert "does not unlock" in said[2]
+        assert not list(office.home.glob("*.next*"))
+
+
+def test_the_keyring_keeps_a_passphrase_at_wish(
+    locked: tuple[Office, Path], backend: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing asks it before, and nothing after it was told to forget."""
+    office, secret = locked
+    backend.held["veiltab", office.json("id", "show")["party"]] = PASSPHRASE
+    assert "is locked" in assert_refused(office.run("id", "rotate", "--yes"), code=1)
+    backend.held.clear()
+    kept = office.json("id", "keyring", "--passphrase-file", secret)
+    assert kept["kept_by"] == "memory"
+    assert backend.held == {("veiltab", kept["party"]): PASSPHRASE}
+    assert PASSPHRASE not in (office.home / "keyring").read_text()
+    office.succeed("id", "rotate", "--yes")
+    backend.held["veiltab", kept["party"]] = "another one"
+    type_passphrases(monkeypatch, PASSPHRASE)
+    fitting = office.run("id", "rotate", "--yes")
+    assert (fitting.code, "the keyring has another passphrase" in fitting.err) == (0, True)
+    assert office.json("id", "keyring", "--forget")["kept_by"] is None
+    assert not backend.held
+    assert "is not kept" in assert_refused(office.run("id", "keyring", "--forget"), code=1)
+
+
+def test_a_keyring_that_is_locked_is_not_in_the_way(
+    locked: tuple[Office, Path], backend: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner types the passphrase; giving and forgetting say that it has refused."""
+    office, secret = locked
+    office.succeed("id", "keyring", "--passphrase-file", secret)
+
+    def refuse(*_: str) -> str:
+        raise KeyringLocked(PASSPHRASE)  # backends may quote anything
+
+    for name in ("get_password", "set_password"):
+        monkeypatch.setattr(backend, name, refuse)
+    left = type_passphrases(monkeypatch, PASSPHRASE)
+    office.succeed("id", "rotate", "--yes")
+    assert not left
+    for options in (("--forget",), ("--passphrase-file", secret)):
+        said = assert_refused(office.run("id", "keyring", *options), code=1)
+        assert said == "the system's keyring refused (KeyringLocked)"
+    monkeypatch.undo()
+    monkeypatch.setattr("veiltab.cli.options.on_terminal", lambda: False)
+    backend.held.clear()  # the keyring of another computer
+    assert "is locked" in assert_refused(office.run("id", "rotate", "--yes"), code=1)
+
+
+def test_what_cannot_be_given_to_a_keyring(
+    locked: tuple[Office, Path], newcomer: Office, backend: MemoryKeyring, tmp_path: Path
+) -> None:
+    """A wrong passphrase, none at all, and a keyring that keeps nothing safe."""
+    office, secret = locked
+    wrong = tmp_path / "wrong"
+    wrong.write_text("not this one")
+    wrong.chmod(0o600)
+    refused = office.run("id", "keyring", "--passphrase-file", wrong)
+    assert "does not unlock" in assert_refused(refused, code=1)
+    assert "has no passphrase" in assert_refused(newcomer.run("id", "keyring"))
+    makers: list[Callable[[], KeyringBackend]] = [null.Keyring, fail.Keyring]
+    for make in makers:
+        keyring.set_keyring(make())
+        refused = office.run("id", "keyring", "--passphrase-file", secret)
+        assert "no keyring here that keeps secrets safely" in assert_refused(refused, code=1)
+    assert not backend.held
+    assert not (office.home / "keyring").exists()

@@ -18,13 +18,13 @@ from veiltab.server.limits import Settings
 def test_a_server_gets_new_keys(tmp_path: Path) -> None:
     """Its party id stays; not while it runs, and not where there is none."""
     data = tmp_path / "data"
-    context, _ = start_server(DataDirectory(data), None, "Statistics bureau", Settings())
+    context, _ = start_server(data, None, "Statistics bureau", Settings())
     command = ("server", "rotate-key", "--data", data, "--yes")
     assert "there is no server" in assert_refused(run(*command[:-2], tmp_path / "x", "--yes"))
     found = json.loads(run(*command, "--json").out)
     assert (found["party"], found["rotations"]) == (context.identity.party_id.hex(), 1)
     assert "rotations" in run(*command).out
-    again, new = start_server(DataDirectory(data), None, None, Settings())
+    again, new = start_server(data, None, None, Settings())
     assert (again.identity, new) == (context.identity, False)
     assert len(again.key.proof) == 2
     with DataDirectory(data).lock():

@@ -19,14 +19,14 @@ from veiltab.party.remote import RemoteServer
 from veiltab.protocol import rotating
 from veiltab.server.directory import DataDirectory
 from veiltab.server.http import auth
-from veiltab.server.http.auth import invite
+from veiltab.server.invitations import invite
 
 
 @pytest.fixture(scope="module")
 def parties(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Threesome]:
     """One running server, whose key file the commands find."""
     folder = tmp_path_factory.mktemp("operator")
-    identity, _ = server_identity(DataDirectory(folder / "data"), None)
+    identity = server_identity(DataDirectory(folder / "data"), None)
     context = make_context(folder / "data", identity=identity)
     with threesome(folder, context=context) as made:
         yield made

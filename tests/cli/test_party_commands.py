@@ -121,9 +121,10 @@ def test_what_is_asked_and_shown_before_a_signature(town: Town, answer: Answer) 
     """Whoever is not verified is asked for; Enter goes on without."""
     hospital, office, rivera = town.hospital, town.office, town.rivera
     path = town.write("Asked", office)
-    nobody = hospital.run("study", "propose", path, "--verified", digits(hospital)[::-1])
+    wrong = ("--verified", digits(hospital)[::-1], "--json")
+    nobody = hospital.run("study", "propose", "--yes", path, *wrong)
     assert "nobody here has the fingerprint" in assert_refused(nobody)
-    proposed = hospital.json("study", "propose", path, "--verified", digits(office))
+    proposed = hospital.json("study", "propose", "--yes", path, "--verified", digits(office))
     assert [one["verified"] for one in proposed["curators"]] == [True, True]
     assert [one["verified"] for one in proposed["researchers"]] == [False]
     waiting = office.succeed("study", "list")
@@ -166,7 +167,7 @@ def test_a_changed_key_is_shown_and_refused(town: Town, tmp_path: Path) -> None:
     office, title = town.office, "Forged"
     office.succeed("party", "verify", town.hospital.public, "--fingerprint", digits(town.hospital))
     path = town.write(title, office)
-    impostor.succeed("study", "propose", path)
+    impostor.succeed("study", "propose", "--yes", path)
     shown = office.succeed("study", "show", title)
     assert "CHANGED" in shown
     assert "THE KEY HAS CHANGED: 'City\\u200b hospital'" in shown
@@ -182,7 +183,7 @@ def test_a_forged_researcher_gets_no_grant(town: Town, tmp_path: Path) -> None:
     office = town.office
     office.succeed("party", "verify", town.rivera.public, "--fingerprint", digits(town.rivera))
     path = town.write("Granted", office)
-    town.hospital.succeed("study", "propose", path)
+    town.hospital.succeed("study", "propose", "--yes", path)
     outcome = office.run("grant", "Granted", "--to", forged.public, "--yes")
     assert "THE KEY HAS CHANGED" in assert_refused(outcome, code=1)
 
@@ -192,19 +193,19 @@ def test_a_blocked_party_is_kept_away(town: Town, tmp_path: Path) -> None:
     pushy = open_office(tmp_path, "Pushy research", town.server)
     pushy.succeed("ledger", "set", "people", "--epsilon", 100)
     office = town.office
-    pushy.succeed("study", "propose", town.write("Pushed", office))
+    pushy.succeed("study", "propose", "--yes", town.write("Pushed", office))
     unknown = office.run("party", "block", "Pushy research")
     assert "you know no party" in assert_refused(unknown)
     blocked = office.json("party", "block", "Pushy research", "--study", "Pushed")
     assert blocked["party"] == pushy.json("id", "show")["party"]
     signed = office.run("study", "sign", "Pushed", "--yes")
     assert "you have blocked 'Pushy research'" in assert_refused(signed, code=1)
-    again = pushy.run("study", "propose", town.write("Again", office))
+    again = pushy.run("study", "propose", "--yes", town.write("Again", office), "--json")
     assert assert_refused(again, code=1)
     assert pushy.json("id", "show")["fingerprint"] in office.succeed("party", "list")
     office.succeed("party", "unblock", "Pushy research")
     assert office.json("party", "list")["blocked"] == []
-    pushy.succeed("study", "propose", town.folder / "Again.toml")
+    pushy.succeed("study", "propose", "--yes", town.folder / "Again.toml")
     said = office.succeed("party", "block", pushy.public)
     assert pushy.json("id", "show")["fingerprint"] in said  # names can look alike
     refused = office.run("party", "block", office.public)

@@ -15,6 +15,7 @@ NETWORKED = [
     ("study", "sign", "x", "--yes"),
     ("study", "status", "x"),
     ("study", "abort", "x", "--reason", "y", "--yes"),
+    ("study", "check", "x", "--table", "t.csv", "--id", "nr"),
     ("push", "x", "--table", "t.csv", "--id", "nr"),
     ("grant", "x", "--to", "somebody"),
     ("estimate", "x"),
@@ -62,7 +63,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         for each in (found.hospital, found.office):
             each.succeed("ledger", "set", "people", "--epsilon", 3)
         for title in (found.proposed, found.opened):
-            found.hospital.succeed("study", "propose", found.propose(title, 1.0))
+            found.hospital.succeed("study", "propose", "--yes", found.propose(title, 1.0))
         found.office.succeed("study", "sign", found.opened, "--yes")
         yield found
 
@@ -89,7 +90,7 @@ def test_before_registering(tmp_path: Path, command: tuple[str, ...]) -> None:
     """Every command says how to register."""
     outcome = open_office(tmp_path, "New").run(*command)
     assert "is not registered with a server yet" in assert_refused(outcome, code=1)
-    assert "veiltab register URL" in outcome.err
+    assert "veiltab register SERVER" in outcome.err
 
 
 def test_a_home_that_others_can_enter(tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_an_unknown_study(scene: Scene) -> None:
 def test_over_budget(scene: Scene) -> None:
     """A study that costs too much is not proposed, and nothing is charged."""
     before = scene.hospital.json("ledger")
-    outcome = scene.hospital.run("study", "propose", scene.propose("Dear", 1.5))
+    outcome = scene.hospital.run("study", "propose", "--yes", scene.propose("Dear", 1.5))
     assert "exceeds what is left of 'people': epsilon 1 of 3" in assert_refused(outcome, code=1)
     assert scene.hospital.json("ledger") == before
     titles = [each["title"] for each in scene.hospital.json("study", "list")["studies"]]
@@ -123,10 +124,10 @@ def test_without_a_budget(scene: Scene, tmp_path: Path) -> None:
     """Somebody who has set none is told how."""
     curators = {"me": {"a": ("x", "y")}, str(scene.office.public): {"b": ("x", "y")}}
     path = write_study(tmp_path / "s.toml", curators, title="No budget")
-    outcome = scene.stranger.run("study", "propose", path)
+    outcome = scene.stranger.run("study", "propose", "--yes", path)
     assert "no data set has a privacy budget yet" in assert_refused(outcome, code=1)
     assert "veiltab ledger set" in outcome.err
-    named = scene.hospital.run("study", "propose", path, "--dataset", "other")
+    named = scene.hospital.run("study", "propose", "--yes", path, "--dataset", "other")
     assert "there is no ledger for the data set 'other'" in assert_refused(named, code=1)
 
 
@@ -134,7 +135,7 @@ def test_a_study_file_with_a_mistake(scene: Scene, tmp_path: Path) -> None:
     """The error names the line; both a file and a table is one too many."""
     path = tmp_path / "wrong.toml"
     path.write_text('title = "x"\nepsilon = "much"\n')
-    outcome = scene.hospital.run("study", "propose", path)
+    outcome = scene.hospital.run("study", "propose", "--yes", path)
     assert "wrong.toml, line 2: epsilon" in assert_refused(outcome)
     both = scene.hospital.run("study", "propose", path, "--from", "t.csv")
     assert "and not both" in assert_refused(both)
@@ -159,48 +160,63 @@ def test_push_before_everybody_has_signed(scene: Scene) -> None:
     assert "has signed; missing: 'Tax office'" in assert_refused(outcome, code=1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rows", "options", "words"),
-    [
-        (((1, "no"), (2, "maybe")), ("--id", "nr"), "'maybe'"),
-        (((1, "no"), (1, "yes")), ("--id", "nr"), "share an id with another row"),
-        (((1, "no"), (2, "yes")), ("--id", "number"), "number"),
-        (((1, "no"), (2, "yes")), (), "and you named 0"),
-        (((1, "no"), (2, "yes")), ("--id", "nr", "--id", "smoker"), "and you named 2"),
-        (((1, "no"),), ("--id", "nr", "--recode", "absent.toml"), "absent.toml"),
-        ((), ("--id", "nr"), ""),
-    ],
-)
-@pytest.mark.parametrize("flags", [(), ("--dry-run",)])
-def test_tables_that_do_not_fit(
-    scene: Scene,
-    rows: tuple[tuple[object, ...], ...],
-    options: tuple[str, ...],
-    words: str,
-    flags: tuple[str, ...],
-) -> None:
-    """They are refused as a whole: no alignment, no chunk, no scratch file is left."""
-    table = scene.table(*rows)
-    outcome = scene.hospital.run("push", scene.opened, "--table", table, *options, *flags)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert words in outcome.err.partition("hint: ")[0]
-    status = scene.hospital.json("study", "status", scene.opened)
-    assert not any(each["aligned"] or each["uploaded"] for each in status["curators"])
-    assert not list(scene.hospital.home.rglob("partition-*"))
-
-
 def test_tables_that_are_not_there(scene: Scene) -> None:
     """A path, a kind of file, a database without a query, and no table at all."""
     for options, words in (
         (("--table", "absent.csv"), "there is no file 'absent.csv'"),
-        (("--table", "data.xlsx"), "is not known"),
+        (("--table", "data.doc"), "the form of 'data.doc' is not known"),
+        (("--table", "data.xlsx"), "there is no file 'data.xlsx'"),
         (("--table", "sqlite:///x.db"), "a database has many tables"),
         (("--table", "a.csv", "--table-file", "b"), "and not both"),
         ((), "no table is named"),
     ):
         outcome = scene.hospital.run("push", scene.opened, "--id", "nr", *options)
         assert words in assert_refused(outcome)
+
+
+def test_a_table_as_it_is(scene: Scene, tmp_path: Path) -> None:
+    """How it is read is said, to people and to scripts, and each option says it instead."""
+    table = tmp_path / "export.txt"
+    table.write_text("Nr;Straße;smoker;Größe\n1;Süd;no;1,80\n2;Öd;yes;1,65\n", "cp1252")
+    push = ("push", scene.opened, "--table", table, "--id", "Nr", "--dry-run")
+    said = "CSV, semicolons, CP1252, decimal comma, header in line 1"
+    outcome = scene.hospital.run(*push)
+    assert outcome.code == 0
+    assert said in outcome.out
+    assert outcome.err.startswith("warning: the file is not UTF-8 (byte 7 in line 1, 0xdf)")
+    named = ("--encoding", "cp1252", "--separator", "semicolon", "--decimal", "comma")
+    found = scene.hospital.json(*push, *named)
+    assert (found["table"]["read_as"], found["table"]["notes"]) == (said, [])
+    draft = ("study", "propose", "--from", table, *named)
+    assert scene.hospital.json(*draft)["table"] == found["table"]
+    vault = ("vault", "propose", "--from", table, *named)
+    assert scene.hospital.json(*vault)["table"] == found["table"]
+
+
+def test_a_table_that_is_read_wrongly(scene: Scene, tmp_path: Path) -> None:
+    """Each mistake has its cause and what to do, in the words of the command line."""
+    table = tmp_path / "t.csv"
+    table.write_text("Export of 2025\nnr;smoker\n1;no\n2;yes\n", "utf-8")
+    push = ("push", scene.opened, "--table", table, "--id", "nr", "--dry-run")
+    for options, words, hint in (
+        ((), "the first line has one field, and those below have 2", "--skip-lines 1"),
+        (("--separator", ","), "has no column 'nr', 'smoker'", "its columns are 'Export of 2025'"),
+        (
+            ("--separator", ",", "--skip-lines", 1),
+            "are probably not separated by commas, but by semicolons",
+            "--separator semicolon",
+        ),
+        (("--skip-lines", 2), "look like a row of data: '1', 'no'", "--no-header"),
+        (("--skip-lines", 2, "--no-header"), "has no column 'nr'", "'column_1', 'column_2'"),
+        (("--encoding", "utf-16"), "is not UTF-16, or has no byte", "--encoding utf-16-le"),
+        (("--encoding", "klingon"), "there is no encoding 'klingon'", "cp1252"),
+        (("--sheet", "1"), "a text file has no sheet to name", "leave it out"),
+        (("--skip-lines", 9), "there is nothing below the first 9 lines", "skip fewer lines"),
+    ):
+        outcome = scene.hospital.run(*push, *options)
+        assert words in assert_refused(outcome)
+        assert hint in outcome.err.partition("hint: ")[2]
+    assert scene.hospital.json(*push, "--skip-lines", 1)["respondents"] == 2
 
 
 def test_a_password_on_the_command_line(scene: Scene) -> None:

@@ -107,7 +107,7 @@ def test_invitations_while_the_server_runs(data: Path, tmp_path: Path) -> None:
     """The code alone goes to stdout; the list shows who has used one, and no code."""
     with serving(data) as served:
         url = served.said.split()[-1]
-        printed = run("invite", "--data", data, "Tax office")
+        printed = run("server", "invite", "--data", data, "Tax office")
         assert (printed.code, printed.err) == (0, "")
         code = tmp_path / "code"
         code.write_text(printed.out)
@@ -115,15 +115,17 @@ def test_invitations_while_the_server_runs(data: Path, tmp_path: Path) -> None:
         shown = about(data)["fingerprint"]
         office.succeed(*("register", url, "--invitation-file", code, "--server-fingerprint", shown))
         party = office.json("id", "show")["party"]
-        other = json.loads(run("invite", "--data", data, "Klinik", "--days", 3, "--json").out)
-        listed = run("invite", "--data", data, "--list", "--json").out
+        other = json.loads(
+            run("server", "invite", "--data", data, "Klinik", "--days", 3, "--json").out
+        )
+        listed = run("server", "invite", "--data", data, "--list", "--json").out
         served.stop()
     lines = {each["name"]: each for each in json.loads(listed)["invitations"]}
     assert (lines["Tax office"]["state"], lines["Tax office"]["party"]) == ("used", party)
     assert (lines["Klinik"]["state"], lines["Klinik"]["party"]) == ("open", None)
     assert lines["Klinik"]["expires"] - lines["Klinik"]["created"] == 3 * 86_400
     assert other["expires"] == pytest.approx(lines["Klinik"]["expires"], abs=2)
-    text = run("invite", "--data", data, "--list").out
+    text = run("server", "invite", "--data", data, "--list").out
     for secret in (printed.out.strip(), other["code"]):
         assert secret not in listed + text
         assert secret not in served.errors
@@ -135,11 +137,15 @@ def test_tls_with_an_authority_of_its_own(data: Path, tmp_path: Path) -> None:
     """Only who names the authority gets through, and names it once."""
     certificate, key = write_certificate(tmp_path)
     tls = ("--host", "127.0.0.1", "--tls-cert", certificate, "--tls-key", key)
+    key.chmod(0o644)
+    refused = run("serve", "--data", data, *tls)
+    assert "every user of this computer can open the key" in assert_refused(refused)
+    key.chmod(0o640)
     with serving(data, *tls) as served:
         url = served.said.split()[-1]
         assert url.startswith("https://127.0.0.1:")
         code = tmp_path / "code"
-        code.write_text(run("invite", "--data", data, "Klinik").out)
+        code.write_text(run("server", "invite", "--data", data, "Klinik").out)
         office = open_office(tmp_path, "Klinik")
         register = ("register", url, "--invitation-file", code, "--yes")
         refused = office.run(*register)
@@ -153,16 +159,16 @@ def test_tls_with_an_authority_of_its_own(data: Path, tmp_path: Path) -> None:
 def test_a_database_with_a_password(data: Path, tmp_path: Path) -> None:
     """Not on the command line, and never in an error."""
     url = "postgresql://veiltab:hunter2@localhost:1/veiltab"
-    for command in (("serve", "--port", 0), ("invite", "x")):
+    for command in (("serve", "--port", 0), ("server", "invite", "x")):
         outcome = run(*command, "--data", data, "--database", url)
         assert "has a password" in assert_refused(outcome)
         assert "VEILTAB_DATABASE" in outcome.err
         assert "hunter2" not in outcome.err
     (tmp_path / "address").write_text(url)
-    outcome = run("invite", "x", "--data", data, "--database-file", tmp_path / "address")
+    outcome = run("server", "invite", "x", "--data", data, "--database-file", tmp_path / "address")
     assert "others can open" in assert_refused(outcome, code=1)
     (tmp_path / "address").chmod(0o600)
-    outcome = run("invite", "x", "--data", data, "--database-file", tmp_path / "address")
+    outcome = run("server", "invite", "x", "--data", data, "--database-file", tmp_path / "address")
     assert "the database does not answer" in assert_refused(outcome, code=1)
     assert "hunter2" not in outcome.err
 
@@ -176,7 +182,7 @@ def test_a_database_from_the_environment(tmp_path: Path, monkeypatch: pytest.Mon
     assert (tmp_path / "elsewhere.db").exists()
     assert not (tmp_path / "server" / "veiltab.db").exists()
     monkeypatch.setenv("VEILTAB_DATABASE", address)
-    assert run("invite", "--data", tmp_path / "server", "x").code == 0
+    assert run("server", "invite", "--data", tmp_path / "server", "x").code == 0
 
 
 @pytest.mark.slow
@@ -191,7 +197,6 @@ def test_a_database_from_the_environment(tmp_path: Path, monkeypatch: pytest.Mon
         (("--tls-cert", __file__, "--tls-key", __file__), "cannot be used with the key"),
         (("--database", "mysql://localhost/x"), "neither SQLite nor PostgreSQL"),
         (("--database", "x", "--database-file", "y"), "and not both"),
-        (("--name", "Another"), "this server is called 'Statistics'"),
         (("--port", "65536"), "65536"),
         (("--rate", "0"), "--rate"),
     ],
@@ -210,17 +215,17 @@ def test_addresses_of_this_computer(host: str) -> None:
 
 def test_an_invitation_to_no_server(tmp_path: Path) -> None:
     """A mistyped folder does not become a server."""
-    outcome = run("invite", "--data", tmp_path / "typo", "x")
+    outcome = run("server", "invite", "--data", tmp_path / "typo", "x")
     assert "there is no server in" in assert_refused(outcome)
     assert not (tmp_path / "typo").exists()
 
 
 def test_an_invitation_or_a_list(data: Path) -> None:
     """One of the two, and a name that fits on a line."""
-    assert "either a name or --list" in assert_refused(run("invite", "--data", data))
-    both = run("invite", "--data", data, "x", "--list")
+    assert "either a name or --list" in assert_refused(run("server", "invite", "--data", data))
+    both = run("server", "invite", "--data", data, "x", "--list")
     assert "either a name or --list" in assert_refused(both)
-    assert "the name" in assert_refused(run("invite", "--data", data, "a\nb"))
+    assert "the name" in assert_refused(run("server", "invite", "--data", data, "a\nb"))
 
 
 def test_the_help_states_the_true_limits() -> None:

@@ -63,7 +63,7 @@ class Cast:
         """Let the hospital propose and the tax office sign a study; return its id."""
         options: dict[str, object] = {"researchers": [self.rivera.public.name]} | changes
         path = self.write(title, **options)
-        found: str = self.hospital.json("study", "propose", path)["study"]
+        found: str = self.hospital.json("study", "propose", "--yes", path)["study"]
         assert self.office.json("study", "sign", title, "--yes")["state"] == "open"
         return found
 
@@ -130,9 +130,8 @@ def _with_tables(
         [(incomes[i], f"p{i:03}") for i in reversed(range(PEOPLE))],
     )
     (folder / "recode.toml").write_text(
-        f'[columns]\n{json.dumps(SMOKES, ensure_ascii=False)} = "SMK,2"\n'
-        f'[values.{json.dumps(SMOKES, ensure_ascii=False)}]\n"0" = "nein"\n"1" = "ja"\n'
-        f'[missing]\n{json.dumps(SMOKES, ensure_ascii=False)} = "weiß nicht"\n',
+        f'[attributes.{json.dumps(SMOKES, ensure_ascii=False)}]\ncolumn = "SMK,2"\n'
+        'missing = "weiß nicht"\ncategories = {nein = "0", ja = "1"}\n',
         "utf-8",
     )
     return Cast(server, folder, hospital, office, rivera, patients, taxes, truth)
@@ -213,13 +212,28 @@ def test_a_known_population_has_a_plan(cast: Cast) -> None:
     assert f"{sample:,} rows" in cast.hospital.succeed("study", "show", study)
 
 
+def test_a_study_that_says_less_than_a_guess_is_refused(cast: Cast) -> None:
+    """Before anything is charged; whoever insists can propose it, and those who sign are told."""
+    path = cast.write("Ein Mensch", lines=f"population = {PEOPLE}\nsample_size = 1", epsilon=0.1)
+    refused = assert_refused(cast.hospital.run("study", "propose", "--yes", path))
+    assert "would say less than a guess" in refused
+    shown = cast.hospital.succeed("study", "propose", "--yes", path, "--anyway")
+    warning = "to name the same share for every cell would be nearer to the truth than this release"
+    assert f"Warning: {warning}." in " ".join(shown.split())
+    shown = cast.office.succeed("study", "show", "Ein Mensch")
+    assert f"Warning: {warning}." in " ".join(shown.split())
+    assert cast.office.json("study", "show", "Ein Mensch")["warnings"] == [warning]
+    assert cast.office.json("study", "sign", "Ein Mensch", "--yes")["warnings"] == [warning]
+
+
 def test_a_delta_is_named_with_its_price_and_its_gain(cast: Cast) -> None:
     """Signing takes δ as well; with a δ nobody has to be left out."""
     lines = f"delta = 1e-6\npopulation = {PEOPLE}"
     path = cast.write("Mit δ", mechanism="decoys", lines=lines, epsilon=1.0)
-    cast.hospital.succeed("study", "propose", path)
+    cast.hospital.succeed("study", "propose", "--yes", path)
     text = " ".join(cast.office.succeed("study", "show", "Mit δ").split())
-    assert "signing takes 1 and δ = 1e-06" in text
+    assert " and δ = 0.01 of 0.01 left before this study, " in text
+    assert " and 0.009999 after" in text
     assert "every respondent takes part, and the curators invent records" in text
 
 
@@ -297,12 +311,18 @@ def test_a_dry_run_sends_nothing(cast: Cast) -> None:
     """The server has no alignment and no chunk; the numbers are those of the push itself."""
     study = cast.propose("Probe")
     found = cast.push(cast.office, study, "--dry-run")
+    check = ("study", "check", study, "--table", cast.taxes, "--id", "person")
+    assert cast.office.json(*check) == found
     status = cast.office.json("study", "status", study)
     assert not any(each["aligned"] or each["uploaded"] for each in status["curators"])
     folder = cast.server.context.folders.path / "studies" / study
     assert not folder.exists()
-    assert (found["respondents"], found["sample_size"], found["epsilon"]) == (PEOPLE, PEOPLE, 50)
-    assert found["budgets"] == cast.office.json("study", "show", study)["budgets"]
+    plan = found["plan"]
+    assert isinstance(plan, dict)
+    assert (found["respondents"], plan["sample_size"]) == (PEOPLE, PEOPLE)
+    shown = cast.office.json("study", "show", study)
+    assert (found["budgets"], found["coalitions"]) == (shown["budgets"], shown["coalitions"])
+    assert (found["fits"], found["problems"], found["offenders"]) == (True, [], [])
     cast.push(cast.hospital, study, "--no-wait")
     assert cast.push(cast.office, study)["state"] == "open"
     files = [path for path in (folder / "received").rglob("*") if path.is_file()]
@@ -323,7 +343,7 @@ def test_pushing_again_changes_nothing(cast: Cast, released: str) -> None:
     """The same command after the release says so; it needs no table, but takes no other."""
     found = cast.office.json("push", released)
     assert (found["state"], found["pushed"], found["waiting_for"]) == ("released", True, [])
-    assert cast.push(cast.office, released) == found
+    assert {**cast.push(cast.office, released), "table": None} == found
     rows = [("hoch", f"p{i:03}") for i in range(PEOPLE)]
     other = write_csv(cast.folder / "other.csv", (INCOME, "person"), rows)
     outcome = cast.office.run("push", released, "--table", other, "--id", "person")
@@ -399,9 +419,19 @@ def test_tables_of_different_people(cast: Cast, tmp_path: Path) -> None:
     cast.push(cast.hospital, study, "--no-wait")
     table = write_csv(tmp_path / "t.csv", (INCOME, "person"), [("hoch", "p001"), ("hoch", "x")])
     outcome = cast.office.run("push", study, "--table", table, "--id", "person")
-    assert_refused(outcome, code=1)
+    counts = f"Krankenhaus Süd: {PEOPLE} respondents, Finanzamt: 2"
+    assert counts in assert_refused(outcome, code=1)
     status = cast.office.json("study", "status", study)
     assert not any(each["uploaded"] for each in status["curators"])
+    assert status["alignment"]["aligned"] is False
+    assert counts in status["alignment"]["difference"]
+    assert [each["respondents"] for each in status["alignment"]["curators"]] == [PEOPLE, 2]
+    shown = " ".join(cast.hospital.succeed("study", "status", study).split())
+    assert f"not aligned the curators do not hold the same respondents. {counts}" in shown
+    assert cast.rivera.json("study", "status", study)["alignment"] is None
+    assert cast.push(cast.office, study, "--no-wait")["pushed"] is False  # corrected
+    assert cast.push(cast.hospital, study)["pushed"] is True
+    assert cast.push(cast.office, study)["pushed"] is True
 
 
 def test_half_of_the_grants(cast: Cast) -> None:
@@ -430,12 +460,26 @@ def test_a_study_is_ended(cast: Cast) -> None:
     assert "the study is aborted: Finanzamt: falsche Tabelle" in assert_refused(pushed, code=1)
     waited = cast.hospital.run("study", "status", study, "--wait", "released")
     assert "aborted and will not be released" in assert_refused(waited, code=1)
+    refund = ("ledger", "refund", study, "--reason", "falsche Tabelle")
+    assert "there is no terminal" in assert_refused(cast.hospital.run(*refund))
+    [before] = cast.hospital.json("ledger")["ledgers"]
+    after = cast.hospital.json(*refund, "--yes")
+    assert after["epsilon_left"] == before["epsilon_left"] + 50
+    [entry] = [each for each in after["entries"] if each["study"] == study]
+    assert (entry["refund"]["basis"], entry["refund"]["done"]) == ("nothing-sent", True)
+    assert "Schluss: falsche Tabelle (nothing of the table" in cast.hospital.succeed("ledger")
+    again = assert_refused(cast.hospital.run(*refund, "--yes"), code=1)
+    assert "refunded already" in again
+    signed = cast.hospital.run("study", "sign", study, "--yes")
+    assert "the study is aborted" in signed.err
 
 
 def test_the_same_proposal_again_is_the_same_study(cast: Cast) -> None:
     """An interrupted proposal is taken up, and charged once."""
     path = cast.write("Zweimal")
-    first, again = (cast.hospital.json("study", "propose", path)["study"] for _ in range(2))
+    first, again = (
+        cast.hospital.json("study", "propose", "--yes", path)["study"] for _ in range(2)
+    )
     assert first == again
     [ledger] = cast.hospital.json("ledger")["ledgers"]
     assert [each["title"] for each in ledger["entries"]].count("Zweimal") == 1
@@ -459,6 +503,38 @@ def test_a_study_file_is_drafted(cast: Cast, tmp_path: Path) -> None:
     refused = cast.hospital.run(*draft, "--out", study)
     assert "exists already" in assert_refused(refused, code=1)
     assert cast.hospital.json("study", "list") == before
+
+
+def test_a_recode_file_is_drafted_for_a_study(cast: Cast, tmp_path: Path) -> None:
+    """From the contract or its file; it is private, complete where nothing is left to decide."""
+    path = cast.write("Entwurf")
+    study = cast.hospital.json("study", "propose", path, "--yes")["study"]
+    table = write_csv(
+        tmp_path / "t.csv", ("Nr ", SMOKES), [(f"A{i} ", ("JA", "Nein")[i % 2]) for i in range(30)]
+    )
+    recode = tmp_path / "r.toml"
+    draft = ("recode", "draft", table)
+    outcome = cast.hospital.run(*draft, "--study", study, "--out", recode)
+    assert outcome.code == 0
+    assert "warning: some ids in 'Nr ' have spaces at their ends" in outcome.err
+    assert recode.stat().st_mode & 0o777 == 0o600
+    written = recode.read_text("utf-8")
+    assert 'fold = ["nfc", "trim", "lowercase"]' in written
+    assert "FILL IN" not in written
+    found = cast.hospital.json(*draft, "--study", path)
+    assert found["recode_file"] == written
+    assert len(found["warnings"]) == 1
+    assert f"name = {json.dumps(SMOKES, ensure_ascii=False)}" in cast.hospital.run(*draft).out
+    for options, problem in (
+        (("--study", study, "--attribute", "x"), "either --study or --attribute"),
+        (("--attribute", "x"), "has no column 'x'"),
+        (("--study", "absent.toml"), "absent.toml"),
+        (("--out", recode), "exists already"),
+    ):
+        refused = cast.hospital.run(*draft, *options)
+        assert problem in assert_refused(refused, code=1 if "--out" in options else 2)
+    assert "no table is named" in assert_refused(cast.hospital.run("recode", "draft"), code=2)
+    cast.hospital.succeed("study", "abort", study, "--reason", "nur ein Entwurf", "--yes")
 
 
 def test_the_example_is_a_study_file() -> None:

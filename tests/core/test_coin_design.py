@@ -47,9 +47,10 @@ def truth_of(name: str) -> NDArray[np.object_]:
     return fractions(Fraction(database.count(cell), len(database)) for cell in range(cells))
 
 
-def released_law(name: str) -> Released:
+def released_law(name: str, respondents: tuple[int, ...] | None = None) -> Released:
     """Return the exact law of the released counts: every coin, every decoy, every noise."""
     database, cells, threshold, keep = CASES[name]
+    database = database if respondents is None else respondents
     coin = Fraction(threshold, DRAW_RANGE)
     row = [
         [
@@ -179,6 +180,39 @@ def test_the_cumulants_are_the_enumerated_ones(name: str) -> None:
         assert found[3] == pytest.approx(fourth - 3 * second**2, rel=1e-9, abs=1e-9)
         variance = VarianceComponents(truth, design).total(weights) * took**2
         assert found[1] == pytest.approx(variance, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["a coin, no channel", "a coin and a channel", "three cells"])
+@pytest.mark.parametrize("known", [False, True])
+def test_the_cumulants_of_a_larger_population_are_the_enumerated_ones(
+    name: str,
+    known: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """Of a statistic of one respondent who may be in any cell; the second is the variance."""
+    design = replace(design_of(name, known=known), population="super", population_size=1)
+    truth = np.array([0.2, 0.5, 0.3])[: design.cells]
+    truth /= truth.sum()
+    even, weights = np.full(design.cells, 1 / design.cells), np.arange(design.cells) ** 2 - 0.3
+    found = design.cumulants(weights, truth, even)
+    numbers = design._exact.rounded
+    took = numbers.coin
+    coins = took * (1 - numbers.coin)
+    weight = coins / (coins + numbers.noise) if known else 1.0
+    net = weights - weights @ (weight * truth + (1 - weight) * even)
+    drawn = [
+        (float(chance) * share, counts)
+        for cell, share in enumerate(truth.tolist())
+        for counts, chance in released_law(name, (cell,)).items()
+    ]
+    chances, counts = np.array([c for c, _ in drawn]), np.array([counts for _, counts in drawn])
+    statistic = design.unscaled_sets(counts, 1) @ net
+    centred = statistic - chances @ statistic
+    second, third, fourth = (float(chances @ centred**power) for power in (2, 3, 4))
+    assert found[1] == pytest.approx(second, rel=1e-9)
+    assert found[2] == pytest.approx(third, rel=1e-9, abs=1e-9)
+    assert found[3] == pytest.approx(fourth - 3 * second**2, rel=1e-9, abs=1e-9)
+    variance = VarianceComponents(truth, design).total(weights) * took**2
+    assert found[1] == pytest.approx(variance, rel=1e-9)
 
 
 @pytest.mark.parametrize("law", [Geometric(int(0.8 * DRAW_RANGE)), LAW])

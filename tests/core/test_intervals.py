@@ -13,7 +13,6 @@ from veiltab.core.channel import GammaDiagonal
 from veiltab.core.intervals import (
     feldman_cousins,
     fieller,
-    product_ratio,
     proportion_interval,
     share_band,
     share_interval,
@@ -93,7 +92,9 @@ def test_many_cells_at_once_are_as_one_by_one() -> None:
     together = share_interval(estimates, cells, DESIGN, Z)
     for i in range(3):
         alone = share_interval(estimates[i : i + 1], float(cells[i]), DESIGN, Z)
-        assert (together.low[i], together.high[i]) == (alone.low[0], alone.high[0])
+        ends = (float(alone.low[0]), float(alone.high[0]))
+        # Ends are looked for until all are exact enough, so that those of one cell may be better.
+        assert (together.low[i], together.high[i]) == pytest.approx(ends, abs=1e-8)
 
 
 @given(
@@ -129,24 +130,3 @@ def test_a_proportion_stays_between_zero_and_one() -> None:
     assert 0 < found.high[0] < 0.1
     assert found.low[1] < 0.5 < found.high[1]
     assert 0.9 < found.low[2] < found.high[2] == 1
-
-
-def test_a_ratio_of_products_agrees_with_the_delta_method_when_errors_are_small() -> None:
-    """And is turned over with its factors."""
-    factors = np.array([0.3, 0.2, 0.1, 0.4])
-    covariance = np.diag([1e-8, 2e-8, 1e-8, 3e-8])
-    ratio = 0.3 * 0.4 / (0.2 * 0.1)
-    relative = float(np.sqrt((np.diag(covariance) / factors**2).sum()))
-    found = product_ratio(factors, covariance, Z)
-    assert float(found.low) == pytest.approx(ratio * (1 - Z * relative), rel=1e-5)
-    assert float(found.high) == pytest.approx(ratio * (1 + Z * relative), rel=1e-5)
-    turned = product_ratio(factors[[1, 0, 3, 2]], covariance[[1, 0, 3, 2]][:, [1, 0, 3, 2]], Z)
-    assert float(turned.low) == pytest.approx(1 / float(found.high), rel=1e-9)
-
-
-@pytest.mark.parametrize("factors", [[0.3, 0.01, 0.1, 0.4], [0.3, -0.2, -0.1, 0.4]])
-def test_a_ratio_by_next_to_nothing_is_unbounded(factors: list[float]) -> None:
-    """Also by a product that is positive only because both factors are negative."""
-    found = product_ratio(np.array(factors), np.eye(4) * 1e-3, Z)
-    assert not found.bounded
-    assert found.covers(10**9)

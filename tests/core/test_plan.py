@@ -3,7 +3,9 @@
 import json
 import math
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,11 +14,12 @@ from hypothesis import strategies as st
 from veiltab.core import privacy
 from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.mechanism import Mechanism, Rank
-from veiltab.core.plan import Plan
+from veiltab.core.plan import MechanismName, Plan
 from veiltab.core.plan import plan as plan_any
-from veiltab.errors import InfeasiblePlanError, ParameterError
+from veiltab.core.utility import uniform_guess_rmse
+from veiltab.errors import InfeasiblePlanError, ParameterError, UselessPlanError
 
-plan = partial(plan_any, mechanism="paper")
+plan = partial(plan_any, mechanism="paper", anyway=True)
 
 
 def adult_plan(epsilon: float, sample_size: int | None = None) -> Plan:
@@ -114,9 +117,9 @@ def test_the_json_has_exactly_the_documented_keys() -> None:
         *("sample_size", "coin_probability", "coin_threshold", "decoys", "patterns"),
         *("expected_rows", "gamma", "keep_probability", "keep_threshold", "accounting"),
         *("accounting_version", "epsilon_achieved", "delta_achieved", "epsilon_with_curator"),
-        *("epsilon_if_order_known", "epsilon_public", "epsilon_membership", "rmse"),
-        *("rmse_published", "paper", "shuffle", "trusted", "trusted_party_rmse"),
-        "bytes_per_curator",
+        *("epsilon_if_order_known", "epsilon_public", "epsilon_membership", "mean_share"),
+        *("uniform_guess_rmse", "rmse", "rmse_per_cell", "rmse_published", "paper", "shuffle"),
+        *("trusted", "trusted_party_rmse", "bytes_per_curator", "warnings"),
     ]
     assert list(found["paper"]) == [
         *("optimal_sample_size", "gamma", "error_bound", "tightened_bound", "rmse"),
@@ -208,3 +211,42 @@ def test_extremes() -> None:
     assert plan(population_size=10, domain_size=2, epsilon=50).rmse < 1e-9
     wide = plan(population_size=10**6, domain_size=2**48, epsilon=50)
     assert wide.epsilon_achieved <= 50
+
+
+@given(weights=st.lists(st.integers(0, 99), min_size=2, max_size=6).filter(any))
+@settings(max_examples=40)
+def test_no_data_are_farther_from_uniform_than_a_single_cell(weights: list[int]) -> None:
+    """‖T − U‖² = ‖T‖² − 1/N in fractions, at most 1 − 1/N."""
+    cells, total = len(weights), sum(weights)
+    truth = [Fraction(weight, total) for weight in weights]
+    squared = sum((share - Fraction(1, cells)) ** 2 for share in truth)
+    assert squared == sum(share**2 for share in truth) - Fraction(1, cells)
+    assert math.sqrt(squared) <= uniform_guess_rmse(cells) + 1e-12
+    single = 1 - Fraction(1, cells)
+    assert uniform_guess_rmse(cells) == pytest.approx(math.sqrt(single))
+
+
+NONSENSE: dict[str, Any] = {"population_size": 10_000, "domain_size": 4**12, "epsilon": 0.5}
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "paper"])
+def test_a_plan_that_says_less_than_a_guess_is_refused(mechanism: MechanismName) -> None:
+    """With the reason and a way out; whoever insists gets it."""
+    with pytest.raises(UselessPlanError, match="less than a guess: its RMSE is") as caught:
+        plan_any(**NONSENSE, mechanism=mechanism)
+    assert "16,777,216 cells" in caught.value.message
+    assert "anyway=True" in caught.value.hint
+    found = plan_any(**NONSENSE, mechanism=mechanism, anyway=True)
+    assert found.rmse > found.uniform_guess_rmse
+    assert found.mostly_noise
+
+
+def test_the_error_stands_beside_the_mean_share() -> None:
+    """Some tables are worth while as a whole, but not cell by cell."""
+    good = adult_plan(1.0)
+    assert good.mean_share == 1 / 24
+    assert good.rmse_per_cell == pytest.approx(good.rmse / math.sqrt(24))
+    assert not good.mostly_noise
+    wide = plan_any(population_size=20_000, domain_size=10_000, epsilon=1)
+    assert wide.rmse < wide.uniform_guess_rmse
+    assert wide.mostly_noise

@@ -26,6 +26,7 @@ def planned(**changes: Any) -> Plan:
         "domain_size": 24,
         "mechanism": "decoys",
         "epsilon_with_curator": math.inf,
+        "anyway": True,
     }
     return plan(**asked | changes)
 

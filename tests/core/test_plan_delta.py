@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from veiltab.core import privacy, utility
 from veiltab.core.accounting import largest_gamma
 from veiltab.core.channel import DRAW_RANGE
-from veiltab.core.plan import Plan
+from veiltab.core.plan import MechanismName, Plan
 from veiltab.core.plan import plan as plan_any
 from veiltab.errors import InfeasiblePlanError, ParameterError
 from veiltab.paper.experiment import Setting, distribution_table, run_experiment
@@ -21,7 +21,8 @@ from veiltab.paper.experiment import Setting, distribution_table, run_experiment
 
 def plan(**asked: Any) -> Plan:
     """Plan a sample by rank: by shuffling where there is a δ, and by the paper's way without."""
-    return plan_any(**asked, mechanism="shuffle" if asked.get("delta") else "paper")
+    mechanism: MechanismName = "shuffle" if asked.get("delta") else "paper"
+    return plan_any(**asked, mechanism=mechanism, anyway=True)
 
 
 def adult_plan(epsilon: float, delta: float = 1e-6, sample_size: int | None = None) -> Plan:

@@ -176,7 +176,7 @@ def test_a_column_of_nulls_alone_can_be_mapped() -> None:
 
 def test_a_value_map_must_lead_to_categories() -> None:
     """A misspelt target is an error of the map, even if no row uses it."""
-    with pytest.raises(SchemaError, match="value map of 'answer' maps to 'nope', 'nay'") as caught:
+    with pytest.raises(SchemaError, match="rule for 'answer' maps to 'nope', 'nay'") as caught:
         encode_column(pl.Series(["yes"]), YES_NO, ValueMap({"n": "nope", "m": "nope", None: "nay"}))
     assert caught.value.hint == "its categories are 'yes', 'no'"
     many = Attribute("x", map(str, range(1000)))
@@ -282,11 +282,11 @@ def test_a_value_map_without_none_leaves_missing_values_as_offenders() -> None:
 
 
 @pytest.mark.parametrize("dtype", [pl.Int64, pl.Float64, pl.Float32])
-def test_missing_numbers_cannot_be_binned(dtype: type[pl.DataType]) -> None:
-    """They are offenders, and the hint says that bins have no place for them."""
+def test_missing_numbers_need_a_category(dtype: type[pl.DataType]) -> None:
+    """Without one they are offenders, and the hint names the key."""
     with pytest.raises(ValueNotInSchemaError, match=r"\(missing\) in 1 row: 2") as caught:
         encode_column(pl.Series("x", [50, None], dtype), AGE.attribute("age"), AGE)
-    assert "bins cannot take missing values" in caught.value.hint
+    assert "missing values (missing)" in caught.value.hint
 
 
 def test_nan_cannot_be_binned() -> None:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veiltab.crypto.linkage import IdMessages
-from veiltab.data.ids import RULES, id_messages, row_messages
+from veiltab.data.folding import RULES
+from veiltab.data.ids import id_messages, row_messages
 from veiltab.errors import LinkageError
 
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -200,7 +201,7 @@ def test_an_id_that_is_empty_in_one_of_several_columns() -> None:
 def test_control_characters_are_refused(code: int) -> None:
     """Every character below U+0020, wherever it stands: the separator is one of them."""
     for text in (f"a{chr(code)}b", f"{chr(code)}a", f"a{chr(code)}"):
-        assert "1 rows have an id with a control character" in refused(["x", text])
+        assert "1 row has an id with a control character" in refused(["x", text])
 
 
 def test_other_odd_characters_are_ids() -> None:
@@ -222,7 +223,7 @@ def test_many_offenders_are_counted_and_a_few_are_shown() -> None:
         ([True], "Boolean"),
         ([None], "Null"),
         ([b"x"], "Binary"),
-        ([dt.date(2024, 2, 29)], "Date"),
+        ([dt.datetime(2024, 2, 29)], "Datetime"),  # noqa: DTZ001
         ([[1]], "List"),
     ],
 )

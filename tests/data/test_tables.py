@@ -58,7 +58,9 @@ def test_columns_are_chosen(kind: Callable[[Path], Table], tmp_path: Path) -> No
     assert read(table, "n", "n").columns == ["n"]
     with pytest.raises(TableError, match="no column 'x', 'N'") as caught:
         read(table, "x", "n", "N", "x")
-    assert caught.value.hint == "its columns are 'id', 'n'"
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("its columns are 'id', 'n'")
+    assert caught.value.hint.endswith("; did you mean 'n'?")
     with pytest.raises(TableError, match="no column of the table is asked for"):
         list(table.batches([], 10))
     with pytest.raises(ParameterError):
@@ -81,18 +83,21 @@ def test_rows_are_counted_where_that_is_cheap(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet", "T.CSV", "T.PARQUET"])
 def test_a_file_that_is_not_there(name: str, tmp_path: Path) -> None:
-    """A missing file, and a folder of that name."""
+    """A missing file, and an empty folder of that name."""
     with pytest.raises(TableError, match="there is no file"):
         open_table(str(tmp_path / name))
     (tmp_path / name).mkdir()
-    with pytest.raises(TableError, match="is a folder"):
+    with pytest.raises(TableError, match="has no Parquet files"):
         open_table(str(tmp_path / name))
 
 
 @pytest.mark.parametrize(
     ("location", "query", "match"),
     [
-        ("table.xlsx", None, "form of 'table.xlsx' is not known"),
+        ("table.xls", None, "form of 'table.xls' is not known"),
+        ("table.gz", None, "form of 'table.gz' is not known"),
+        ("table.csv.bz2", None, "form of 'table.csv.bz2' is not known"),
+        ("table.xlsx.gz", None, "form of 'table.xlsx.gz' is not known"),
         ("table", None, "form of 'table' is not known"),
         ("", None, "form of '' is not known"),
         ("https://example.org/t.csv", None, "not read from https://"),
@@ -190,3 +195,45 @@ def test_a_file_that_nobody_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(TableError, match="Permission denied"):
         open_table(str(tmp_path / "t.csv"))
+
+
+def test_folders_of_parquet_files(tmp_path: Path) -> None:
+    """The parts are one table, by name; files of other tools that begin with a mark are none."""
+    folder = tmp_path / "people"
+    folder.mkdir()
+    FRAME.head(400).write_parquet(folder / "part-0.parquet")
+    FRAME.slice(400).select("n", "id").write_parquet(folder / "part-1.parquet")
+    for name in ("_SUCCESS", ".part-0.parquet.crc"):
+        (folder / name).write_text("")
+    table = open_table(folder)
+    assert str(table.format) == "Parquet, 2 parts"
+    assert table.row_count() == 1000
+    assert read(table).equals(FRAME)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (FRAME.select("id"), "the parts differ in 'n': Int64 in 'a.parquet', no column in"),
+        (FRAME.with_columns(pl.col("n").cast(pl.String)), "the parts differ in 'n': Int64 in"),
+        (FRAME.with_columns(m=1), "the parts differ in 'm': no column in 'a.parquet', Int32 in"),
+        (b"PAR1 and no more", "is not a complete Parquet file"),
+        ("rest.csv", "has a file 'rest.csv' beside its Parquet files"),
+        ("year=2024", "has a folder 'year=2024' beside its Parquet files"),
+    ],
+)
+def test_folders_that_are_no_table(
+    other: pl.DataFrame | bytes | str, message: str, tmp_path: Path
+) -> None:
+    """Nothing is left out unseen, and nothing is made to fit."""
+    FRAME.write_parquet(tmp_path / "a.parquet")
+    if isinstance(other, pl.DataFrame):
+        other.write_parquet(tmp_path / "b.parquet")
+    elif isinstance(other, bytes):
+        (tmp_path / "b.parquet").write_bytes(other)
+    else:
+        made = tmp_path / other
+        made.write_text("a\n1\n") if made.suffix == ".csv" else made.mkdir()
+    with pytest.raises(TableError) as caught:
+        open_table(tmp_path)
+    assert message in caught.value.message

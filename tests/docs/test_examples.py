@@ -32,25 +32,32 @@ from veiltab.cli.main import veiltab as program
 PLAYED = {ROOT / "docs" / "tutorial" / "first-study.md"}
 """Pages with a server, which :mod:`tests.docs.test_tutorial` plays in terminals."""
 
+LONG = {ROOT / "docs" / "howto" / "reproduce-the-paper.md"}
+"""Pages of ``make soak``: :mod:`tests.paper.test_claims` checks the claims in fewer runs."""
+
 NOT_RUN = {
     "CONTRIBUTING.md": 1,
     "README.md": 2,
     "docs/explanation/performance.md": 1,
     "docs/howto/back-up-and-recover.md": 4,
-    "docs/howto/curate-a-study.md": 14,
+    "docs/howto/count-people-in-common.md": 3,
+    "docs/howto/curate-a-study.md": 16,
     "docs/howto/estimate-as-a-researcher.md": 7,
     "docs/howto/know-the-parties.md": 3,
     "docs/howto/prepare-a-table.md": 1,
     "docs/howto/publish-results.md": 4,
+    "docs/howto/read-an-estimate-in-r.md": 1,
     "docs/howto/run-a-server.md": 8,
     "docs/howto/run-an-agent.md": 4,
+    "docs/howto/set-a-privacy-budget.md": 1,
     "docs/howto/store-tables.md": 8,
+    "docs/howto/use-the-console.md": 2,
     "docs/tutorial/first-plan.md": 1,
     "docs/tutorial/first-study.md": 1,
 }
 """How many blocks of each document may be shown without being run."""
 
-SHOWN_ONLY = {"bibtex", "csv", "ini", "json", "nginx", "text", "toml"}
+SHOWN_ONLY = {"bibtex", "csv", "ini", "json", "nginx", "r", "text", "toml"}
 
 
 def run_console(block: Block, folder: Path) -> None:
@@ -110,7 +117,11 @@ def run(block: Block, folder: Path, session: dict[str, Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "document",
-    [document for document in DOCUMENTS if document not in PLAYED],
+    [
+        pytest.param(document, marks=pytest.mark.soak) if document in LONG else document
+        for document in DOCUMENTS
+        if document not in PLAYED
+    ],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_every_block_does_what_it_shows(
@@ -171,8 +182,14 @@ def parse(block: Block, command: click.Command, arguments: list[str]) -> None:
     ("command", "found"),
     [
         ("veiltab plan --cells 2", [["plan", "--cells", "2"]]),
-        ('sudo -u veiltab /bin/veiltab invite "Tax office" > code', [["invite", "Tax office"]]),
-        ("veiltab invite 'A B' > code && veiltab plan", [["invite", "A B"], ["plan"]]),
+        (
+            'sudo -u veiltab /bin/veiltab server invite "Tax office" > code',
+            [["server", "invite", "Tax office"]],
+        ),
+        (
+            "veiltab server invite 'A B' > code && veiltab plan",
+            [["server", "invite", "A B"], ["plan"]],
+        ),
         ("curl -s http://127.0.0.1:8750/readyz", []),
         ("veiltab push x \\\n  --id nr", [["push", "x", "--id", "nr"]]),
     ],

@@ -8,13 +8,16 @@ import pytest
 
 import veiltab as vt
 from tests.support.documents import REFERENCE, section
+from veiltab.data.table_format import TableFormat
+from veiltab.party.alignments import AlignmentStatus
 from veiltab.party.answers import Status
+from veiltab.party.checking import Preview
 from veiltab.party.coalitions import Coalition
+from veiltab.party.costs import Cost
 from veiltab.party.curator import GivenGrant
 from veiltab.party.known.known import Acquaintance, KnownParties
 from veiltab.party.ledgers import StoredLedger
 from veiltab.party.progress import Progress
-from veiltab.party.push import Preview
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Contract, PublicIdentity
 
@@ -22,6 +25,8 @@ PAGE = REFERENCE / "python.md"
 
 WHOLE: dict[str, type] = {
     "Plan": vt.Plan,
+    "OverlapPlan": vt.OverlapPlan,
+    "OverlapEstimate": vt.OverlapEstimate,
     "Home": vt.Home,
     "Session": vt.Session,
     "Study": vt.Study,
@@ -29,14 +34,23 @@ WHOLE: dict[str, type] = {
     "Known parties": KnownParties,
     "Acquaintance": Acquaintance,
     "Preview": Preview,
+    "Table format": TableFormat,
+    "Cost": Cost,
     "Coalition": Coalition,
     "Progress": Progress,
+    "Alignment": AlignmentStatus,
     "Status": Status,
     "Grant": GivenGrant,
     "Budget": StoredLedger,
     "Estimate": vt.Estimate,
     "Quantity": vt.Quantity,
-    "IndependenceTest": vt.IndependenceTest,
+    "ModelFit": vt.ModelFit,
+    "CalibratedEstimate": vt.CalibratedEstimate,
+    "PooledEstimate": vt.PooledEstimate,
+    "Comparison": vt.Comparison,
+    "WeightedQuantity": vt.WeightedQuantity,
+    "CategoryQuantile": vt.CategoryQuantile,
+    "HypothesisTest": vt.HypothesisTest,
     "Attribute": vt.Attribute,
     "Schema": vt.Schema,
     "Bins": vt.Bins,
@@ -137,5 +151,5 @@ def test_what_the_members_of_a_budget_and_a_status_have() -> None:
     text = section(PAGE, "Budget")
     ledger = re.findall(r"`(\w+)", text.partition("| `ledger` |")[2].partition("\n")[0])
     budget = StoredLedger.__dataclass_fields__["ledger"].type
-    assert len(ledger) == 9
+    assert len(ledger) == 12
     assert all(name in dir(budget) for name in ledger)

@@ -6,19 +6,22 @@ import pytest
 
 import veiltab as vt
 from tests.support.documents import ROOT, blocks
-from veiltab.data.recode import read_recode_file
+from veiltab.data.recode_file import read_recode_file
 
 SMOKER = vt.Attribute("smoker", ["no", "yes", "unknown"])
-AGE = vt.Attribute("age", ["<40", "40 to <60", ">=60"])
+AGE = vt.Attribute("age", ["<40", "40 to <60", ">=60", "unknown"])
+DIAGNOSIS = vt.Attribute("diagnosis", ["lung cancer", "other"])
 INCOME = vt.Attribute("income", ["low", "high"])
 
 
 def shown(page: str, tmp_path: Path) -> vt.Recode:
     """Read the recode file of a page, for the attributes that it is about."""
-    (block,) = [b for b in blocks(ROOT / page) if b.language == "toml" and "[bins.age]" in b.text]
+    (block,) = [
+        b for b in blocks(ROOT / page) if b.language == "toml" and "[attributes.age]" in b.text
+    ]
     path = tmp_path / "recode.toml"
     path.write_text(block.text, encoding="utf-8")
-    return read_recode_file(path, vt.Schema([SMOKER, AGE, INCOME]))
+    return read_recode_file(path, vt.Schema([SMOKER, AGE, INCOME, DIAGNOSIS]))
 
 
 def test_the_object_is_the_same_as_the_file(tmp_path: Path) -> None:
@@ -37,5 +40,6 @@ def test_every_kind_of_rule_is_shown(page: str, tmp_path: Path) -> None:
     smoker, age = recode.rules["smoker"], recode.rules["age"]
     assert isinstance(smoker, vt.ValueMap)
     assert smoker.entries[None] == "unknown"
-    assert age == vt.Bins([40, 60])
+    assert age == vt.Bins([40, 60], missing="unknown")
+    assert smoker.fold == ("trim", "lowercase")
     assert recode.columns["smoker"] == "SMK_2"

@@ -31,11 +31,11 @@ FRAMEWORK = {"method_not_allowed": 405, "bad_request": 400}
 """Problems that no error of ours stands for."""
 
 NEVER_ANSWERED = {
-    "AlignmentError": "ends the study while the release is made; nobody has asked for it",
     "AuditError": "is the clients': the server does not verify its own log",
     "OutputError": "is a curator's, whose scratch folder cannot be written; the server's is told",
     "PromiseError": "is the curators' and researchers', who verify a release; the server makes it",
     "SchemaError": "becomes a MalformedError where a message is read",
+    "UselessPlanError": "is the proposer's; the server carries out what was signed",
 }
 """Errors in modules that the service uses, which no request is answered with."""
 

@@ -19,6 +19,14 @@ SCHEMA = Schema(
         Attribute("not", ["a", "b"]),
     ]
 )
+ORDERED = Schema(
+    [
+        Attribute("age", ["0–17", "18–49", "50–64", "65+"]),
+        Attribute("income", ["<10", "10 to <20.5", ">=20.5"]),
+        Attribute("children", ["-1", "0", "2"]),
+        Attribute("2020", ["a", "b"]),
+    ]
+)
 Row = dict[str, str]
 
 
@@ -75,16 +83,69 @@ def test_a_condition_holds_in_the_cells_that_it_means(
     assert (again.mask == found.mask).all()
 
 
+ORDERS = [
+    ("age >= 50", "age", ["50–64", "65+"]),
+    ("age > 49", "age", ["50–64", "65+"]),
+    ("age < 18", "age", ["0–17"]),
+    ("age <= 17", "age", ["0–17"]),
+    ("age >= 17.5", "age", ["18–49", "50–64", "65+"]),
+    ("age ≥ 18 and not age ≥ 65", "age", ["18–49", "50–64"]),
+    ("age >= '50–64'", "age", ["50–64", "65+"]),
+    ("age > '50–64'", "age", ["65+"]),
+    ("age <= '18–49'", "age", ["0–17", "18–49"]),
+    ("age < '18–49'", "age", ["0–17"]),
+    ("income >= 20.5", "income", [">=20.5"]),
+    ("income < 1e1", "income", ["<10"]),
+    ("children > -1", "children", ["0", "2"]),
+    ("children <= −1", "children", ["-1"]),
+    ("children<.5", "children", ["-1", "0"]),
+    ("2020 > 'a'", "2020", ["b"]),
+]
+
+
+@pytest.mark.parametrize(("condition", "name", "categories"), ORDERS)
+def test_categories_are_compared_by_their_bounds_or_their_order(
+    condition: str, name: str, categories: list[str]
+) -> None:
+    """The same cells as if the categories had been listed."""
+    found = read_condition(condition, ORDERED)
+    assert (found.mask == read_condition({name: categories}, ORDERED).mask).all()
+
+
+CUTS = [
+    ("age >= 55", "55 cuts through the category '50–64' of 'age' (50 to 64)", ">= 0, 18, 50, 65"),
+    ("age <= 18", "18 cuts through the category '18–49'", "<= 17, 49, 64"),
+    ("income > 10", "'10 to <20.5' of 'income' (10 to <20.5)", ">= 10, 20.5"),
+    ("income <= 20.5", "'>=20.5' of 'income' (from 20.5)", "< 10, 20.5"),
+    ("income < 5", "the category '<10' of 'income' (below 10)", "< 10, 20.5"),
+]
+
+
+@pytest.mark.parametrize(("condition", "message", "hint"), CUTS)
+def test_a_number_that_cuts_a_category_is_refused(condition: str, message: str, hint: str) -> None:
+    """The hint lists the numbers that do not."""
+    with pytest.raises(ConditionError) as caught:
+        read_condition(condition, ORDERED)
+    assert message in caught.value.message
+    assert "at character" in caught.value.message
+    assert hint in caught.value.hint
+
+
 MISTAKES: list[tuple[Any, str, str, int | None]] = [
     ("", "the condition ends where an attribute should be", "write it as", 0),
     ("salry = '>50K'", "there is no attribute 'salry', at character 1", "'salary'", 0),
     ("zzz = '>50K'", "there is no attribute 'zzz'", "'marital status'", 0),
     ("salary = '>60K'", "no category '>60K', at character 10", "'>50K'", 9),
     ("salary = 'poor'", "no category 'poor'", "its categories are", 9),
-    ("salary = >50K", "'>' has no meaning, at character 10", "write it as", 9),
+    ("salary = >50K", "'>' stands where a category in single quotes", "write it as", 9),
+    ("salary > 50", "its category '<=50K' states none", "salary > '<=50K'", 9),
+    ("salary >", "the condition ends where a number, or a category in single", "write it", 8),
+    ("salary >= rich", "'rich' stands where a number, or a category", "write it as", 10),
+    ("salary >= '60K'", "no category '60K', at character 11", "its categories are", 10),
+    ("salary > '>50K'", "nobody can meet", "'or'", None),
     ("salary = rich", "'rich' stands where a category in single quotes", "write it as", 9),
     ('salary = ">50K"', "stands where a category in single quotes", "write it as", 9),
-    ("salary '>50K'", "stands where =, != or in should be", "write it as", 7),
+    ("salary '>50K'", "stands where =, !=, <, <=, >, >= or in should be", "write it as", 7),
     ("salary = '>50K", "the quote is never closed", "write it as", 9),
     ("salary = '>50K' salary", "'salary' stands where 'and', 'or' or the end", "write it", 16),
     ("(salary = '>50K'", "the condition ends where a closing parenthesis", "write it as", 16),
@@ -126,7 +187,7 @@ def test_a_mistake_is_named_and_placed(
     assert caught.value.position == position
 
 
-@given(st.text(alphabet="salary=!<>'\"()andornotin ,50Kab", max_size=60))
+@given(st.text(alphabet="salary=!<>≤'\"()andornotin ,.-+e50Kab", max_size=60))
 def test_no_text_ends_in_anything_but_a_condition_or_its_error(text: str) -> None:
     """Whatever is typed, there is no other exception."""
     try:

@@ -1,6 +1,7 @@
 """Intervals hold as often as they say at twelve settings each, or say that they may not.
 
-2,000 releases give a coverage to half a percent, so 93% to 97% are four standard errors.
+2,000 releases give a coverage to half a percent, so 93% to 97% are four standard errors.  The usual
+tests take four settings of each twelve; ``make soak`` takes all.
 """
 
 import math
@@ -23,8 +24,9 @@ from tests.support.coverage import (
     releases,
     summaries,
 )
+from tests.support.unkind import unkind_settings
 from veiltab.core.designs import release_design
-from veiltab.core.uncertainty import critical_value
+from veiltab.core.uncertainty import Population, critical_value
 from veiltab.estimates import Estimate
 from veiltab.inference.quantities import DOUBT
 from veiltab.paper.experiment import Setting, Wishes, distribution_table, settings_for
@@ -34,58 +36,73 @@ ALMOST_ALWAYS = 0.95
 
 RUNS, SEED = 2_000, 1
 
+VAGUE = {"risk difference", "risk ratio", "odds ratio"}
+KINDS = {"cells", "difference", "conditional share", "band", *VAGUE}
+
+
+SHORT = {("adult", 0.1), ("uniform", 0.5), ("linear", 1.0), ("peaky", 1.0)}
+
 
 @cache
-def measured(runs: int, seed: int) -> tuple[Coverage, ...]:
-    """Return the coverage at all settings, measured once for all tests."""
-    return tuple(interval_coverage(runs, seed))
+def short_settings() -> tuple[Setting, ...]:
+    """Return one setting of each distribution."""
+    return tuple(s for s in paper_settings() if (s.distribution, s.plan.epsilon) in SHORT)
+
+
+@cache
+def measured() -> tuple[Coverage, ...]:
+    """Return the coverage at the four settings, measured once for all tests."""
+    return tuple(interval_coverage(RUNS, SEED, settings=short_settings()))
 
 
 def check(rows: tuple[Coverage, ...]) -> None:
-    """Check every quantity at every setting where it is estimable."""
-    kinds = {row.quantity.split()[0] for row in rows}
-    assert kinds == {"cells", "marginal", "difference", "conditional", "risk", "odds", "band"}
+    """Check every quantity at every setting: of all releases, whatever they say.
+
+    Where nothing is known in many releases, intervals hold more often.
+    """
+    assert {row.quantity for row in rows if not row.quantity.startswith("marginal")} == KINDS
     for row in rows:
-        if row.estimable >= ALMOST_ALWAYS:
-            assert row.coverage is not None
-            assert 0.93 <= row.coverage <= 0.97, row
-        else:
-            assert row.quantity in {"risk ratio", "odds ratio"}, row
+        most = 0.97 if row.estimable >= ALMOST_ALWAYS else 1.0
+        assert 0.93 <= row.coverage <= most, row
+        assert row.estimable >= ALMOST_ALWAYS or row.quantity in VAGUE, row
 
 
 @pytest.mark.slow
-def test_intervals_cover_at_the_twelve_settings() -> None:
+def test_intervals_cover_at_four_of_the_twelve_settings() -> None:
     """Cells, marginals, a difference, a conditional share, ratios and the simultaneous band."""
-    assert len(paper_settings()) == 12
-    check(measured(RUNS, SEED))
+    assert len(short_settings()) == 4
+    check(measured())
 
 
 @pytest.mark.soak
 def test_intervals_cover_at_the_twelve_settings_for_long() -> None:
     """The same with 20,000 releases each and other seeds: standard errors of 0.15%."""
-    check(measured(20_000, 2))
+    assert len(paper_settings()) == 12
+    check(tuple(interval_coverage(20_000, 2)))
 
 
 @pytest.mark.slow
-def test_where_ratios_are_not_estimable_the_output_says_so() -> None:
-    """Every one of fifty releases of such a setting gives no number, or gives it with a warning."""
-    vague = {
-        (row.distribution, row.epsilon)
-        for row in measured(RUNS, SEED)
-        if row.estimable < ALMOST_ALWAYS
-    }
-    assert ("peaky", 0.1) in vague
-    assert ("uniform", 0.5) not in vague
-    for setting in paper_settings():
+def test_what_ratios_do_not_say_is_said() -> None:
+    """Of twenty releases at such a setting, each answer has two ends, or says what is missing."""
+    vague = {(row.distribution, row.epsilon) for row in measured() if row.one_sided > 0.2}
+    assert vague == {("peaky", 1.0), ("adult", 0.1)}
+    for setting in short_settings():
         if (setting.distribution, setting.plan.epsilon) not in vague:
             continue
-        for counts in releases(setting, 50, SEED):
+        for counts in releases(setting, 20, SEED):
             estimate = Estimate(setting.table.schema, counts, setting.plan)
-            for found in (
-                estimate.odds_ratio(OUTCOME, GROUP),
-                estimate.risk_ratio(OUTCOME, GROUP),
-            ):
-                assert not found.estimable or DOUBT in found.warnings, setting.label
+            ratio = estimate.odds_ratio(OUTCOME, GROUP)
+            said = ratio.warnings[-1] if ratio.warnings else ""
+            if not ratio.estimable:
+                assert said.startswith("not estimable: ")
+            elif ratio.high is None:
+                assert said.startswith("there is no upper limit, because ")
+                assert ratio.low is not None
+                assert ratio.low > 0
+            else:
+                assert ratio.low is not None
+                assert ratio.low < ratio.high
+                assert DOUBT in ratio.warnings
 
 
 def adult_setting() -> Setting:
@@ -111,13 +128,18 @@ def test_the_study_measures_the_intervals_that_users_get() -> None:
         for name, quantity in (
             ("difference", estimate.difference(*rich, level=0.9)),
             ("conditional share", estimate.probability(OUTCOME, GROUP, level=0.9)),
-            ("risk ratio", estimate.risk_ratio(OUTCOME, GROUP, level=0.9)),
-            ("odds ratio", estimate.odds_ratio(OUTCOME, GROUP, level=0.9)),
+            (
+                "risk difference",
+                estimate.risk_difference(OUTCOME, GROUP, level=0.9, population="finite"),
+            ),
+            ("risk ratio", estimate.risk_ratio(OUTCOME, GROUP, level=0.9, population="finite")),
+            ("odds ratio", estimate.odds_ratio(OUTCOME, GROUP, level=0.9, population="finite")),
         ):
             assert quantity.estimable == bool(found[name].bounded[run])
             if quantity.estimable:
-                assert quantity.low == pytest.approx(found[name].low[run], abs=1e-9)
-                assert quantity.high == pytest.approx(found[name].high[run], abs=1e-9)
+                high = math.inf if quantity.high is None else quantity.high
+                assert quantity.low == pytest.approx(found[name].low[run], abs=1e-6)
+                assert high == pytest.approx(found[name].high[run], rel=1e-6)
 
 
 @pytest.mark.slow
@@ -137,11 +159,10 @@ def test_better_estimators_are_never_worse_on_average() -> None:
     gains = estimator_gains(RUNS, SEED)
     assert len(gains) == 12
     for gain in gains:
-        assert gain.projected_ratio <= 1, gain
+        assert gain.projected_ratio <= gain.clipped_ratio <= 1, gain
         assert gain.most_likely_ratio <= 1 + 1e-12, gain
     strict = next(g for g in gains if g.distribution == "peaky" and g.epsilon == 0.1)
     assert strict.projected_ratio < 0.7
-    # What "best" stands for: the smaller mean ratio over the twelve settings.
     assert np.mean([g.projected_ratio for g in gains]) < np.mean(
         [g.most_likely_ratio for g in gains]
     )
@@ -170,24 +191,39 @@ def test_in_many_empty_cells_the_quasi_likelihood_takes_from_the_peak() -> None:
 DECOY_SETTINGS = {setting.name: setting for setting in decoy_settings()}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", DECOY_SETTINGS)
-def test_intervals_cover_with_decoys(name: str) -> None:
-    """The same quantities at twelve settings with decoys, chosen in advance.
+DECOYS_SHORT = (
+    *("adult, δ, strong channel", "peaked, everybody takes part"),
+    *("2,000 people, matched", "adult, published"),
+)
 
-    Nearly everything is estimable there: nothing may hide behind a refusal.
-    """
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DECOYS_SHORT)
+def test_intervals_cover_with_decoys(name: str) -> None:
+    """The same quantities at settings with decoys, chosen in advance."""
+    check_with_decoys(name, RUNS, SEED)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", DECOY_SETTINGS)
+def test_intervals_cover_with_decoys_for_long(name: str) -> None:
+    """All twelve settings, with 5,000 releases and another seed."""
+    check_with_decoys(name, 5_000, 2)
+
+
+def check_with_decoys(name: str, runs: int, seed: int) -> None:
+    """Check every quantity; nearly all is estimable: nothing may hide behind a refusal."""
     setting = DECOY_SETTINGS[name]
-    counts = setting.releases(RUNS, SEED)
+    counts = setting.releases(runs, seed)
     kinds = set()
-    for quantity, coverage, estimable in summaries(
+    for quantity, coverage, estimable, one_sided in summaries(
         setting.table, setting.design(counts), counts, 0.95
     ):
         assert estimable > 0.99
-        assert coverage is not None
+        assert one_sided < 0.01
         assert 0.93 <= coverage <= 0.97, (name, quantity, coverage)
-        kinds.add(quantity.split()[0])
-    assert kinds == {"cells", "marginal", "difference", "conditional", "risk", "odds", "band"}
+        kinds.add(quantity)
+    assert kinds > KINDS
 
 
 def test_there_are_twelve_settings_with_decoys_of_every_kind() -> None:
@@ -226,8 +262,42 @@ def test_the_study_of_decoys_measures_the_intervals_that_users_get(name: str) ->
         for kind, quantity in (
             ("difference", estimate.difference(*rich, level=0.9)),
             ("conditional share", estimate.probability(OUTCOME, GROUP, level=0.9)),
-            ("risk ratio", estimate.risk_ratio(OUTCOME, GROUP, level=0.9)),
-            ("odds ratio", estimate.odds_ratio(OUTCOME, GROUP, level=0.9)),
+            (
+                "risk difference",
+                estimate.risk_difference(OUTCOME, GROUP, level=0.9, population="finite"),
+            ),
+            ("risk ratio", estimate.risk_ratio(OUTCOME, GROUP, level=0.9, population="finite")),
+            ("odds ratio", estimate.odds_ratio(OUTCOME, GROUP, level=0.9, population="finite")),
         ):
-            assert quantity.low == pytest.approx(found[kind].low[run], rel=1e-6, abs=1e-9)
-            assert quantity.high == pytest.approx(found[kind].high[run], rel=1e-6, abs=1e-9)
+            assert quantity.low == pytest.approx(found[kind].low[run], rel=1e-6, abs=1e-6)
+            assert quantity.high == pytest.approx(found[kind].high[run], rel=1e-6, abs=1e-6)
+
+
+UNKIND = {setting.name: setting for setting in unkind_settings()}
+
+
+def check_unkind(name: str, population: Population, runs: int, least: float) -> None:
+    """Check that every interval of a setting has a width and holds often enough."""
+    for quantity, interval, truth in UNKIND[name].measure(runs, SEED, population):
+        assert (interval.low < interval.high).all(), quantity
+        coverage = float(interval.covers(truth).mean())
+        assert coverage >= least, (name, population, quantity, coverage)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", UNKIND)
+def test_ratios_hold_at_unkind_settings(name: str) -> None:
+    """Rare outcomes, rare groups, ratios of 0 and ∞, few people: of a larger population.
+
+    Each of the 400 releases is about other people.  Intervals that hold in 95% of them hold in
+    fewer than 91% with a chance of 3 in 10,000: 1.5% for all 50 together.  The seed is fixed.
+    """
+    check_unkind(name, "super", 400, 0.91)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("population", ["finite", "super"])
+@pytest.mark.parametrize("name", UNKIND)
+def test_ratios_hold_at_unkind_settings_for_long(name: str, population: Population) -> None:
+    """The same with 8,000 releases, of the respondents too: a standard error of 0.25%."""
+    check_unkind(name, population, 8_000, 0.93)

@@ -11,13 +11,12 @@ from veiltab.core.designs import release_design
 from veiltab.core.estimators import most_likely, project
 from veiltab.core.plan import Plan, plan
 from veiltab.core.publication import PublicationNoise
-from veiltab.core.resampling import apportion, resample
+from veiltab.core.resampling import apportion
 from veiltab.core.schema import Attribute, CountTable, Schema
-from veiltab.core.uncertainty import Population, VarianceComponents
+from veiltab.core.uncertainty import VarianceComponents
 from veiltab.data.counts import adult_table
 from veiltab.errors import ParameterError
 from veiltab.estimates import Estimate
-from veiltab.inference.independence import Null
 
 FREE = {"epsilon_with_curator": math.inf}
 MECHANISMS: dict[str, dict[str, Any]] = {
@@ -101,71 +100,6 @@ def test_equal_noise_makes_the_most_likely_the_projected() -> None:
     np.testing.assert_allclose(
         most_likely(counts, design), project(design.estimate(counts)), atol=1e-12
     )
-
-
-NULLS: dict[str, tuple[list[float], list[float], list[float], str, bool]] = {
-    "3 x 2": ([0.7, 0.2, 0.1], [0.8, 0.2], [1.0], "decoys", False),
-    "3 x 2, channel, published": ([0.7, 0.2, 0.1], [0.8, 0.2], [1.0], "decoys, channel", True),
-    "4 x 4, everybody": (
-        [0.9, 0.05, 0.03, 0.02],
-        [0.6, 0.25, 0.1, 0.05],
-        [1.0],
-        "decoys, δ",
-        False,
-    ),
-    "2 x 2 in three groups, matched": (
-        [0.7, 0.3],
-        [0.85, 0.15],
-        [0.6, 0.3, 0.1],
-        "decoys, matched",
-        False,
-    ),
-}
-
-
-def false_positive_rate(name: str, runs: int, population: Population) -> float:
-    """Return how often independence is rejected at 5% when it is true, with uneven margins.
-
-    The tables are half of a larger release, so that their cells have the decoys of two.
-    """
-    rows, columns, groups, mechanism, published = NULLS[name]
-    shape = len(rows), len(columns), len(groups)
-    cells = math.prod(shape)
-    chosen = plan_of(mechanism, 2 * cells)
-    noise = PublicationNoise.for_epsilon(0.5, 2 * cells) if published else None
-    truth = np.einsum("i,j,k->ijk", rows, columns, groups).ravel()
-    generator = np.random.default_rng([7, *name.encode()])
-    rejected = 0
-    for _ in range(runs):
-        people = apportion(truth, 45_222)
-        if population == "super":  # the respondents themselves are drawn from it
-            people = generator.multinomial(45_222, truth)
-        options: dict[str, Any] = {"cells": cells, "publication": noise}
-        counts = release_design(chosen, **options).draw(people, 1, generator)[0]
-        design = release_design(chosen, population=population, rows=int(counts.sum()), **options)
-        null = Null(design, *shape)
-        drawn = resample(null.plausible(counts), design, null.statistic, generator, 199)
-        larger = int(np.count_nonzero(drawn >= float(null.statistic(counts)) * (1 - 1e-12)))
-        rejected += int((1 + larger) / 200 <= 0.05)
-    return rejected / runs
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NULLS)
-def test_false_alarms_are_about_five_in_a_hundred(name: str) -> None:
-    """500 nulls: within 5% ± 3%, which is three standard errors (1 in 400 by chance, fixed)."""
-    assert 0.02 <= false_positive_rate(name, 500, "super") <= 0.08
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("population", ["finite", "super"])
-@pytest.mark.parametrize("name", NULLS)
-def test_false_alarms_lie_between_four_and_six_in_a_hundred(
-    name: str, population: Population
-) -> None:
-    """8,000 nulls each; the standard error is 0.24%, so the rate itself is in 4% to 6%."""
-    rate = false_positive_rate(name, 8_000, population)
-    assert 0.04 <= rate <= 0.06, rate
 
 
 SCHEMA = Schema([Attribute("a", ["x", "y", "z"]), Attribute("b", ["u", "v"])])

@@ -15,30 +15,38 @@ from veiltab.core.uncertainty import VarianceComponents
 from veiltab.errors import InputError, ParameterError, SchemaError
 from veiltab.estimates import Estimate, Promise, Provenance
 from veiltab.inference.distributions import NUMBERS
+from veiltab.inference.quantities import DOUBT
 
 ESTIMATE = adult_estimate()
 
 
 def test_the_joint_table_has_a_row_for_each_cell() -> None:
-    """Categories in the schema's order, the best shares, and errors that add up in squares."""
+    """Categories in the schema's order, shares in 0..1, and errors that add up in squares."""
     table = ESTIMATE.table()
-    assert table.columns == [*ESTIMATE.schema.names, *NUMBERS, "interval"]
+    assert table.columns == [*ESTIMATE.schema.names, *NUMBERS, "warning", "interval"]
     for cell, row in enumerate(table.select(ESTIMATE.schema.names).iter_rows()):
         assert row == ESTIMATE.schema.labels(cell)
-    assert table["share"].sum() == pytest.approx(1)
+    np.testing.assert_array_equal(table["share"], np.clip(ESTIMATE.unbiased, 0, 1))
+    assert ESTIMATE.table("projected")["share"].sum() == pytest.approx(1)
     squares = table["sampling_error"] ** 2 + table["privacy_error"] ** 2
     np.testing.assert_allclose(squares, table["standard_error"] ** 2)
     assert table["interval"].unique().to_list() == ["95% per cell"]
     assert (table["low"] <= table["high"]).all()
-    assert table.null_count().sum_horizontal().item() == 0
+    assert table.drop("warning").null_count().sum_horizontal().item() == 0
+    assert (table["warning"].is_null() == (ESTIMATE.unbiased >= 0)).all()
+    assert (
+        "below zero because of the noise; it is shown as zero" in table["warning"].drop_nulls()[0]
+    )
 
 
 def test_each_estimator_gives_its_own_shares() -> None:
     """Points change; errors and intervals are always those of the unbiased estimate."""
-    tables = {name: ESTIMATE.table(name) for name in ("best", "unbiased", "projected")}
+    tables = {name: ESTIMATE.table(name) for name in ("clipped", "unbiased", "projected")}
+    assert tables["clipped"].equals(ESTIMATE.table())
     np.testing.assert_array_equal(tables["unbiased"]["share"], ESTIMATE.unbiased)
-    np.testing.assert_array_equal(tables["best"]["share"], project(ESTIMATE.unbiased))
-    assert tables["best"].equals(tables["projected"])
+    np.testing.assert_array_equal(tables["projected"]["share"], project(ESTIMATE.unbiased))
+    both = tables["clipped"].drop("share", "warning"), tables["projected"].drop("share", "warning")
+    assert both[0].equals(both[1])
     likely = ESTIMATE.table("most_likely")
     np.testing.assert_array_equal(likely["share"], most_likely(ESTIMATE.counts, ESTIMATE.design()))
     assert likely.drop("share").equals(tables["unbiased"].drop("share"))
@@ -82,21 +90,25 @@ def test_a_marginal_is_the_sum_of_the_joint_estimate() -> None:
 
 
 def test_conditional_shares_sum_to_one_within_each_group() -> None:
-    """Groups come first; each group's best shares are a proper distribution."""
-    table = ESTIMATE.conditional("salary", ["gender", "marital"])
+    """Groups come first; each group's projected shares are a proper distribution."""
+    table = ESTIMATE.conditional("salary", ["gender", "marital"], estimator="projected")
     assert table.columns[:3] == ["gender", "marital", "salary"]
     sums = table.group_by(["gender", "marital"]).agg(pl.col("share").sum())["share"]
     np.testing.assert_allclose(sums, 1)
     assert table["estimable"].all()
     assert table["reason"].null_count() == table.height
+    table = ESTIMATE.conditional("salary", ["gender", "marital"])
     assert ((table["low"] <= table["share"]) & (table["share"] <= table["high"])).all()
 
 
 def test_a_conditional_table_agrees_with_single_questions() -> None:
     """The vectorised intervals are those of one condition at a time."""
-    table = ESTIMATE.conditional("salary", "gender", estimator="unbiased")
+    table = ESTIMATE.conditional("salary", ["gender", "marital"])
+    assert DOUBT in table["warning"].to_list()
     for row in table.iter_rows(named=True):
-        found = ESTIMATE.probability({"salary": row["salary"]}, {"gender": row["gender"]})
+        group = {"gender": row["gender"], "marital": row["marital"]}
+        found = ESTIMATE.probability({"salary": row["salary"]}, group)
+        assert row["warning"] == (found.warnings[0] if found.warnings else None)
         assert found.value == pytest.approx(row["share"], rel=1e-9)
         assert found.low == pytest.approx(row["low"], rel=1e-6)
         assert found.high == pytest.approx(row["high"], rel=1e-6)
@@ -134,7 +146,7 @@ def test_columns_make_way_for_attributes_of_the_same_name() -> None:
     shaped = released_estimate(table, 1.0)
     estimate = Estimate(schema, shaped.counts, shaped.plan)
     columns = estimate.table().columns
-    assert len(set(columns)) == len(columns) == 10
+    assert len(set(columns)) == len(columns) == 11
     assert columns[3] == "share"
 
 

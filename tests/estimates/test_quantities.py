@@ -11,7 +11,7 @@ from veiltab.core.uncertainty import VarianceComponents
 from veiltab.errors import ConditionError, ParameterError
 from veiltab.estimates import Estimate, Quantity
 from veiltab.inference.conditions import read_condition
-from veiltab.inference.quantities import DOUBT
+from veiltab.inference.quantities import DOUBT, Question
 
 ESTIMATE = adult_estimate()
 RICH, MALE, FEMALE = "salary = '>50K'", "gender = 'male'", "gender = 'female'"
@@ -125,7 +125,7 @@ def test_numeric_gradients_confirm_the_errors_of_ratios() -> None:
             for unit in np.eye(24)
         ]
     )
-    found = ESTIMATE.odds_ratio(RICH, MALE)
+    found = ESTIMATE.odds_ratio(RICH, MALE, population="finite")
     assert found.standard_error == pytest.approx(uncertainty().total(gradient) ** 0.5, rel=1e-4)
     assert found.privacy_error == pytest.approx(uncertainty().privacy(gradient) ** 0.5, rel=1e-4)
 
@@ -156,11 +156,16 @@ def test_dividing_by_next_to_nothing_is_not_estimable(hollow: Estimate) -> None:
 
 
 def test_an_uncertain_denominator_is_said() -> None:
-    """At a small ε the odds are given with a warning, or not at all."""
+    """At a small ε the odds have no upper limit, or one with a warning."""
     found = [adult_estimate(0.5, seed).odds_ratio(RICH, MALE) for seed in range(20)]
-    given = [each for each in found if each.estimable]
-    assert 0 < len(given) < 20
-    assert all(DOUBT in each.warnings for each in given)
+    open_ended = [quantity for quantity in found if quantity.high is None]
+    assert 0 < len(open_ended) < 20
+    for quantity in open_ended:
+        assert quantity.estimable
+        assert (quantity.low or 0) > 0
+        assert "no upper limit, because the denominator" in quantity.warnings[-1]
+        assert "at least" in str(quantity)
+    assert all(DOUBT in quantity.warnings for quantity in found if quantity.high is not None)
     assert ESTIMATE.risk_difference(RICH, MALE).warnings == ()
 
 
@@ -208,3 +213,29 @@ def test_html_is_escaped() -> None:
     found = ESTIMATE.probability(RICH)
     assert "&gt;50K" in found._repr_html_()
     assert ">50K" not in found._repr_html_().replace("&gt;", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "shown"),
+    [
+        (2.4, 1.3, None, "2.4 (95% interval at least 1.3; no upper limit; standard error 0.5"),
+        (2.4, None, 9.0, "2.4 (95% interval at most 9; no lower limit; standard error 0.5"),
+        (None, 1.3, None, "at least 1.3; no upper limit (95% interval; Fieller)"),
+        (None, 0.2, 1.0, "0.2 to 1 (95% interval; Fieller)"),
+    ],
+)
+def test_an_interval_with_one_end_says_which(
+    value: float | None, low: float | None, high: float | None, shown: str
+) -> None:
+    """In text, in HTML and in JSON; a quantity without a value is still estimable."""
+    question = Question(released=ESTIMATE, level=0.95, population="super")
+    errors = None if value is None else (0.5, 0.3, 0.4)
+    found = question.answer("ratio", "Fieller", value, errors, (low, high), "no limit: vague")
+    assert found.estimable
+    assert str(found).startswith(f"ratio: {shown}")
+    assert str(found).endswith("\n  no limit: vague")
+    assert shown in found._repr_html_()
+    stored = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert (stored["value"], stored["low"], stored["high"]) == (value, low, high)
+    assert stored["estimable"]
+    assert stored["standard_error"] == (None if value is None else 0.5)

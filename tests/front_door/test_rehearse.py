@@ -12,6 +12,7 @@ import pytest
 import veiltab as vt
 from veiltab.core.mechanism import LinkageMode
 from veiltab.core.plan import MechanismName
+from veiltab.errors import UselessPlanError
 
 PEOPLE = 20_000
 TINY = pl.DataFrame({"person": [1, 2], "x": ["a", "b"]})
@@ -236,6 +237,10 @@ def test_rules_may_come_as_a_recode_and_numbers_from_numpy() -> None:
     first = vt.rehearse([people], on="person", epsilon=1.0, recode=recode, seed=np.int64(3))  # type: ignore[arg-type]
     again = vt.rehearse([people], on="person", epsilon=1.0, recode=recode.rules, seed=3)
     assert (first.counts == again.counts).all()
+    twice = pl.concat([people, people.tail(50).with_columns(age=pl.lit(99, pl.Int64))])
+    kept = vt.Recode(recode.rules, duplicates="first")
+    once = vt.rehearse([twice], on="person", epsilon=1.0, recode=kept, seed=3)
+    assert (first.counts == once.counts).all()
     rows = np.int64(45_222)
     chosen = vt.plan(population_size=rows, domain_size=24, epsilon=1, mechanism="paper")  # type: ignore[arg-type]
     assert chosen.sample_size == 3_238
@@ -285,3 +290,15 @@ def test_pandas_columns_of_every_kind() -> None:
         vt.open_table(frame["text"])
     with pytest.raises(vt.errors.TableError, match="two columns 'a'"):
         vt.open_table(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+
+
+def test_what_says_less_than_a_guess_is_not_tried_out() -> None:
+    """Neither rehearsed nor simulated, unless it is asked for."""
+    schema = vt.Schema([vt.Attribute("x", ["a", "b"])])
+    table = vt.CountTable(schema, np.array([1, 1]))
+    with pytest.raises(UselessPlanError, match="less than a guess"):
+        vt.rehearse([TINY], on="person", epsilon=0.1)
+    with pytest.raises(UselessPlanError, match="less than a guess"):
+        vt.simulate(table, epsilon=0.1)
+    assert vt.rehearse([TINY], on="person", epsilon=0.1, anyway=True).counts.size == 2
+    assert vt.simulate(table, epsilon=0.1, anyway=True).counts.size == 2

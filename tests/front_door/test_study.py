@@ -19,9 +19,8 @@ import veiltab as vt
 from tests.support.servers import running
 from veiltab.hosting import existing_server
 from veiltab.party.progress import Progress
-from veiltab.party.session import register
 from veiltab.server.directory import DataDirectory
-from veiltab.server.http.auth import invite
+from veiltab.server.invitations import invite
 from veiltab.server.worker import Worker
 
 TITLE = "Smoking and income"
@@ -77,7 +76,7 @@ def world(tmp_path: Path) -> Iterator[World]:
             home = vt.Home(tmp_path / name)
             home.create(name)
             with pytest.raises(vt.errors.MismatchError, match="has the fingerprint"):
-                home.register(service.url, "unused", fingerprint="12345 " * 6)
+                home.register(service.url, "0" * 16, fingerprint="12345 " * 6)
             pinned = home.register(
                 service.url, invite(context, name), fingerprint=spelled(context.identity.party_id)
             )
@@ -122,6 +121,7 @@ def test_from_a_proposal_to_a_report(world: World) -> None:
         assert (line.title, line.role) == (TITLE, "curator")
         preview = study.check(smokers(), ids="id")
         assert preview.respondents == PEOPLE
+        assert isinstance(preview.plan, vt.Plan)
         assert preview.rows == round(preview.plan.expected_rows or 0)
         waiting = study.push(smokers(), ids="id", wait=False)
         assert [(c.aligned, c.uploaded) for c in waiting.curators] == [
@@ -172,9 +172,14 @@ def test_one_time_pads_and_other_tables(world: World) -> None:
     for home in (world.hospital, world.office):
         home.set_budget("Data", epsilon=3)
     raw = smokers().with_columns(pl.col("smoker").replace({"yes": "Y"}))
-    raw.rename({"smoker": "raucht"}).write_csv(world.folder / "patients.csv")
+    twice = pl.concat([raw, raw.head(3)]).rename({"smoker": "raucht"})
+    twice.write_csv(world.folder / "patients.csv")
     recode = world.folder / "recode.toml"
-    recode.write_text('[columns]\nsmoker = "raucht"\n[values.smoker]\nY = "yes"\n')
+    recode.write_text(
+        'duplicates = "identical"\nids = {columns = ["id"]}\n'
+        '[attributes.smoker]\ncolumn = "raucht"\ncategories = {yes = "Y"}\n'
+    )
+    steps: list[tuple[str, int]] = []
     with sqlite3.connect(world.folder / "taxes.db") as database:
         database.execute("CREATE TABLE taxes (id INTEGER, income TEXT)")
         rows = incomes().itertuples(index=False)
@@ -186,7 +191,15 @@ def test_one_time_pads_and_other_tables(world: World) -> None:
         theirs = other.study(study.id)
         theirs.sign("Data")
         theirs.push(address, "id", query="taxes", wait=False)
-        study.push(str(world.folder / "patients.csv"), "id", recode=recode)
+        table = str(world.folder / "patients.csv")
+        with pytest.raises(vt.errors.LinkageError, match="6 rows share an id"):
+            study.check(table, recode=recode, duplicates="refuse").raise_problems()
+        with pytest.raises(vt.errors.ParameterError, match="'id' in the recode file"):
+            study.check(table, "nr", recode=recode)
+        preview = study.check(table, recode=recode)
+        assert (preview.respondents, preview.dropped) == (PEOPLE, 3)
+        study.push(table, recode=recode, progress=lambda at: steps.append((at.step, at.done)))
+        assert ("dropping repeated rows", 3) in steps
         theirs.push(lambda: vt.open_table(address, "taxes"), "id")
         study.wait()
         with pytest.raises(vt.errors.ParameterError, match="one-time pads"):
@@ -229,8 +242,7 @@ def test_mistakes_are_typed_and_lose_nothing(world: World) -> None:
         with pytest.raises(vt.errors.MismatchError, match="states 4,000 respondents, not 10"):
             study.push(smokers().head(10), "id", wait=False)
         assert not any(curator.aligned for curator in study.status().curators)
-        with pytest.raises(vt.errors.ValueNotInSchemaError, match="'maybe'"):
-            study.push(pl.DataFrame({"id": [1], "smoker": ["maybe"]}), "id")
+        _check_a_table_that_does_not_fit(world, study)
         with pytest.raises(vt.errors.StateError, match=r"after 0\.2 seconds, not released"):
             study.wait("released", timeout=0.2)
         with pytest.raises(vt.errors.ParameterError, match="no study ever becomes 'relaesed'"):
@@ -242,6 +254,24 @@ def test_mistakes_are_typed_and_lose_nothing(world: World) -> None:
             study.wait("released")
         with pytest.raises(vt.errors.StateError, match="aborted"):
             study.push(smokers(), "id")
+
+
+def _check_a_table_that_does_not_fit(world: World, study: vt.Study) -> None:
+    """See that a check says what a push raises, also a check of the study file."""
+    table, file = smokers().with_columns(smoker=pl.lit("maybe")), world.folder / "offenders.csv"
+    with pytest.raises(vt.errors.ValueNotInSchemaError, match="'maybe'") as refused:
+        study.push(table, "id")
+    preview = study.check(table, "id", offenders=file)
+    assert (preview.fits, dict(preview.offenders)) == (False, {"no category": PEOPLE})
+    assert preview.offenders_file == file
+    assert pl.read_csv(file).height == PEOPLE
+    with pytest.raises(vt.errors.ValueNotInSchemaError) as raised:
+        preview.raise_problems()
+    assert raised.value.message == refused.value.message
+    of_file = world.hospital.check(world.study_file(), table.head(1), "id")
+    assert [problem.code for problem in of_file.problems] == ["value_not_in_schema", "mismatch"]
+    with pytest.raises(vt.errors.MisfitError, match="for 2 reasons"):
+        of_file.raise_problems()
 
 
 def test_a_session_closes_its_connections(world: World) -> None:
@@ -286,14 +316,14 @@ def test_limits_of_an_application(tmp_path: Path) -> None:
 def test_what_cannot_be_a_fingerprint_or_an_invitation_is_not_sent(tmp_path: Path) -> None:
     """Nobody is asked, and no other secret that was given by mistake leaves the house."""
     home = vt.Home(tmp_path / "home")
-    identity = home.create("A hospital")
+    home.create("A hospital")
     nowhere = "https://127.0.0.1:1"
     for wrong in ("", "12345", "x" * 30, "1" * 31):
         with pytest.raises(vt.errors.ParameterError, match="is not a fingerprint"):
-            home.register(nowhere, "0" * 40, fingerprint=wrong)
+            home.register(nowhere, "0" * 16, fingerprint=wrong)
     for wrong in ("", "a secret", "0" * 41, "id,smoker\n1,yes"):
         with pytest.raises(vt.errors.InvitationError) as caught:
-            register(home, nowhere, home.public, identity=identity, invitation=wrong)
+            home.register(nowhere, wrong, fingerprint="12345 " * 6)
         assert not wrong or wrong not in f"{caught.value.message} {caught.value.hint}"
 
 

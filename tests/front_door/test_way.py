@@ -16,8 +16,9 @@ CELLS = 7 * 13
 LARGE = 16_384
 """Longer than any message of the study, and shorter than a chunk of its records."""
 
-MOST_MODULES = 44
-"""Four dozen less a few: decoys are records too, and have a module of their own on the way."""
+MOST_MODULES = 53
+"""Four dozen and a few: decoys are records too, and the report has a module for each measure of
+association, for residuals and for each kind of picture."""
 
 
 def carries_records(value: object, depth: int = 0) -> bool:

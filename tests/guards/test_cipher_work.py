@@ -84,7 +84,9 @@ def test_pads_of_rows_anywhere(size: int) -> None:
 def test_noise(cells: int) -> None:
     """A record takes its word; of 128 at most one is kept anyway, for two bytes; a group eight."""
     people, rows = 45_222, 4 * SPAN
-    chosen = plan(population_size=people, domain_size=cells, epsilon=1.0, sample_size=people)
+    chosen = plan(
+        population_size=people, domain_size=cells, epsilon=1.0, sample_size=people, anyway=True
+    )
     entropy = CountingEntropy(CipherEntropy(KEY))
     source = NoiseSource(chosen.ranked.channel, rows, entropy)
     for _ in range(4):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -98,6 +99,26 @@ def test_an_agent_answers_and_grants(parties: StoredParties, tmp_path: Path) -> 
     Session(parties.taxes).study("answered").grant(parties.folder / "rivera.json")
     estimate = Session(parties.researcher).study(study.id).estimate()
     assert estimate.schema.names == ("smoker", "income")
+
+
+def test_an_agent_lets_nobody_in_again_whom_its_owner_has_revoked(
+    parties: StoredParties, tmp_path: Path
+) -> None:
+    """Not after a restart with a new log either, nor if the server hides the first grant."""
+    study = parties.sampled("revoked")
+    for party in (parties.hospital, parties.taxes):
+        Session(party).study("revoked").answer()
+    wait_for(parties.hospital, bytes.fromhex(study.id), "released")
+    study.grant(parties.folder / "rivera.json")
+    assert [one.state for one in study.revoke(parties.folder / "rivera.json")] == ["revoked"]
+    policy = parties.researchers(f'identity = "{parties.folder}/rivera.json"')
+    with parties.agent(tmp_path, policy) as agent:
+        with mock.patch("veiltab.party.agent.agent.own_grants", return_value=[]):
+            agent.step()
+        agent.check()
+        agent.step()
+        assert lines(agent, study) == []
+    assert [one.state for one in study.grants()] == ["revoked"]
 
 
 def test_a_study_that_the_owner_did_not_sign_is_not_answered(

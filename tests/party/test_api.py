@@ -22,12 +22,15 @@ from tests.support.answers import (
     STUDY,
     SUMMARY,
     answering,
+    mocked,
 )
 from tests.support.messages import filler, signed
 from veiltab.errors import (
     MalformedError,
     MismatchError,
     ParameterError,
+    ServerChangedError,
+    UnauthenticatedError,
     VersionError,
 )
 from veiltab.party.remote import Reach, RemoteServer
@@ -153,6 +156,30 @@ def test_a_reason_is_one_line(reason: str) -> None:
     with pytest.raises(ParameterError):
         server.abort(STUDY, reason)
     assert seen == []
+
+
+def test_a_server_that_is_replaced_meanwhile_is_noticed() -> None:
+    """It refuses the sender, whom it does not know, and is asked once more who it is."""
+    asked: list[str] = []
+    identities = [PINNED, messages.RESEARCHER]
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        if request.url.path != "/v1/server":
+            problem = {"code": "unauthenticated", "detail": "who?", "hint": "register"}
+            headers = {"content-type": "application/problem+json"}
+            return httpx.Response(401, content=json.dumps(problem).encode(), headers=headers)
+        about = {"identity": identities.pop(0).to_json(), "rotations": []}
+        return httpx.Response(200, json=about | {"software": "x", "versions": [1]})
+
+    server = mocked(handler)
+    server._met = False
+    with pytest.raises(ServerChangedError, match="THE SERVER HAS CHANGED"):
+        server.studies()
+    assert asked == ["/v1/server", "/v1/studies", "/v1/server"]
+    identities += [PINNED, PINNED]
+    with pytest.raises(UnauthenticatedError):
+        server.studies()  # it is the right one, and does not know the sender
 
 
 def discover(answer: dict[str, Any]) -> Any:  # noqa: ANN401 - a PublicIdentity, or an error

@@ -10,8 +10,9 @@ from tests.support.decoys import decoy_terms
 from tests.support.servers import Server, make_context, running
 from veiltab.core.mechanism import LinkageMode
 from veiltab.errors import AlignmentError, StateError, WithheldError
+from veiltab.party.checking import check
 from veiltab.party.progress import Progress, ignore_progress
-from veiltab.party.push import check, push
+from veiltab.party.push import push
 from veiltab.party.researcher import estimate_study
 from veiltab.wire.contract import PadMode
 
@@ -64,7 +65,7 @@ def test_the_server_adds_its_noise(service: Server, tmp_path: Path) -> None:
 def test_a_table_that_has_changed_needs_a_new_study(
     service: Server, tmp_path: Path, linkage: LinkageMode
 ) -> None:
-    """From the first byte on: while others are waited for, after the upload, after the release."""
+    """From the first chunk on: after the upload, and after the release; before, it may change."""
     study = decoy_study(service, tmp_path, linkage)
     session, table = study.curators[0], study.tables[0]
     changed = study.source(0, table.with_columns(first=table["first"].reverse()))
@@ -75,7 +76,8 @@ def test_a_table_that_has_changed_needs_a_new_study(
         assert "new study" in caught.value.hint
 
     study.push(0)
-    refused()
+    push(session, session.contract(study.study), changed, ignore_progress, None)
+    study.push(0)
     study.push(1)
     study.push(0)
     refused()
@@ -94,12 +96,13 @@ def test_a_preview_tells_what_to_expect(
     study = decoy_study(service, tmp_path, linkage)
     session = study.curators[1]
     seen: list[Progress] = []
-    found = check(session, session.contract(study.study), study.source(1)(), seen.append)
+    terms = session.contract(study.study).body
+    found = check(session.home, terms, study.source(1)(), progress=seen.append)
     decoys = 6 if linkage == "aligned" else 2 * (3 + 1)
     assert found.respondents == 300
     assert found.rows == round(300 / 3 + decoys)
     assert {report.step for report in seen} == {"reading rows"}
-    assert not list(session.home.study(study.study).path.glob("scratch*"))
+    assert [path.name for path in (session.home.path / "check").iterdir()] == ["lock"]
 
 
 def test_the_release_of_matched_respondents_is_not_for_curators(

@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.messages import party
-from veiltab.core.schema import Schema
+from veiltab.core.schema import Attribute, Schema
 from veiltab.data.encoding import decode_column, encode_table
-from veiltab.data.profile import Use, profile_table, round_edges
-from veiltab.data.recode import Recode, parse_recode
+from veiltab.data.profile import MISSING_WORDS, Use, profile_table, quantile_edges
+from veiltab.data.recode import Bins, Recode, ValueMap
+from veiltab.data.recode_file import parse_recode
 from veiltab.errors import SchemaError, StudyFileError
 from veiltab.party.draft import PARTNER_FILE, Draft, draft_study
 from veiltab.party.proposal import StudyDraft
+from veiltab.party.spelling import spelling
 from veiltab.party.study_file import read_study_file
 
 ME = party("Krankenhaus Süd")
@@ -51,6 +53,7 @@ def completed(draft: Draft, folder: Path) -> StudyDraft:
     text = draft.text.replace(PARTNER_FILE, "partner.json")
     text = text.replace('# {name = "income",', '{name = "partner\'s income",')
     text = text.replace("# expected_population", "expected_population")
+    text = text.replace("FILL IN: ", "")
     (folder / "study.toml").write_bytes(text.encode())
     return read_study_file(folder / "study.toml", ME)
 
@@ -68,8 +71,10 @@ def test_a_table_with_columns_of_every_sort(tmp_path: Path) -> None:
     assert {each.name: each.categories for each in study.curators[0].attributes} == {
         "smoker": ("no", "yes"),
         "children": ("0", "1", "2", "9", "10", "(missing)"),
-        "ward": ("(empty)", "a", "b"),
+        "ward": ("a", "b", "(missing)"),
         "vip": ("false", "true"),
+        "age": ("<15", "15 to <35", "35 to <50", "50 to <70", ">=70"),
+        "weight": ("<65", "65 to <85", "85 to <100", "100 to <120", ">=120"),
         "rating": ("0.5", "1", "1.5"),
         "since": ("2019-01-01", "2020-01-01"),
     }
@@ -83,19 +88,20 @@ def test_the_table_is_encoded_with_the_drafts(tmp_path: Path) -> None:
     codes = encode_table(TABLE, schema, recode.rules, recode.columns)
     back = decode_column(codes[1], schema.attributes[1]).to_list()
     assert back[:6] == ["10", "9", "2", "0", "1", "(missing)"]
+    assert codes[4][:90].tolist() == [
+        sum(age >= edge for edge in (15, 35, 50, 70)) for age in range(90)
+    ]
 
 
 def test_what_is_left_out_is_explained_locally() -> None:
     """The shared file names columns that look like ids, and no other."""
     draft = draft_study(TABLE, ME)
     assert 'look like ids: "patient no", "name"' in draft.text
-    for name in ("age", "weight", "country", "comment", "town", "visits", "Ruritania"):
+    for name in ("country", "comment", "town", "visits", "Ruritania"):
         assert f'"{name}"' not in draft.text
     for name, why in (
         ("patient no", Use.ID),
         ("name", Use.ID),
-        ("age", Use.BINS),
-        ("weight", Use.BINS),
         ("country", Use.CONSTANT),
         ("comment", Use.EMPTY),
         ("town", Use.MANY),
@@ -111,23 +117,6 @@ def test_no_count_and_no_value_of_an_id_is_in_a_draft() -> None:
     assert draft_study(once, ME) == draft_study(often.sample(fraction=1, shuffle=True, seed=1), ME)
     assert "Person" not in draft_study(TABLE, ME).text
     assert "few people have can reveal" in draft_study(once, ME).text
-
-
-def test_proposed_bins_can_be_pasted(tmp_path: Path) -> None:
-    """The attribute into the study file, and the section by taking away its marks."""
-    draft = draft_study(TABLE.select("age", "smoker"), ME)
-    lines = draft.recode.split("\n")
-    start = next(number for number, line in enumerate(lines) if "{name" in line)
-    attribute = lines[start].removeprefix("#")
-    study = draft.text.replace("attributes = [", f"attributes = [\n{attribute}", 1)
-    pasted = Draft(
-        "study", study, "\n".join(line.removeprefix("# ") for line in lines[start + 1 :])
-    )
-    schema = completed(pasted, tmp_path).curators[0].schema
-    assert schema.attributes[0].categories == ("<20", "20 to <40", "40 to <60", "60 to <80", ">=80")
-    recode = recode_of(pasted, schema)
-    codes = encode_table(TABLE, schema, recode.rules, recode.columns)
-    assert codes[0][:90].tolist() == [min(age // 20, 4) for age in range(90)]
 
 
 def test_a_draft_is_not_complete_before_the_partner_is_filled_in(tmp_path: Path) -> None:
@@ -198,8 +187,12 @@ def test_any_names_and_values_make_a_draft_that_works(
     table = pl.DataFrame(dict.fromkeys(names, values * 20), schema=dict.fromkeys(names, pl.String))
     draft = draft_study(table, ME)
     parsed = tomllib.loads(draft.text)
+    known = ((text or "").strip().casefold() not in MISSING_WORDS for text in values)
+    forms = [
+        spelling(text or "") if is_so else None for text, is_so in zip(values, known, strict=True)
+    ]
     if not parsed["curators"][0]["attributes"]:
-        assert len(values) == 1
+        assert len(set(forms)) == 1
         return
     schema = completed(draft, tmp_path_factory.mktemp("draft")).curators[0].schema
     assert len(schema.attributes) == len(names)
@@ -207,21 +200,85 @@ def test_any_names_and_values_make_a_draft_that_works(
     for column, attribute in zip(
         encode_table(table, schema, recode.rules, recode.columns), schema.attributes, strict=True
     ):
-        assert attribute.size == len(values)
-        assert len(set(column.tolist())) == len(values)  # different values stay different
+        assert attribute.size == len(set(forms))
+        codes = dict(zip(forms, column[: len(values)].tolist(), strict=True))
+        assert column.tolist() == [codes[form] for form in forms] * 20  # like with like
+        assert len(set(codes.values())) == len(codes)  # and different values stay different
 
 
-@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(0, 1e300))
-def test_edges_are_few_and_between(low: float, width: float) -> None:
-    """Increasing, and within what they divide, or not proposed at all."""
-    edges = round_edges(low, low + width)
-    assert len(edges) <= 6
+@given(
+    st.lists(
+        st.floats(allow_nan=False, allow_infinity=False) | st.integers(-100, 100).map(float),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_edges_are_few_and_divide_the_numbers(values: list[float]) -> None:
+    """Increasing, with numbers below all of them, or not proposed at all."""
+    edges = quantile_edges(pl.Series(values))
+    assert len(edges) <= 4
     assert edges == sorted(set(edges))
+    assert all(edge > min(values) for edge in edges)
+    if all(value == round(value) and abs(value) < 2**53 for value in values):
+        assert all(isinstance(edge, int) for edge in edges)
 
 
-def test_edges_are_round() -> None:
-    """They tell nothing about single values."""
-    assert round_edges(3.2, 97.4) == [20, 40, 60, 80]
-    assert round_edges(0.013, 0.0871) == [0.02, 0.04, 0.06, 0.08]
-    assert round_edges(-1234, 98765) == [0, 20_000, 40_000, 60_000, 80_000]
-    assert round_edges(0, 3, 1.0) == [1, 2]
+def test_edges_are_round_and_follow_the_rows() -> None:
+    """They tell nothing about single values, and each interval has about as many rows."""
+    assert quantile_edges(pl.Series(range(101)).cast(pl.Float64)) == [20, 40, 60, 80]
+    skewed = pl.Series([float(number) ** 3 for number in range(101)])
+    assert quantile_edges(skewed) == [50_000, 200_000, 500_000]
+    assert quantile_edges(pl.Series([0.013, 0.02, 0.041, 0.062, 0.087])) == [
+        0.02,
+        0.035,
+        0.05,
+        0.065,
+    ]
+
+
+MESSY = pl.DataFrame(
+    {
+        "Fall": [f"{'ab' if n % 2 else 'AB'}{n} " for n in range(300)],
+        "Alter": [str(n % 90) if n % 10 else ("n/a", "unbekannt")[n // 10 % 2] for n in range(300)],
+        "Größe": [f"1,{50 + n % 40}" for n in range(300)],
+        "Diagnose": [" C50.9", "c34.1 ", "I10"] * 100,
+        "BMI": [f"{18 + n / 17:.1f}".replace(".", ",") for n in range(300)],
+        "Raucher": ["Non-smoker", "non smoker", " NON-SMOKER", "Smoker", "smoker.", None] * 50,
+        "Blut": ["A+", "A-", "0+"] * 100,
+        "Befund": [f"Patient {n % 40} klagt über Schmerzen im linken Knie" for n in range(300)],
+    }
+)
+
+
+def test_a_messy_csv_is_proposed_as_a_person_would() -> None:
+    """Numbers in texts, gaps, decimal commas, spellings; no free text, and ids with a warning."""
+    draft = draft_study(MESSY, ME)
+    for name in ("Fall", "Befund"):
+        assert f'name = "{name}"' not in draft.text
+    assert f'Left out: "Befund" {Use.TEXT.value}.' in draft.recode
+    assert "klagt" not in draft.text + draft.recode
+    assert 'normalisation = ["trim", "lowercase"]' in draft.text
+    assert [warning.split("normalisation ")[1].split(",")[0] for warning in draft.warnings] == [
+        "trim",
+        "lowercase",
+    ]
+    assert all(warning in draft.recode.replace("\n# ", " ") for warning in draft.warnings)
+    parsed = tomllib.loads(draft.text)["curators"][0]["attributes"]
+    schema = Schema(Attribute(entry["name"], entry["categories"]) for entry in parsed)
+    recode = recode_of(draft, schema)
+    assert recode.rules["Alter"] == Bins(
+        [15, 30, 50, 70], missing="(missing)", missing_values=["n/a", "unbekannt"]
+    )
+    assert recode.rules["Größe"] == Bins([1.56, 1.64, 1.72, 1.8], decimal=",")
+    diagnosis = schema.attributes[schema.names.index("Diagnose")]
+    assert sorted(diagnosis.categories) == ["C50.9", "I10", "c34.1"]
+    assert recode.rules["BMI"] == Bins([22, 25, 29, 32], decimal=",")
+    assert dict(zip(schema.names, schema.sizes, strict=True))["Blut"] == 3
+    smoker = schema.attributes[schema.names.index("Raucher")]
+    assert smoker.categories == ("Non-smoker", "Smoker", "(missing)")
+    assert recode.rules["Raucher"] == ValueMap(
+        {"non smoker": "Non-smoker", "smoker.": "Smoker", None: "(missing)"},
+        fold=["nfc", "trim", "lowercase"],
+    )
+    codes = encode_table(MESSY, schema, recode.rules, recode.columns)
+    assert codes[schema.names.index("Raucher")][:6].tolist() == [0, 0, 0, 1, 1, 2]

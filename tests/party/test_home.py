@@ -10,7 +10,7 @@ from tests.support.messages import filler, party, plain_contract
 from veiltab.crypto import identity
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import fingerprint
-from veiltab.errors import HomeError, KeyFileError, ParameterError
+from veiltab.errors import HomeError, KeyFileError, ParameterError, ServerChangedError
 from veiltab.files.disk import UNFINISHED
 from veiltab.files.private import write_private
 from veiltab.party.home import Home
@@ -162,7 +162,7 @@ def test_a_server_is_pinned(home: Home) -> None:
         PublicIdentity("Cloud", cloud.signing_key, filler("mine", 1216)),
         PublicIdentity("Cloud", filler("mine"), cloud.sealing_key),
     ):
-        with pytest.raises(HomeError, match="THE SERVER HAS CHANGED") as caught:
+        with pytest.raises(ServerChangedError, match="THE SERVER HAS CHANGED") as caught:
             home.pin_server(URL, thief)
         for shown in (thief, cloud):
             assert fingerprint(shown.party_id) in caught.value.message
@@ -241,10 +241,41 @@ def test_what_does_not_name_one_study_is_refused(home: Home, studies: list[bytes
         home.find_study("Smoking and income")
     assert all(study.hex()[:16] in caught.value.message for study in studies[:2])
     assert studies[3].hex()[:16] not in caught.value.message
-    for text in (studies[0].hex()[:3], "", "smoking", "0" * 64, "Übergewich"):
+    for text in (studies[0].hex()[:3], "", " ", "0" * 64, "bergewicht"):
         with pytest.raises(HomeError, match="no study matches") as caught:
             home.find_study(text)
         assert all(study.hex()[:16] in caught.value.message for study in studies)
+
+
+def test_case_and_the_beginning_of_a_title_are_enough(home: Home, studies: list[bytes]) -> None:
+    """If they mean one study; else all that they could mean are named, and no other."""
+    for text in ("übergewicht", "  ÜBERGEWICHT ", "Über", "u\u0308ber"):
+        assert home.find_study(text) == studies[3]
+    for text in ("smoking and  INCOME", "Smok"):
+        with pytest.raises(HomeError, match="2 studies match") as caught:
+            home.find_study(text)
+        assert all(study.hex()[:16] in caught.value.message for study in studies[:2])
+    whole = filler("whole")
+    assert (
+        home.find_study("übergewich", [(whole, "Übergewich")]) == whole
+    )  # before one that goes on
+
+
+def test_a_proposal_nobody_has_looked_at_takes_no_name_away(
+    home: Home, studies: list[bytes]
+) -> None:
+    """Its title counts if nothing else is meant; where a title is only begun, both are named."""
+    unseen = filler("unseen")
+
+    def find(text: str, title: str) -> bytes:
+        return home.find_study(text, (), lambda: [(unseen, title)])
+
+    assert find("Übergewicht", "Übergewicht") == studies[3]
+    assert find("Über", "Übergewicht") == studies[3]
+    assert find("other", "Other") == find("Oth", "Other") == unseen
+    with pytest.raises(HomeError, match="2 studies match") as caught:
+        find("Über", "Über")
+    assert all(study.hex()[:16] in caught.value.message for study in (studies[3], unseen))
 
 
 def test_studies_that_only_the_server_knows(home: Home, studies: list[bytes]) -> None:

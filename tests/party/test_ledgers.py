@@ -9,6 +9,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.cases import for_each
 from tests.support.message_strategies import TEXTS
 from veiltab.errors import BudgetError, HomeError, ParameterError
 from veiltab.files.private import write_private
@@ -193,3 +194,17 @@ def test_every_cut_and_every_change_of_meaning_is_noticed(ledgers: Ledgers, tmp_
         with pytest.raises(HomeError, match="is damaged") as caught:
             ledgers.all_ledgers()
         assert path.name in caught.value.message
+
+
+@for_each("other", ["patients 2025", "Patients  2025", "Pаtients 2025", "Patients-2025"])
+def test_a_data_set_that_looks_like_another_has_no_budget_of_its_own(
+    ledgers: Ledgers, other: str
+) -> None:
+    """The same people would have two budgets; the error names the one there is."""
+    ledgers.set_limits("Patients 2025", 3.0)
+    with pytest.raises(ParameterError, match="looks like 'Patients 2025'"):
+        ledgers.set_limits(other, 3.0)
+    assert len(ledgers.all_ledgers()) == 1
+    ledgers.set_limits("Patients 2025", 4.0)
+    ledgers.set_limits("Patients 2026", 4.0)
+    (ledgers._path("Patients 2026")).unlink()

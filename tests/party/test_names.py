@@ -2,7 +2,8 @@
 
 import pytest
 
-from veiltab.party.known.names import alike, readable
+from tests.support.cases import for_each
+from veiltab.party.known.names import alike, look, readable
 
 LOOK_ALIKES = {
     "case": ("City hospital", "CITY Hospital"),
@@ -74,3 +75,21 @@ def test_what_nobody_would_see_is_written_out() -> None:
         r"City\u200b hospital\xa0"
     )
     assert readable("Krankenhaus Süd 東京") == "Krankenhaus Süd 東京"
+
+
+@for_each(
+    "pair",
+    [("yes", "Yes"), ("a b", "ab"), ("a b", "a\N{NO-BREAK SPACE}b"), ("copeck", "соресk")],
+)
+def test_categories_that_look_the_same(pair: tuple[str, str]) -> None:
+    """By case, spaces, or letters of another script."""
+    assert look(pair[0]) == look(pair[1])
+
+
+@for_each(
+    "pair",
+    [("A", "A-"), ("-1", "1"), ("1.5", "15"), ("IT", "LT"), ("0", "O"), ("<40", ">40")],
+)
+def test_categories_that_only_resemble_each_other(pair: tuple[str, str]) -> None:
+    """Grades, numbers and countries differ by little, and are not the same."""
+    assert look(pair[0]) != look(pair[1])

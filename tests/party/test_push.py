@@ -10,8 +10,9 @@ from tests.support.servers import make_context, running
 from tests.support.simulator import Stage
 from veiltab.data.tables import open_table
 from veiltab.errors import StateError
+from veiltab.party.checking import Source
 from veiltab.party.progress import Patience, Progress, ignore_progress
-from veiltab.party.push import Source, push
+from veiltab.party.push import push
 
 TERMS = HttpTerms(shares=({"first": 2}, {"second": 2}), population=4, sample_size=2)
 
@@ -63,7 +64,7 @@ def test_what_was_prepared_for_a_study_that_was_ended_is_not_called_pushed(
             push(
                 study.curators[0],
                 study.curators[0].contract(study.study),
-                lambda: source_of(tmp_path, study),
+                None,
                 ignore_progress,
                 None,
             )

@@ -15,6 +15,7 @@ from veiltab.party.evidence import examine
 from veiltab.party.remote import RemoteServer
 from veiltab.party.researcher import estimate_study
 from veiltab.party.study import Study
+from veiltab.protocol.curator.agreement import unsigned
 
 
 @pytest.mark.slow
@@ -60,9 +61,10 @@ def test_a_contract_for_another_server_is_refused(tmp_path: Path) -> None:
     with running(make_context(tmp_path / "data")) as service:
         study = http_study(service, tmp_path, Stage.OPEN)
         first = study.curators[0]
-        elsewhere = replace(first.server.pinned, name="another server")
+        elsewhere = replace(first.server.pinned, signing_key=bytes(32))
+        contract = unsigned(replace(study.contract.body, server=elsewhere))
         with (
-            mock.patch.object(first.server, "pinned", elsewhere),
+            mock.patch.object(first.server, "contract", return_value=contract),
             pytest.raises(MismatchError, match="names another server"),
         ):
             first.contract(study.study)

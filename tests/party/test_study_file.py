@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cases import for_each
 from tests.support.messages import filler, party
 from veiltab.core.mechanism import LinkageMode
 from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute
-from veiltab.errors import StudyFileError
+from veiltab.errors import StudyFileError, UselessPlanError
 from veiltab.party import study_file
 from veiltab.party.home import identity_text
 from veiltab.party.proposal import StudyDraft, plan_of
@@ -204,13 +205,21 @@ def test_every_other_value(folder: Path) -> None:
     """The choices that the short file leaves out."""
     text = PAPER.replace('by = "ids"', 'by = "rows"') + '\n[[researchers]]\nidentity = "r.json"\n'
     (folder / "r.json").write_text(json.dumps(party("Dr. 王").to_json()))
-    head = 'population = 100\npads = "one-time"\nsample_size = 90\n'
+    head = 'population = 10000\npads = "one-time"\nsample_size = 900\n'
     draft = read(folder, head + text)
-    assert draft.mechanism == PaperTerms(90)
-    assert draft.population == 100
+    assert draft.mechanism == PaperTerms(900)
+    assert draft.population == 10_000
     assert draft.pads == "one-time"
     assert draft.linkage == Linkage.by_rows()
     assert draft.researchers == (party("Dr. 王"),)
+
+
+@pytest.mark.parametrize("text", [SHORT.replace("10000", "3"), f"population = 10\n{PAPER}"])
+def test_a_study_that_says_less_than_a_guess_is_refused(folder: Path, text: str) -> None:
+    """Before anybody signs it; whoever insists can propose it."""
+    with pytest.raises(UselessPlanError, match="less than a guess"):
+        read(folder, text)
+    assert read_study_file(folder / "study.toml", ME, anyway=True).title == "Smoking and income"
 
 
 def test_files_as_editors_on_windows_write_them(folder: Path) -> None:
@@ -383,3 +392,12 @@ def test_no_file(folder: Path) -> None:
     """An ordinary error."""
     with pytest.raises(StudyFileError, match=r"cannot read the study file .*none\.toml"):
         read_study_file(folder / "none.toml", ME)
+
+
+@for_each("twin", ["No", " no", "nо"])
+def test_categories_that_look_alike_are_refused(folder: Path, twin: str) -> None:
+    """With the one that they resemble, and the line."""
+    text = SHORT.replace('["no", "yes"]', f'["no", "yes", "{twin}"]')
+    error = refusal(folder, text)
+    assert f"{twin!r} looks like 'no'" in error.message
+    assert "line 10" in error.message

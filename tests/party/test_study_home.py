@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.messages import HOSPITAL, filler, grant, plain_contract, signed, upload
+from tests.support.messages import (
+    HOSPITAL,
+    alignment,
+    filler,
+    grant,
+    plain_contract,
+    signed,
+    upload,
+)
 from veiltab.errors import AuditError, HomeError, MismatchError, StateError
 from veiltab.files.private import write_private
 from veiltab.party.study_folder import StudyFolder, _ContributionFile, _SecretFile
@@ -51,6 +59,7 @@ def fill(home: StudyFolder) -> None:
     home.save_contribution(CONTRIBUTION)
     home.save_secret(SECRET)
     home.pin_table(filler("table"))
+    home.save_alignment(signed(alignment(study=STUDY)))
     home.save_prepared(prepared())
     home.log.save(LOGGED)
     home.save_grant(signed(grant(study=STUDY)))
@@ -61,6 +70,7 @@ READERS: dict[str, Callable[[StudyFolder], object]] = {
     "contribution.json": StudyFolder.contribution,
     "secret.json": StudyFolder.secret,
     "table.json": StudyFolder.pinned_table,
+    "alignment.json": StudyFolder.alignment,
     "prepared.json": lambda home: home.prepared(SCHEMA, MemoryChunks()),
     "audit.json": lambda home: home.log.read(),
     f"grants/{grant().grant_id.hex()}.json": StudyFolder.grants,
@@ -69,7 +79,7 @@ READERS: dict[str, Callable[[StudyFolder], object]] = {
 
 def test_nothing_is_there_at_first(home: StudyFolder) -> None:
     """And looking makes nothing."""
-    assert [read(home) for read in READERS.values()] == [None] * 6 + [[]]
+    assert [read(home) for read in READERS.values()] == [None] * 7 + [[]]
     assert home.title() is None
     assert not home.path.exists()
 
@@ -125,11 +135,12 @@ def test_damage_is_named_and_nothing_is_quoted(home: StudyFolder, name: str) -> 
 def test_what_belongs_to_another_study_is_refused(home: StudyFolder) -> None:
     """When it is saved, and when a file was moved here."""
     other = StudyFolder(home.path.parent / ("00" * 32), bytes(32))
-    for save in (
+    saves: list[Callable[[], None]] = [
         lambda: other.save_contract(signed(CONTRACT, "Cloud")),
         lambda: other.save_prepared(prepared()),
         lambda: other.save_grant(signed(grant(study=STUDY))),
-    ):
+    ]
+    for save in saves:
         with pytest.raises(MismatchError, match="belongs to study"):
             save()
     fill(home)
@@ -161,12 +172,15 @@ def test_a_curator_contributes_once(home: StudyFolder) -> None:
     assert "c3c3" not in repr(_ContributionFile(secret=CONTRIBUTION, study=STUDY))
 
 
-def test_a_table_is_pinned_for_good(home: StudyFolder) -> None:
-    """The same one again is fine, another one needs a new study."""
+def test_another_table_than_the_pinned_one_is_refused(home: StudyFolder) -> None:
+    """While nothing has left another one can be pinned; after that it needs a new study."""
+    with pytest.raises(StateError, match="not the table that was pushed"):
+        home.check_table(filler("table"))
+    home.pin_table(filler("a wrong table"))
     home.pin_table(filler("table"))
-    home.pin_table(filler("table"))
+    home.check_table(filler("table"))
     with pytest.raises(StateError, match="not the table that was pushed") as caught:
-        home.pin_table(filler("changed table"))
+        home.check_table(filler("changed table"))
     assert "new study" in caught.value.hint
     assert home.pinned_table() == filler("table")
 

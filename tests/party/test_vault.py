@@ -308,6 +308,27 @@ def test_no_answer_to_a_party_that_was_blocked(parties: StoredParties) -> None:
     assert not study.status().curators[0].uploaded
 
 
+def test_a_study_on_a_vault_is_refunded_only_if_no_rows_were_drawn(
+    parties: StoredParties,
+) -> None:
+    """Positions tell curators whom all hold, and an answer has new pads: both stay charged."""
+    early, late, answered = (
+        parties.proposed("ended early"),
+        parties.sampled("ended late"),
+        parties.sampled("answered and ended"),
+    )
+    answered.answer()
+    for study in (early, late, answered):
+        study.abort("no need")
+    made = early.refund("no need").ledger.refund_of(bytes.fromhex(early.id))
+    assert made is not None
+    assert (made.basis, made.done) == ("nothing-sent", True)
+    for study, why in ((late, "rows of stored tables were drawn"), (answered, "answered it")):
+        with pytest.raises(StateError, match=why):
+            study.refund("no need")
+        assert parties.hospital.home.ledgers.refund_of(bytes.fromhex(study.id)) is None
+
+
 def test_another_secret_before_the_right_one_stops_nobody(
     parties: StoredParties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,7 +400,7 @@ def test_a_drafted_vault_file_is_complete_when_the_partner_is(tmp_path: Path) ->
     draft = draft_vault(tables()[0], ME, title="Drafted")
     path = tmp_path / "vault.toml"
     path.write_text(draft.text, "utf-8")
-    with pytest.raises(StudyFileError, match="at least one table"):
+    with pytest.raises(StudyFileError, match=r"says FILL IN on line \d+ \(a comment\)"):
         read_vault_file(path, ME)
     alone = draft.text.partition("# FILL IN: the file")[0]
     path.write_text(alone, "utf-8")

@@ -28,7 +28,7 @@ from veiltab.crypto.linkage import IdMessages, alignment_digest
 from veiltab.crypto.linkage import tokens as make_tokens
 from veiltab.errors import LinkageError, ParameterError, SchemaError, StateError
 from veiltab.protocol import sorting
-from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.curator.table import Duplicates, Intake
 from veiltab.protocol.curator.upload import (
     CuratorContext,
     Prepared,
@@ -344,3 +344,87 @@ def test_parts_of_a_real_table_are_alike() -> None:
     assert len(sizes) == 16
     assert sum(sizes) == rows
     assert max(abs(size - 1000) for size in sizes) < 200  # six standard deviations
+
+
+def repeated_table() -> Holding:
+    """Return ten respondents, of whom three come several times, with their codes."""
+    ids = [0, 1, 2, 3, 1, 4, 5, 6, 2, 7, 8, 9, 1]
+    own = holding(SIZES, np.array(ids), seed=1)
+    small = np.arange(len(ids)) % 3
+    large = np.arange(len(ids)) + 200
+    return replace(own, codes=[small.astype(np.uint8), large.astype(np.uint16)])
+
+
+def rows_of(intake: Intake) -> list[list[int]]:
+    """Return the second code of every row, which names the row of the table, in token order."""
+    return sorted([int(code) - 200] for _, codes in intake.rows() for code in codes[1])
+
+
+@pytest.mark.parametrize("partitions", [1, 7, 256])
+@pytest.mark.parametrize(
+    ("duplicates", "kept"),
+    [
+        ("first", [0, 1, 2, 3, 5, 6, 7, 9, 10, 11]),
+        ("last", [0, 3, 5, 6, 7, 8, 9, 10, 11, 12]),
+    ],
+)
+def test_one_row_of_each_respondent_is_kept_by_its_place_in_the_table(
+    duplicates: Duplicates, kept: list[int], partitions: int
+) -> None:
+    """Whatever the batches; population and digests are those of the rows that are left."""
+    staged, own = open_study(10), repeated_table()
+    me, spool = staged.contract.curators[0].party_id, MemorySpool()
+    intake = Intake(
+        staged.contract,
+        staged.secret,
+        SCHEMA,
+        spool,
+        curator=me,
+        partitions=partitions,
+        duplicates=duplicates,
+    )
+    for start, stop in itertools.pairwise([0, 4, 5, len(own.ids)]):
+        part = IdMessages(own.ids.data, own.ids.offsets[start : stop + 1])
+        intake.add(part, [column[start:stop] for column in own.codes])
+    intake.close()
+    assert (intake.population, intake.dropped) == (10, 3)
+    assert rows_of(intake) == [[row] for row in kept]
+    alone = replace(
+        own,
+        ids=messages_of(np.array([0, 1, 2, 3, 1, 4, 5, 6, 2, 7, 8, 9, 1])[kept]),
+        codes=[column[kept] for column in own.codes],
+    )
+    plain = take_in(staged, alone, [], partitions)
+    assert plain.dropped == 0
+    assert intake.alignment_digest == plain.alignment_digest
+    assert intake.table_digest == plain.table_digest
+    shuffled = intake.shuffled(bytes(32), MemorySpool())
+    assert sum(len(tokens) for tokens, _ in shuffled) == 10
+
+
+def test_identical_rows_are_one_and_all_others_are_refused() -> None:
+    """By their codes: what is no attribute may differ, and a part of an id's rows is not enough."""
+    staged, own = open_study(10), repeated_table()
+    me = staged.contract.curators[0].party_id
+
+    def closed(codes: Sequence[Codes]) -> Intake:
+        intake = Intake(
+            staged.contract,
+            staged.secret,
+            SCHEMA,
+            MemorySpool(),
+            curator=me,
+            duplicates="identical",
+        )
+        intake.add(own.ids, codes)
+        intake.close()
+        return intake
+
+    same: list[Codes] = [np.zeros(13, np.uint8), np.zeros(13, np.uint16)]
+    intake = closed(same)
+    assert (intake.population, intake.dropped) == (10, 3)
+    same[1][4] = 1
+    message = "3 rows share an id with another row, and differ from it in some attribute, such as"
+    with pytest.raises(LinkageError, match=f"{message} rows 2, 5, 13") as caught:
+        closed(same)
+    assert '"first"' in caught.value.hint

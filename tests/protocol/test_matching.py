@@ -134,8 +134,8 @@ def test_curators_who_sample_stop_before_they_upload(first: range, second: range
     staged = rehearsal.study(Terms(epsilon=1.0))
     with pytest.raises(AlignmentError) as caught:
         staged.prepare()
-    assert f"'curator 1' holds {len(first):,}" in caught.value.message
-    assert f"'curator 2' holds {len(second):,}" in caught.value.message
+    assert f"curator 1: {len(first):,} respondents" in caught.value.message
+    assert f"curator 2: {len(second):,}" in caught.value.message
     assert "matched linkage" in caught.value.hint
     assert not staged.outcome.study.uploads
     assert not len(staged.outcome.received)

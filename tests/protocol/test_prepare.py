@@ -56,8 +56,8 @@ def test_any_difference_stops_all(change: dict[str, Any], who: int) -> None:
     with pytest.raises(AlignmentError, match="do not hold the same respondents") as caught:
         check_alignment(staged.contract, held)
     count = change.get("population", 40)
-    assert f"'curator {who + 1}' holds {count}" in caught.value.message
-    assert ("but their ids differ" in caught.value.message) == (count == 40)
+    assert f"curator {who + 1}: {count}" in caught.value.message
+    assert ("whose ids differ: curator 1 | curator 2" in caught.value.message) == (count == 40)
 
 
 def test_every_curator_must_be_aligned_in_this_study() -> None:

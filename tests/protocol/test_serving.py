@@ -1,7 +1,10 @@
 """What the server hands out: columns that an unexpired grant covers, their positions, no more."""
 
+from dataclasses import replace
+
 import pytest
 
+from tests.support.decoys import terms
 from tests.support.simulator import Simulator, regrant, reseal
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity
@@ -15,10 +18,11 @@ from veiltab.errors import (
     VeiltabError,
 )
 from veiltab.protocol.curator.agreement import public_identity
-from veiltab.protocol.curator.grant import grant
+from veiltab.protocol.curator.grant import grant, revoke
 from veiltab.protocol.in_process import Outcome, Terms
+from veiltab.protocol.verify import sign
 from veiltab.wire.contract import PadMode
-from veiltab.wire.messages import SignedGrant, Upload
+from veiltab.wire.messages import GrantRevocation, SignedGrant, Upload
 
 NAMES = ("smoker", "age", "income", "region")
 
@@ -238,3 +242,75 @@ def test_grants_wait_for_the_release() -> None:
         early.check_granted(rehearsal.researcher.party_id, [parts(outcome)["age"]], 0)
     with pytest.raises(StateError):
         early.check_researcher(rehearsal.researcher.party_id, 0)
+
+
+def test_a_revoked_grant_serves_nothing_and_a_new_one_does() -> None:
+    """Neither the old grant again nor its revocation again changes that."""
+    rehearsal, outcome = study()
+    curator = outcome.contexts[0].identity
+    first = granted(rehearsal, outcome, 0, "smoker")
+    other = granted(rehearsal, outcome, 1, "income")
+    for each in (first, other):
+        outcome.study.accept_grant(each, 0)
+    everything = served(rehearsal, outcome)
+    assert everything == {"smoker", "positions 0", "income", "positions 1"}
+    for _ in range(2):
+        outcome.study.accept_revocation(revoke(curator, first.body))
+        assert served(rehearsal, outcome) == {"income", "positions 1"}
+        with pytest.raises(StateError, match="was revoked"):
+            outcome.study.accept_grant(first, 0)
+    outcome.study.accept_grant(granted(rehearsal, outcome, 0, "smoker"), 0)
+    assert served(rehearsal, outcome) == everything
+
+
+def test_only_its_own_curator_revokes_a_grant() -> None:
+    """Another curator cannot, under its own name or under the first one's; nor can the server."""
+    rehearsal, outcome = study()
+    first, second = (context.identity for context in outcome.contexts)
+    made = granted(rehearsal, outcome, 0, "smoker")
+    outcome.study.accept_grant(made, 0)
+    with pytest.raises(MismatchError, match="another curator"):
+        revoke(second, made.body)
+    own = replace(GrantRevocation.of(made.body), curator=second.party_id)
+    forged: list[tuple[GrantRevocation, PrivateIdentity, type[VeiltabError]]] = [
+        (own, second, MismatchError),
+        (GrantRevocation.of(made.body), second, SignatureError),
+        (GrantRevocation.of(made.body), rehearsal.server, SignatureError),
+        (GrantRevocation.of(made.body), rehearsal.researcher, SignatureError),
+        (replace(GrantRevocation.of(made.body), study=bytes(32)), first, MismatchError),
+        (replace(GrantRevocation.of(made.body), researcher=bytes(32)), first, MismatchError),
+    ]
+    for body, signer, error in forged:
+        with pytest.raises(error):
+            outcome.study.accept_revocation(sign(body, signer.signing))
+    assert "smoker" in served(rehearsal, outcome)
+
+
+def test_a_revocation_may_come_before_its_grant() -> None:
+    """Then the grant is refused when it comes; an equal id of another curator is not."""
+    rehearsal, outcome = study()
+    first, second = (context.identity for context in outcome.contexts)
+    made = granted(rehearsal, outcome, 0, "smoker")
+    squatting = replace(GrantRevocation.of(made.body), curator=second.party_id)
+    outcome.study.accept_revocation(sign(squatting, second.signing))
+    outcome.study.accept_grant(made, 0)
+    unsent = granted(rehearsal, outcome, 0, "age")
+    outcome.study.accept_revocation(revoke(first, unsent.body))
+    with pytest.raises(StateError, match="was revoked"):
+        outcome.study.accept_grant(unsent, 0)
+    assert "age" not in served(rehearsal, outcome)
+
+
+def test_with_decoys_one_revocation_closes_a_matched_release() -> None:
+    """It is served only while every curator's grant is good."""
+    rehearsal = Simulator()
+    outcome = rehearsal.run(terms("matched"))
+    grants = [granted(rehearsal, outcome, place) for place in (0, 1)]
+    for each in grants:
+        outcome.study.accept_grant(each, 0)
+    assert may_read(rehearsal, outcome)
+    outcome.study.accept_revocation(revoke(outcome.contexts[1].identity, grants[1].body))
+    assert not may_read(rehearsal, outcome)
+    column = outcome.study.release().body.columns[0].chunks[0]
+    with pytest.raises(NotGrantedError, match="a grant of every curator"):
+        outcome.study.check_granted(rehearsal.researcher.party_id, [column], 0)

@@ -3,6 +3,7 @@
 Each message is damaged, parsed, and given to the role that receives it, as it would be.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -36,15 +37,18 @@ Take = Callable[[bytes], object]
 
 linkages = pytest.mark.parametrize("linkage", ["aligned", "matched"])
 TERMS = Terms(epsilon=1.0, sample_size=20)
+SOME = 5
+"""Every fifth byte is enough where other tests change every one; 3, 5 and 7 have no common part."""
 
 
-def damaged(data: bytes) -> Iterator[bytes]:
-    """Yield the message with each of its bytes changed, one at a time.
+def damaged(data: bytes, step: int) -> Iterator[bytes]:
+    """Yield the message with each of its bytes changed, one at a time, or each ``step``-th.
 
     Mostly one bit; every third time to another character of those that messages are made of,
     so that more of the damage survives the parser and meets the checks behind it.
     """
-    for position, byte in enumerate(data):
+    for position in range(0, len(data), step):
+        byte = data[position]
         other = byte ^ 1 << position % 7
         if position % 3 == 0:
             alphabet = b"0123456789abcdef"
@@ -53,14 +57,15 @@ def damaged(data: bytes) -> Iterator[bytes]:
         yield data[:position] + bytes([other]) + data[position + 1 :]
 
 
-def assert_guarded(data: bytes, take: Take) -> None:
+def assert_guarded(data: bytes, take: Take, step: int = 1) -> None:
     """Fail unless the message is taken as it is, and refused with any byte changed."""
     refused = 0
-    for changed in damaged(data):
+    for changed in damaged(data, step):
         with pytest.raises(MessageError):
             take(changed)
         refused += 1
-    assert refused == len(data) > 400
+    assert refused == math.ceil(len(data) / step)
+    assert len(data) > 400
     take(data)
 
 
@@ -84,16 +89,18 @@ def opened(rehearsal: Simulator, outcome: Outcome) -> dict[str, Take]:
 
 @pytest.mark.slow
 def test_contract() -> None:
-    """A researcher, the server and a curator who is asked to sign it."""
+    """A researcher, byte by byte; the server and a curator, who check it in the same way."""
     rehearsal = Simulator()
     outcome = rehearsal.run(TERMS)
     data = outcome.contract.dumps()
     assert_guarded(data, opened(rehearsal, outcome)["contract"])
     study = rehearsal._open(outcome.contract.body).study
-    assert_guarded(data, lambda changed: study.sign(Contract.loads(changed)))
+    assert_guarded(data, lambda changed: study.sign(Contract.loads(changed)), SOME)
     ledger = Ledger(dataset="tampering", epsilon_limit=10.0)
     identity = rehearsal.curators[0]
-    assert_guarded(data, lambda changed: sign_contract(Contract.loads(changed), identity, ledger))
+    assert_guarded(
+        data, lambda changed: sign_contract(Contract.loads(changed), identity, ledger), SOME
+    )
 
 
 @pytest.mark.slow
@@ -103,7 +110,7 @@ def test_contract_with_decoys(linkage: LinkageMode) -> None:
     rehearsal = Simulator()
     outcome = rehearsal.run(terms(linkage))
     data = outcome.contract.dumps()
-    assert_guarded(data, opened(rehearsal, outcome)["contract"])
+    assert_guarded(data, opened(rehearsal, outcome)["contract"], SOME)
 
 
 def test_secret() -> None:

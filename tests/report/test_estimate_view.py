@@ -4,6 +4,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,9 +14,19 @@ from veiltab.core.plan import plan
 from veiltab.core.schema import Attribute, Schema
 from veiltab.errors import ParameterError
 from veiltab.estimates import Estimate
+from veiltab.inference.distributions import NUMBERS
+from veiltab.inference.residuals import standardised_residuals
 from veiltab.report import formatting
 from veiltab.report.figures import figures, plain, save_figures
-from veiltab.report.view import ReportOptions, View, error_shares, holm, view_release
+from veiltab.report.heat import shade, shade_words
+from veiltab.report.view import (
+    ReportOptions,
+    View,
+    error_shares,
+    holm,
+    shown_table,
+    view_release,
+)
 from veiltab.report.words import citation, interval_words
 
 
@@ -56,11 +67,11 @@ def test_decimals(errors: list[float | None], digits: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("p_value", "text"), [(1 / 2000, "< 0.001"), (2 / 2000, "0.001"), (0.5, "0.500"), (1, "1.000")]
+    ("p_value", "text"), [(1e-9, "< 0.001"), (0.001, "0.001"), (0.5, "0.500"), (1, "1.000")]
 )
 def test_p_values(p_value: float, text: str) -> None:
-    """The smallest that 1,999 draws can show is a bound."""
-    assert formatting.significance(p_value, 1999) == text
+    """Three decimals; what would be shown as 0.000 is a bound."""
+    assert formatting.significance(p_value) == text
 
 
 @pytest.mark.parametrize(
@@ -94,11 +105,11 @@ def test_the_view_of_a_small_table() -> None:
     assert [part.names[0] for part in view.marginals] == list(estimate.schema.names)
     assert len(view.joint.rows) == 24
     assert view.joint.whole
-    drawn = [pair.joint.names for pair in view.pairs]
+    drawn = [pair.names for pair in view.pairs]
     assert drawn == [pair for pair, _ in view.tests]
-    assert len(drawn) == view.pairs_in_all == 6
-    assert view.pairs[0].within_first.names == ("education", "marital")
-    assert view.pairs[0].within_second.names == ("marital", "education")
+    assert len(drawn) == len(view.associations) == view.pairs_in_all == 6
+    assert view.pairs[0].comparison.within.names == ("education", "marital")
+    assert view.pairs[0].reverse.within.names == ("marital", "education")
 
 
 @pytest.mark.slow
@@ -109,6 +120,25 @@ def test_the_view_of_a_million_cells() -> None:
     assert shares == sorted(shares, reverse=True)
     assert (len(shares), view.joint.total) == (60, 10**6)
     assert (view.tests, view.pairs, view.pairs_in_all) == ((), (), 3)
+
+
+def test_rows_have_more_categories_than_columns() -> None:
+    """A page is longer than it is wide; the title keeps the order of the schema."""
+    turned = adult_to_show().marginal(["salary", "education"])
+    [pair] = view_of(turned).pairs
+    assert pair.names == ("salary", "education")
+    assert pair.joint.names == pair.comparison.within.names == ("education", "salary")
+    residuals = standardised_residuals(turned, "super").reshape(2, 3)
+    assert np.reshape(pair.residuals, (3, 2)) == pytest.approx(residuals.T)
+
+
+def test_words_about_rows_come_from_the_columns_of_a_table() -> None:
+    """Warnings and reasons become notes; an attribute with such a name does not."""
+    numbers = {name: [0.1, 0.2] for name in NUMBERS}
+    frame = pl.DataFrame({"warning": ["x", "y"], **numbers, "reason": [None, "no"]})
+    assert [row.note for row in shown_table(frame, ("warning",), 10).rows] == [None, "no"]
+    both = frame.rename({"warning": "a"}).with_columns(pl.Series("warning", ["rough", "wide"]))
+    assert [row.note for row in shown_table(both, ("a",), 10).rows] == ["rough", "no; wide"]
 
 
 def test_one_attribute_has_no_pairs() -> None:
@@ -153,14 +183,15 @@ def test_figures_are_files(tmp_path: Path) -> None:
         "attribute-2-salary.svg",
         "pair-1-gender-salary.svg",
         "pair-1-salary-within-gender.svg",
+        "pairs.svg",
     ]
     for path in made:
         if path.suffix == ".png":
             assert path.read_bytes().startswith(b"\x89PNG")
         else:
             words = "".join(ET.fromstring(path.read_text("utf-8")).itertext())  # noqa: S314 - ours
-            assert "pointwise 95 % interval" in words
-            assert "female" in words or "attribute-2" in path.name
+            assert "95 % interval" in words
+            assert "female" in words or path.stem in ("attribute-2-salary", "pairs")
 
 
 def test_figures_show_the_numbers() -> None:
@@ -171,6 +202,28 @@ def test_figures_show_the_numbers() -> None:
     [rows] = spec["datasets"].values()
     shares = estimate.table()["share"].to_list()
     assert [row["share"] for row in rows] == pytest.approx([100 * share for share in shares])
+    residuals = standardised_residuals(estimate, "super")
+    assert [row["shade"] for row in rows] == [shade_words(shade(value)) for value in residuals]
+    [rows] = charts["pair-1-salary-within-gender"].to_dict()["datasets"].values()
+    within = estimate.conditional("salary", "gender")["share"].to_list()
+    assert [row["value"] for row in rows] == pytest.approx([100 * share for share in within])
+    overall = estimate.marginal("salary").table()["share"].to_list()
+    assert [row["all"] for row in rows] == pytest.approx([100 * share for share in overall * 2])
+
+
+@pytest.mark.slow
+def test_figures_cut_nothing_off(tmp_path: Path) -> None:
+    """Long names come in lines, and a group without an estimate says so."""
+    long = "Electricity, gas, steam and air conditioning supply"
+    schema = Schema([Attribute("industry", ["a", long, "c"]), Attribute("b", ["x", "y"])])
+    chosen = plan(population_size=1000, domain_size=6, epsilon=1.0, sample_size=100)
+    estimate = Estimate(schema, np.array([30, 30, 17, 17, 3, 3]), chosen)
+    made = save_figures(view_of(estimate), tmp_path)
+    [within] = [path for path in made if path.name == "pair-1-b-within-industry.svg"]
+    words = "".join(ET.fromstring(within.read_text("utf-8")).itertext())  # noqa: S314 - ours
+    assert long.replace(" ", "") in words.replace(" ", "")
+    assert "not estimable" in words
+    assert "…" not in words
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ def check(counts: dict[str, int]) -> None:
 @pytest.mark.parametrize("name", TERMS)
 def test_a_release_killed_at_random_lines(tmp_path: Path, name: str) -> None:
     """Some are killed again while they recover; the bytes are those of a release left in peace."""
-    check(kill_releases(tmp_path, TERMS[name], trials=8, seed=1))
+    check(kill_releases(tmp_path, TERMS[name], trials=4, seed=1))
 
 
 @pytest.mark.soak
@@ -86,7 +86,7 @@ def test_a_release_killed_at_many_random_lines(tmp_path: Path, name: str) -> Non
 @pytest.mark.slow
 def test_a_draw_of_stored_tables_killed_at_random_lines(tmp_path: Path) -> None:
     """The rows are drawn once: the same requests, the same bytes."""
-    check(kill_stored(tmp_path, "draw", trials=10, seed=3))
+    check(kill_stored(tmp_path, "draw", trials=4, seed=3))
 
 
 @pytest.mark.soak

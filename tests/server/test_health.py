@@ -1,5 +1,6 @@
 """Whether the process runs, and whether it can work: two questions with two answers."""
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from veiltab.server.directory import DataDirectory
 from veiltab.server.limits import SOFTWARE_VERSION
 
 DATA = "secret-place"
+WELL = {"status": "ready", "takes_uploads": True}
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def readiness(service: Server) -> httpx.Response:
 def test_a_service_that_is_well(service: Server) -> None:
     """It runs, and it is ready."""
     assert httpx.get(f"{service.url}/healthz").json() == {"status": "ok"}
-    assert readiness(service).json() == {"status": "ready"}
+    assert readiness(service).json() == WELL
     assert list(service.context.folders.path.glob(".writable")) == []
 
 
@@ -69,7 +71,27 @@ def test_a_service_that_cannot_work(service: Server, trouble: object) -> None:
     assert answer.headers["retry-after"] == "1"
     assert answer.headers["content-type"] == "application/problem+json"
     assert DATA not in answer.text
-    assert readiness(service).json() == {"status": "ready"}
+    assert readiness(service).json() == WELL
+
+
+def test_a_disk_that_is_nearly_full_is_told(
+    service: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To whoever asks, in the metrics and once in the log; reading goes on, so it is ready."""
+    caplog.set_level(logging.INFO, "veiltab.service")
+    with monkeypatch.context() as full:
+        full.setattr(DataDirectory, "free_bytes", lambda _: 10)
+        assert readiness(service).json() == {"status": "ready", "takes_uploads": False}
+        assert "veiltab_takes_uploads 0.0" in service.metrics()
+        time.sleep(3 * service.context.settings.poll_seconds)
+    assert readiness(service).json() == WELL
+    time.sleep(2 * service.context.settings.poll_seconds)
+    assert "veiltab_takes_uploads 1.0" in service.metrics()
+    told = [line.message for line in caplog.records if "the disk" in line.message]
+    assert [line.partition(":")[0] for line in told] == [
+        "the disk is nearly full",
+        "the disk has room again",
+    ]
 
 
 def test_parties_are_asked_to_come_back(service: Server, tmp_path: Path) -> None:

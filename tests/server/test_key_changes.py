@@ -18,6 +18,7 @@ from veiltab.errors import (
     ConnectionFailedError,
     HomeError,
     RevokedError,
+    ServerChangedError,
     SignatureError,
     StateError,
     UnauthenticatedError,
@@ -34,7 +35,7 @@ from veiltab.protocol import rotating
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.keys import verify_keys
 from veiltab.protocol.verify import cosign, sign
-from veiltab.server.http.auth import invite
+from veiltab.server.invitations import invite
 from veiltab.wire.codec import dump
 from veiltab.wire.rotation import Revocation, Rotation
 from veiltab.wire.signed import Signed
@@ -178,7 +179,7 @@ def test_a_server_that_goes_back_to_an_old_key_is_refused(world: World, tmp_path
     home.follow_server(new.signing.proof)
     home.follow_server(new.signing.proof)
     for proof in ((), thief.signing.proof):
-        with pytest.raises(HomeError, match="THE SERVER HAS CHANGED"):
+        with pytest.raises(ServerChangedError, match="THE SERVER HAS CHANGED"):
             home.follow_server(proof)
     kept = home.server
     assert kept is not None
@@ -201,7 +202,7 @@ def test_a_log_under_an_old_key_of_the_server_is_not_remembered(
         study.abort("one more entry")
         home.follow_server(rotating.rotate(server, ENTROPY, 5).signing.proof)
         for read in (read_log, read_whole_log):
-            with pytest.raises(HomeError, match="THE SERVER HAS CHANGED"):
+            with pytest.raises(ServerChangedError, match="THE SERVER HAS CHANGED"):
                 read(me._context, study.terms)
     assert pinned.read() == before
 

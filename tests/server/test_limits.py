@@ -23,14 +23,19 @@ from veiltab.server.limits import Buckets, Settings
 from veiltab.wire.codec import dump
 
 STUDY = f"/v1/studies/{'5' * 64}"
-SMALL, CHUNK, BUNDLE, MESSAGE = 1_000, 1_500, 2_000, 3_000
+VAULT = f"/v1/vaults/{'6' * 64}"
+SMALL, CHUNK, BUNDLE, CONTRACT, MESSAGE = 1_000, 1_500, 2_000, 2_500, 3_000
 LIMITS = {
     ("POST", f"{STUDY}/abort"): SMALL,
     ("GET", f"{STUDY}/audit"): SMALL,
     ("POST", f"{STUDY}/release/chunks"): SMALL,
     ("PUT", f"{STUDY}/chunks"): BUNDLE,
-    ("POST", "/v1/studies"): MESSAGE,
+    ("POST", "/v1/studies"): CONTRACT,
+    ("POST", f"{STUDY}/signatures"): CONTRACT,
     ("POST", f"{STUDY}/uploads"): MESSAGE,
+    ("POST", "/v1/vaults"): CONTRACT,
+    ("POST", f"{VAULT}/signatures"): CONTRACT,
+    ("POST", f"{VAULT}/uploads"): MESSAGE,
 }
 
 
@@ -81,7 +86,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Limited]:
         chunk_bytes=CHUNK,
         bundle_bytes=BUNDLE,
         message_bytes=MESSAGE,
-        contract_bytes=MESSAGE,
+        contract_bytes=CONTRACT,
     )
     yield from serve(tmp_path_factory.mktemp("small"), settings)
 
@@ -236,7 +241,7 @@ def test_strangers_that_ask_too_often_wait(rare: Limited) -> None:
     plain = Request("GET", "/v1/studies")
     statuses = [plain.send(rare.client).status_code for _ in range(6)]
     assert statuses == [401, 401, 401, 401, 401, 429]
-    for path in ("/v1/server", "/healthz", "/readyz", "/openapi.json"):
+    for path in ("/", "/v1/server", "/healthz", "/readyz", "/openapi.json"):
         refused = rare.client.get(path)
         assert (refused.status_code, refused.json()["code"]) == (429, "too_many_requests")
         assert refused.headers["retry-after"] == "1"
@@ -244,6 +249,17 @@ def test_strangers_that_ask_too_often_wait(rare: Limited) -> None:
     assert rare.sign(Request("POST", "/v1/parties"), newcomer).send(rare.client).status_code == 429
     rare.time.sleep(1)
     assert plain.send(rare.client).status_code == 401
+
+
+def test_a_party_meets_the_server_in_a_flood_of_strangers(rare: Limited) -> None:
+    """Its question who is there is signed, and so its own; a bad signature is a stranger's."""
+    while rare.client.get("/healthz").status_code != 429:
+        pass
+    who = Request("GET", "/v1/server")
+    assert rare.sign(who, rare.parties[0]).send(rare.client).status_code == 200
+    assert rare.sign(who, stranger(rare.server)).send(rare.client).status_code == 429
+    statuses = [rare.sign(who, rare.parties[0]).send(rare.client).status_code for _ in range(3)]
+    assert statuses == [200, 200, 429]  # and its own limit holds
 
 
 def test_strangers_that_ask_too_often_are_answered_late(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from tests.support.servers import make_context, running
 from tests.support.simulator import Stage
 from veiltab.party import remote
 from veiltab.party.researcher import estimate_study
-from veiltab.server import steps
-from veiltab.server.http import auth
+from veiltab.server import invitations, steps
 from veiltab.server.monitoring import set_up_logs
+from veiltab.wire.invitations import group
 
 QUIET = ("uvicorn", "uvicorn.error", "uvicorn.access", "httpx", "httpcore", "alembic")
 
@@ -133,7 +133,7 @@ def test_a_whole_study_leaves_no_secret_in_the_log(
     stream = io.StringIO()
     set_up_logs(stream, logging.DEBUG)
     drawn, headers = Spy(monkeypatch), Spy(monkeypatch)
-    drawn.watch(auth, "random_bytes")
+    drawn.watch(invitations, "draw_code")
     drawn.watch(steps, "random_bytes")
     headers.watch(remote, "signature_headers")
     with running(make_context(tmp_path / "data")) as service:
@@ -149,8 +149,11 @@ def test_a_whole_study_leaves_no_secret_in_the_log(
     assert len(drawn.seen) == 4  # three invitations and a noise key
     assert len(headers.seen) > 20
     assert secret is not None
-    values = [*drawn.seen, secret, *chunks, *(grant.sealed for grant in grants)]
+    codes = [code for code in drawn.seen if isinstance(code, str)]
+    values = [key for key in drawn.seen if isinstance(key, bytes)]
+    values += [secret, *chunks, *(grant.sealed for grant in grants if grant.sealed is not None)]
     forbidden = [form for value in values for form in forms(value)]
+    forbidden += [form for code in codes for form in (code, group(code))]
     forbidden += [each["Signature"].split(":")[1] for each in headers.seen]
     forbidden += [each["Content-Digest"] for each in headers.seen]
     forbidden += [*names, terms.title, "smoker"]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import polars as pl
 import pytest
 from sqlalchemy import Connection, event
 
@@ -50,6 +51,17 @@ from veiltab.wire.messages import SignedGrant, Upload
 from veiltab.wire.signed import Signed
 
 MIB = 2**20
+ALONE = """\
+title = "Alone"
+epsilon = 1.0
+population = 40
+mechanism = "paper"
+[linkage]
+by = "ids"
+[[curators]]
+identity = "me"
+attributes = [{name = "smoker", categories = ["no", "yes"]}]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -391,6 +403,56 @@ def test_a_release_is_counted_to_its_proposer(granted: Granted) -> None:
 
 
 # A disk that is full
+
+
+def test_an_upload_without_room_is_refused_before_it_is_sent(
+    parties: Threesome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the bytes that are still to come; what is left can be told in large steps only."""
+    server, study = parties.attacker.server, open_study(parties, 42)
+    send(parties, study, bytes(MIB))
+    reserve = quotas.reserve_bytes(parties.context)
+    step = reserve // quotas.ROOM_STEPS
+    monkeypatch.setattr(DataDirectory, "free_bytes", lambda _: reserve + 2 * step + 1)
+    room = 3 * step
+    for total in (0, 1, MIB, room + MIB):  # one MiB of it is there already
+        assert len(server.sent_chunks(study, total)) == 1
+    with pytest.raises(OutOfSpaceError, match="no room for your upload") as caught:
+        server.sent_chunks(study, room + MIB + 65_537)
+    assert "nothing is lost" in caught.value.hint
+    for free in (reserve - 1, 0):
+        monkeypatch.setattr(DataDirectory, "free_bytes", lambda _, free=free: free)
+        assert server.sent_chunks(study, 0)
+        with pytest.raises(OutOfSpaceError, match="no room for your upload"):
+            server.sent_chunks(study, 2 * MIB)
+    monkeypatch.undo()
+    with changed(parties.context, party_disk_bytes=4 * MIB):
+        assert server.sent_chunks(study, 0)
+        with pytest.raises(QuotaError, match="would have more than"):
+            server.sent_chunks(study, 8 * MIB)
+    server.abort(study, "enough")
+
+
+def test_a_push_without_room_sends_nothing_and_is_done_later(
+    parties: Threesome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The curator is told that it is the server's disk; the same command goes on from there."""
+    home = parties.service.join("curator", tmp_path / "curator").home
+    home.set_budget("people", 10.0)
+    path = tmp_path / "study.toml"
+    path.write_text(ALONE)
+    table = pl.DataFrame({"id": [str(i) for i in range(40)], "smoker": ["no", "yes"] * 20})
+    reserve = quotas.reserve_bytes(parties.context)
+    with home.connect() as session:
+        study = session.propose(path)
+        with monkeypatch.context() as full:
+            full.setattr(DataDirectory, "free_bytes", lambda _: reserve)
+            with pytest.raises(OutOfSpaceError, match="the server's disk has no room"):
+                study.push(table, ids="id")
+        scope = bytes.fromhex(study.id)
+        assert session._context.server.sent_chunks(scope) == set()
+        study.push(table, ids="id")
+        assert study.wait("released").state == "released"
 
 
 def test_a_full_disk_takes_nothing_new_and_still_answers(

@@ -49,8 +49,11 @@ def test_a_directory_has_one_server(tmp_path: Path) -> None:
     """A second process is told so; after the first one's end, even a violent one, it may start."""
     with serving(tmp_path) as served:
         context = make_context(tmp_path / "data")
-        with pytest.raises(StateError, match="another server"):
-            serve(context, Address(port=0), lambda _: None)
+        with (
+            _listen(Address(port=0)) as opened,
+            pytest.raises(StateError, match="another server"),
+        ):
+            serve(context, Address(port=0), [opened], lambda _: None)
         context.database.close()
         served.process.kill()
         served.wait()
@@ -83,8 +86,11 @@ def test_unusable_certificates_are_refused(tmp_path: Path) -> None:
     context = make_context(tmp_path / "data")
     for pair in ((tmp_path / "none", key), (tmp_path / "junk", key), (certificate, certificate)):
         address = Address(port=0, certificate=pair[0], certificate_key=pair[1])
-        with pytest.raises(ParameterError, match="certificate") as caught:
-            serve(context, address, lambda _: None)
+        with (
+            _listen(address) as opened,
+            pytest.raises(ParameterError, match="certificate") as caught,
+        ):
+            serve(context, address, [opened], lambda _: None)
         assert "--tls-cert" in caught.value.hint
     with context.folders.lock():
         context.database.close()

@@ -11,9 +11,9 @@ from tests.support.servers import make_context
 from tests.support.simulator import Simulator
 from tests.support.vaults import VaultOnServer
 from veiltab.errors import StateError, VeiltabError
-from veiltab.server import steps
+from veiltab.server import steps, views
 from veiltab.server.context import ServiceContext
-from veiltab.server.vaults import views as vault_views
+from veiltab.server.vaults.stored_vault import StoredVault
 
 SERVER = Simulator().server
 
@@ -89,7 +89,7 @@ def test_a_draw_and_a_close_at_once(context: ServiceContext) -> None:
         study.work()
         assert study.state in ("sampled", "aborted")
         assert study.events()[-1] == study.state
-        assert vault_views.chunks(context, vault.sender(0), vault.vault) == []
+        assert views.chunks(context, vault.sender(0), vault.vault, StoredVault) == []
 
 
 def test_what_is_erased_at_once_is_erased(context: ServiceContext) -> None:

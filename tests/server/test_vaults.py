@@ -1,6 +1,7 @@
 """Stored tables on the server: what each step does, and who sees what of it."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from veiltab.server.context import ServiceContext
 from veiltab.server.stored_study import DRAWN
 from veiltab.server.vaults import steps as vault_steps
 from veiltab.server.vaults import views as vault_views
+from veiltab.server.vaults.stored_vault import StoredVault
 from veiltab.server.witnesses import vault_audit
 from veiltab.wire.messages import Repad, RepadRequest, Upload
 
@@ -68,8 +70,9 @@ def test_a_stored_table_serves_three_studies(context: ServiceContext) -> None:
 
 def views_of(vault: VaultOnServer) -> object:
     """Return what the first curator sees of a vault."""
-    sent = vault_views.chunks(vault.context, vault.sender(0), vault.vault)
-    return vault.status, sent, vault_views.terms(vault.context, vault.sender(0), vault.vault)
+    sent = views.chunks(vault.context, vault.sender(0), vault.vault, StoredVault)
+    terms = views.contract(vault.context, vault.sender(0), vault.vault, StoredVault)
+    return vault.status, sent, terms
 
 
 def true_counts(vault: VaultOnServer) -> NDArray[np.int64]:
@@ -123,7 +126,7 @@ def test_the_secret_is_passed_on(context: ServiceContext) -> None:
     ]
     assert taken == [True, False]
     for place in range(2):
-        seen = vault_views.secrets(context, vault.sender(place), vault.vault)
+        seen = views.secrets(context, vault.sender(place), vault.vault, StoredVault)
         assert seen == [message.to_json()]
 
 
@@ -154,7 +157,8 @@ def test_nobody_else_sees_a_vault(context: ServiceContext) -> None:
     outsider = request_of(vault.parties.researcher)
     assert views.status(context, outsider, study.study).role == "researcher"
     assert vault_views.vaults(context, outsider, None, 9, inbox=False).vaults == []
-    for view in (vault_views.status, vault_views.terms, vault_views.chunks, vault_audit):
+    shared = (partial(view, kind=StoredVault) for view in (views.contract, views.chunks))
+    for view in (vault_views.status, *shared, vault_audit):
         with pytest.raises(NotFoundError) as found:
             view(context, outsider, vault.vault)
         with pytest.raises(NotFoundError) as unknown:

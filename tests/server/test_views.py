@@ -70,7 +70,10 @@ class Watched:
     def answers(self, session: PartyContext) -> Iterator[tuple[Route, httpx.Response]]:
         """Ask everything that can be asked, with every digest that can be guessed."""
         for route in READS:
-            yield route, self.get(session, route[1].format(study=self.study.study.hex()))
+            yield (
+                route,
+                self.get(session, route[1].format(study=self.study.study.hex(), digest="00" * 32)),
+            )
         hidden, released = [*self.unperturbed()], self._released()
         for digest in (*hidden, *released):
             yield CHUNKS, self.ask(session, [digest])

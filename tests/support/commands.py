@@ -19,7 +19,7 @@ from veiltab.cli.serve import _announce
 from veiltab.hosting import server_identity
 from veiltab.server.directory import DataDirectory
 from veiltab.server.http.app import Address
-from veiltab.server.http.auth import invite
+from veiltab.server.invitations import invite
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,11 @@ def run_apart(
 def assert_refused(outcome: Outcome, *, code: int = 2) -> str:
     """Check the form that every failure has, and return the line that says what is wrong."""
     assert (outcome.code, outcome.out) == (code, "")
+    if outcome.err.startswith("{"):
+        failure = json.loads(outcome.err)["error"]
+        assert failure.keys() == {"code", "message", "hint"}
+        assert all(failure.values())
+        return str(failure["message"])
     error, hint = outcome.err.splitlines()
     assert error.startswith("error: ")
     assert hint.startswith("hint: ")
@@ -198,7 +203,7 @@ class Transcript:
 def run_by_commands(folder: Path) -> Iterator[Transcript]:
     """Run a whole study, from the first identity to the estimate; the server runs meanwhile."""
     found = Transcript(folder)
-    identity, _ = server_identity(DataDirectory(folder / "data"), None)
+    identity = server_identity(DataDirectory(folder / "data"), None)
     with running(make_context(folder / "data", identity=identity)) as server:
         found.keep("veiltab serve", _announced(server))
         offices = [_enrol(found, name, server.url) for name in ("Hospital", "Office", "Rivera")]
@@ -217,7 +222,7 @@ def _announced(server: Server) -> object:
 
 
 def _operator(folder: Path, *arguments: object) -> Any:  # noqa: ANN401 - whatever is printed
-    outcome = run("invite", "--data", folder / "data", *arguments, "--json")
+    outcome = run("server", "invite", "--data", folder / "data", *arguments, "--json")
     assert (outcome.code, outcome.err) == (0, "")
     return json.loads(outcome.out)
 
@@ -254,10 +259,12 @@ def _agree(said: Transcript, hospital: Office, office: Office, rivera: Office) -
     other = said.folder / "other.toml"
     other.write_text(path.read_text("utf-8").replace(TITLE, "Another"), "utf-8")
     for each in (path, other):
-        said.act(hospital, "study", "propose", each, heading="Keys of a status")
+        said.act(hospital, "study", "propose", "--yes", each, heading="Keys of a status")
     said.act(office, "study", "sign", TITLE, "--yes", heading="Keys of a status")
     reason = ("--reason", "no need", "--yes")
     said.act(hospital, "study", "abort", "Another", *reason, heading="Keys of a status")
+    refund = ("ledger", "refund", "Another", *reason)
+    said.act(hospital, *refund, heading="Keys of a ledger")
     said.act(office, "study", "show", TITLE, heading="Keys of terms")
     said.act(office, "study", "list")
     rivera_digits = rivera.json("id", "show")["fingerprint"]
@@ -284,15 +291,18 @@ def _work(said: Transcript, hospital: Office, office: Office, rivera: Office) ->
         (hospital, "--wait-release"),
     ):
         push = ("push", TITLE, "--table", tables[who.name], "--id", "id", *options)
-        dry = "Keys of a dry run" if "--dry-run" in options else "Keys of a push"
+        dry = "Keys of a preview" if "--dry-run" in options else "Keys of a push"
         said.act(who, *push, heading=dry)
+        said.act(who, "study", "status", TITLE, heading="Keys of a status")
     for who in (hospital, office):
         out = said.folder / f"{who.name}.grant"
         grant = ("grant", TITLE, "--to", rivera.public, "--out", out)
         said.act(who, *grant, heading="Keys of a grant")
         said.act(who, "audit", TITLE)
     said.act(rivera, "study", "status", TITLE, heading="Keys of a status")
+    said.act(rivera, "grants", TITLE, heading="Keys of a list of grants")
     files = [part for name in OUTPUTS for part in (f"--{name}", said.folder / f"estimate.{name}")]
     question = ("--where", "smoker = 'yes'")
     said.act(rivera, "publish", TITLE, *question, *files, heading="Keys of an estimate")
     said.act(rivera, "estimate", TITLE, *question, heading="Keys of an estimate")
+    said.act(hospital, "revoke", TITLE, "--from", "Rivera", heading="Keys of revoked grants")

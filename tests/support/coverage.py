@@ -25,16 +25,19 @@ from veiltab.core.intervals import (
 )
 from veiltab.core.plan import Plan, plan
 from veiltab.core.publication import PublicationNoise
+from veiltab.core.ratios import share_of_both
 from veiltab.core.resampling import apportion
 from veiltab.core.schema import CountTable
-from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents, critical_value
+from veiltab.core.uncertainty import Population, ReleaseDesign, VarianceComponents, critical_value
 from veiltab.data.counts import adult_table
 from veiltab.inference.conditions import Mask, read_condition
 from veiltab.inference.events import (
     Events,
-    conditional_interval,
+    doubled,
     estimate_events,
-    ratio_interval,
+    part_and_rest,
+    products,
+    risks_apart,
 )
 from veiltab.paper.experiment import (
     DISTRIBUTIONS,
@@ -63,13 +66,18 @@ FEW_BANDS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """How often the intervals for a quantity hold the truth, and how often there are any."""
+    """How often the intervals for a quantity hold the truth, of all releases.
+
+    ``estimable`` is how often something is excluded at all, and ``one_sided`` how often only one
+    end of the interval says something.
+    """
 
     distribution: str
     epsilon: float
     quantity: str
-    coverage: float | None
+    coverage: float
     estimable: float
+    one_sided: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +88,14 @@ class Gain:
     epsilon: float
     sample_size: int | None
     unbiased: float
+    clipped: float
     projected: float
     most_likely: float
+
+    @property
+    def clipped_ratio(self) -> float:
+        """The clipped estimate's error as a share of the unbiased one's."""
+        return self.clipped / self.unbiased
 
     @property
     def projected_ratio(self) -> float:
@@ -115,6 +129,7 @@ def estimator_gains(runs: int, seed: int, settings: Iterable[Setting] | None = N
             name: _rmse(estimator(counts, design), setting.table.distribution)
             for name, estimator in (
                 ("unbiased", estimators.unbiased),
+                ("clipped", lambda c, d: np.clip(estimators.unbiased(c, d), 0, 1)),
                 ("projected", estimators.projected),
                 ("most_likely", estimators.most_likely),
             )
@@ -144,23 +159,25 @@ def interval_coverage(
                 quantity=quantity,
                 coverage=covered,
                 estimable=estimable,
+                one_sided=one_sided,
             )
-            for quantity, covered, estimable in summaries(setting.table, design, counts, level)
+            for quantity, covered, estimable, one_sided in summaries(
+                setting.table, design, counts, level
+            )
         ]
     return rows
 
 
 def summaries(
     table: CountTable, design: ReleaseDesign, counts: Release, level: float
-) -> Iterator[tuple[str, float | None, float]]:
-    """Yield each quantity's coverage among the releases that have an interval, and their share."""
+) -> Iterator[tuple[str, float, float, float]]:
+    """Yield each quantity's coverage, and how often its intervals have an end, and only one."""
     for quantity, interval, truth in intervals(table, design, counts, level):
         covered, bounded = interval.covers(truth), interval.bounded
         if quantity == "band":  # a band holds only if it holds in every cell
             covered = np.logical_and.reduce(covered, axis=-1, keepdims=True)
-            bounded = bounded[:, :1]
-        coverage = float(covered[bounded].mean()) if bounded.any() else None
-        yield quantity, coverage, float(bounded.mean())
+        one_sided = bounded & np.isinf(interval.high)
+        yield quantity, float(covered.mean()), float(bounded.mean()), float(one_sided.mean())
 
 
 def releases(setting: Setting, runs: int, seed: int) -> Release:
@@ -176,7 +193,11 @@ Measured = tuple[str, Interval, NDArray[np.float64]]
 
 
 def intervals(
-    table: CountTable, design: ReleaseDesign, counts: Release, level: float
+    table: CountTable,
+    design: ReleaseDesign,
+    counts: Release,
+    level: float,
+    conditions: tuple[str, str] = (OUTCOME, GROUP),
 ) -> Iterator[Measured]:
     """Yield each quantity's intervals of all releases at once, and the truth."""
     critical = critical_value(level)
@@ -195,7 +216,7 @@ def intervals(
             share_interval(shares, 1, part, critical),
             table.marginal([name]).distribution,
         )
-    yield from _event_intervals(table, design, counts, critical)
+    yield from event_intervals(table, design, counts, critical, conditions)
     likely = estimators.project(cells)
     generator = np.random.default_rng(0)
     bands = BANDS if design.normal else FEW_BANDS
@@ -204,27 +225,36 @@ def intervals(
         yield "band", share_band(cells, 1, design, sup_t(plugged, level, generator)), truth
 
 
-def _event_intervals(
-    table: CountTable, design: ReleaseDesign, counts: Release, critical: float
+def event_intervals(
+    table: CountTable,
+    design: ReleaseDesign,
+    counts: Release,
+    critical: float,
+    conditions: tuple[str, str] = (OUTCOME, GROUP),
 ) -> Iterator[Measured]:
-    """Yield what is made of two conditions: a difference, a conditional share, two ratios."""
-    outcome, group = (read_condition(text, table.schema).mask for text in (OUTCOME, GROUP))
+    """Yield what is made of two conditions: differences, a conditional share, two ratios."""
+    outcome, group = (read_condition(text, table.schema).mask for text in conditions)
     pair = [outcome & group, outcome & ~group]
     events, truth = _both(table, design, counts, pair)
     gradient = np.array([1.0, -1.0])
-    value, true = events.shares @ gradient, gradient @ truth
-    below, above = events.margins(gradient, critical)
-    yield "difference", Interval(value - below, value + above, below >= 0), true
+    yield "difference", events.difference(gradient, critical), gradient @ truth
     events, truth = _both(table, design, counts, [outcome & group, group])
-    share = conditional_interval(events, critical)
+    share = share_of_both(events.ratio(part_and_rest, critical))
     yield "conditional share", share, truth[0] / truth[1]
-    for name, factors in (
-        ("risk ratio", [outcome & group, group, outcome & ~group, ~group]),
-        ("odds ratio", [outcome & group, ~outcome & group, outcome & ~group, ~outcome & ~group]),
-    ):
-        events, truth = _both(table, design, counts, factors)
-        ratio = truth[0] * truth[3] / (truth[1] * truth[2])
-        yield name, ratio_interval(events, critical), ratio
+    risks = [outcome & group, group, outcome & ~group, ~group]
+    events, truth = _both(table, design, counts, risks)
+    apart = doubled(share_of_both(events.ratio(risks_apart, critical)))
+    yield "risk difference", apart, truth[0] / truth[1] - truth[2] / truth[3]
+    yield "risk ratio", events.ratio(products, critical), _ratio(truth)
+    odds = [outcome & group, ~outcome & group, outcome & ~group, ~outcome & ~group]
+    events, truth = _both(table, design, counts, odds)
+    yield "odds ratio", events.ratio(products, critical), _ratio(truth)
+
+
+def _ratio(factors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return x₀x₃/(x₁x₂), which may be infinite."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(factors[0] * factors[3] / (factors[1] * factors[2]))
 
 
 def _both(
@@ -235,18 +265,22 @@ def _both(
 
 
 def people_coverage(setting: "DecoySetting", counts: Release, level: float) -> float:
-    """Return how often the interval of the number of people in common holds the truth."""
+    """Return how often the interval of the number of people in common holds the truth.
+
+    It depends on the number of rows alone.
+    """
     design = setting.design(counts)
-    found = []
-    for position, rows in enumerate(counts.sum(axis=1).tolist()):
-        single = one_of(design, position)
+    rows, places, times = np.unique(counts.sum(axis=1), return_index=True, return_counts=True)
+    held = 0
+    for number, place, often in zip(rows.tolist(), places.tolist(), times.tolist(), strict=True):
+        single = one_of(design, place)
         assert isinstance(single, CoinDesign)
-        people = np.array([single.people(rows)[0]])
+        people = np.array([single.people(number)[0]])
         interval = people_interval(
             people, np.array([float(design.cells)]), single, critical_value(level)
         )
-        found.append(bool(interval.covers(setting.table.population_size)[0]))
-    return float(np.mean(found))
+        held += often * bool(interval.covers(setting.table.population_size)[0])
+    return held / len(counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,13 +292,13 @@ class DecoySetting:
     plan: Plan
     published: bool = False
 
-    def design(self, counts: Release) -> CoinDesign:
+    def design(self, counts: Release, population: Population = "finite") -> CoinDesign:
         """Return the design of these releases; unknown populations are estimated from each."""
         cells = self.plan.domain_size
         noise = None
         if self.published:
             noise = PublicationNoise.for_epsilon(self.plan.epsilon_public, cells)
-        design = release_design(self.plan, publication=noise)
+        design = release_design(self.plan, population=population, publication=noise)
         assert isinstance(design, CoinDesign)
         if design.known or not counts.size:
             return design

@@ -24,9 +24,10 @@ from veiltab.crypto.linkage import tokens
 from veiltab.data.ids import id_messages
 from veiltab.data.tables import open_table
 from veiltab.party import curator
+from veiltab.party.checking import Source
 from veiltab.party.context import PartyContext
 from veiltab.party.progress import OnProgress, Patience, ignore_progress
-from veiltab.party.push import Source, push
+from veiltab.party.push import push
 from veiltab.party.remote import Status
 from veiltab.party.secrets import combined_secret
 from veiltab.protocol.curator.agreement import public_identity

@@ -186,7 +186,7 @@ def paths(value: object, place: str = "") -> list[str]:
     return list(dict.fromkeys(found))
 
 
-VOID = {"meta", "wbr"}
+VOID = {"img", "input", "link", "meta", "wbr"}
 
 
 @dataclass

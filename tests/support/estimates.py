@@ -63,6 +63,7 @@ def _released(
         epsilon=epsilon,
         delta=delta,
         mechanism="shuffle" if delta else "paper",
+        anyway=True,
     )
     [counts] = simulate_counts(table, chosen, 1, seed, label)
     return Estimate(table.schema, counts, chosen, provenance=origin)

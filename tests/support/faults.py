@@ -25,8 +25,7 @@ from unittest import mock
 
 from veiltab.hosting import start_server
 from veiltab.server.db.database import Database, unavailable
-from veiltab.server.directory import DataDirectory
-from veiltab.server.http.app import Address, serve
+from veiltab.server.http.app import Address, listening, serve
 from veiltab.server.limits import Settings
 
 SPEED = 60.0
@@ -231,14 +230,16 @@ def main(data: str, port: str, control_path: str, database: str) -> None:
     limits = Settings(
         rate=1e6, burst=10**6, stranger_rate=1e6, stranger_burst=10**6, poll_seconds=0.1
     )
-    context, _ = start_server(DataDirectory(Path(data)), database or None, None, limits)
+    context, _ = start_server(Path(data), database or None, None, limits)
     _install(control)
 
     def ready(url: str) -> None:
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()
 
-    serve(replace(context, clock=control.clock), Address(port=int(port)), ready)
+    where = Address(port=int(port))
+    with listening(where) as sockets:
+        serve(replace(context, clock=control.clock), where, sockets, ready)
 
 
 if __name__ == "__main__":

@@ -162,6 +162,7 @@ class HttpStudy(StagedStudy):
         if needs_alignment(signed.body):
             for session, intake in parties:
                 alignment = align(signed.body, session.identity, intake)
+                session.home.study(self.study).save_alignment(alignment)
                 session.server.send_alignment(self.study, alignment)
         for session, intake in parties:
             context, alignments = self._context(session), session.server.alignments(self.study)
@@ -169,6 +170,7 @@ class HttpStudy(StagedStudy):
                 made = prepare_sample(context, signed, intake, alignments)
             else:
                 made = prepare_table(context, signed, intake, MemorySpool(), alignments)
+            session.home.study(self.study).pin_table(intake.table_digest)
             session.home.study(self.study).save_prepared(made)
             self.prepared.append(made)
             outgoing = session.home.study(self.study).outgoing

@@ -51,7 +51,7 @@ def noise(cells: int) -> Callable[[int], object]:
     """Return what draws noise, where ε is 1 and everybody is sampled."""
     people = 45_222
     channel = plan(
-        population_size=people, domain_size=cells, epsilon=1.0, sample_size=people
+        anyway=True, population_size=people, domain_size=cells, epsilon=1.0, sample_size=people
     ).ranked.channel
 
     def run(rows: int) -> None:

@@ -24,11 +24,12 @@ from veiltab.core.schema import Schema
 from veiltab.data.csv_file import CsvTable
 from veiltab.estimates import Estimate
 from veiltab.party import curator
+from veiltab.party.checking import Source
 from veiltab.party.context import PartyContext
 from veiltab.party.evidence import examine
 from veiltab.party.progress import Patience, ignore_progress
 from veiltab.party.proposal import StudyDraft
-from veiltab.party.push import Source, push
+from veiltab.party.push import push
 from veiltab.party.researcher import estimate_study
 from veiltab.party.study import Study
 from veiltab.protocol.curator.agreement import public_identity

@@ -21,8 +21,9 @@ from polars.io.plugins import register_io_source
 from tests.support.chunks import NoChunks
 from veiltab.core.schema import Attribute, Schema
 from veiltab.crypto.entropy import CipherEntropy
+from veiltab.data.feeding import feed
 from veiltab.data.ids import id_messages
-from veiltab.data.tables import feed, open_table
+from veiltab.data.tables import open_table
 from veiltab.files.spool import FolderSpool
 from veiltab.protocol.curator.agreement import new_secret
 from veiltab.protocol.curator.table import Intake
@@ -144,7 +145,7 @@ def main(table: str, scratch: str) -> None:
     spools = [FolderSpool(Path(scratch) / name) for name in ("tokens", "order")]
     schema, me = Schema([attribute]), context.identity.party_id
     with Intake(contract, secret, schema, spools[0], curator=me) as intake:
-        feed(intake, open_table(table), contract.linkage, ["id"])
+        feed(intake, open_table(table), contract.linkage, ["id"]).check()
         context = replace(context, outgoing=NoChunks())
         prepared = prepare_table(context, outcome.contract, intake, spools[1])
     peak = peak_memory(os.getpid()) // MIB

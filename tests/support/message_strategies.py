@@ -21,9 +21,11 @@ from veiltab.wire.contract import (
 )
 from veiltab.wire.mechanism import DecoyTerms, MechanismTerms, PaperTerms
 from veiltab.wire.messages import (
+    MAX_ATTEMPTS,
     Alignment,
     ColumnChunks,
     Grant,
+    GrantRevocation,
     Publication,
     Release,
     ReleasedUpload,
@@ -203,6 +205,7 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
     "secret": st.builds(Secret, sender=IDS, receiver=IDS, scope=IDS, sealed=st.binary()),
     "alignment": st.builds(
         Alignment,
+        attempt=st.integers(1, MAX_ATTEMPTS),
         curator=IDS,
         decoys=st.none() | IDS,
         digest=IDS,
@@ -210,7 +213,13 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
         study=IDS,
     )
     | st.builds(
-        Alignment, curator=IDS, decoys=IDS, digest=st.none(), population=st.none(), study=IDS
+        Alignment,
+        attempt=st.just(1),
+        curator=IDS,
+        decoys=IDS,
+        digest=st.none(),
+        population=st.none(),
+        study=IDS,
     ),
     "publication": st.builds(
         Publication,
@@ -234,6 +243,9 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
         sealed_digest=IDS,
         study=IDS,
         upload_digest=IDS,
+    ),
+    "grant-revocation": st.builds(
+        GrantRevocation, curator=IDS, grant_id=SHORT_IDS, researcher=IDS, study=IDS
     ),
     "repad-request": repad_requests(),
     "repad": repads(),

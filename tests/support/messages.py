@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from veiltab.core.mechanism import Geometric, WeightTable
@@ -19,6 +20,7 @@ from veiltab.wire.messages import (
     Alignment,
     ColumnChunks,
     Grant,
+    GrantRevocation,
     Publication,
     Release,
     ReleasedUpload,
@@ -156,6 +158,7 @@ def secret(**changes: Any) -> Secret:
 def alignment(**changes: Any) -> Alignment:
     """Build a curator's keyed digest."""
     fields: dict[str, Any] = {
+        "attempt": 1,
         "curator": HOSPITAL.party_id,
         "decoys": None,
         "digest": filler("tokens"),
@@ -255,6 +258,11 @@ def grant(**changes: Any) -> Grant:
     return Grant(**fields | changes)
 
 
+def grant_revocation(**changes: Any) -> GrantRevocation:
+    """Build the revocation of a grant."""
+    return replace(GrantRevocation.of(grant()), **changes)
+
+
 def repad_request(**changes: Any) -> RepadRequest:
     """Build the server's request for new pads."""
     fields: dict[str, Any] = {
@@ -306,6 +314,7 @@ EXAMPLES: dict[str, Callable[..., Message]] = {
     "decoy release": decoy_release,
     "publication": publication,
     "grant": grant,
+    "grant revocation": grant_revocation,
     "repad request": repad_request,
     "repad": repad,
 }

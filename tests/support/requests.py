@@ -23,7 +23,14 @@ from veiltab.wire.audit import Witness
 from veiltab.wire.bundles import bundle
 from veiltab.wire.codec import dump
 from veiltab.wire.contract import Vault
-from veiltab.wire.messages import Alignment, Grant, Publication, Repad, SignedGrant
+from veiltab.wire.messages import (
+    Alignment,
+    Grant,
+    GrantRevocation,
+    Publication,
+    Repad,
+    SignedGrant,
+)
 from veiltab.wire.requests import (
     CONTENT_DIGEST_HEADER,
     MAX_SKEW_SECONDS,
@@ -221,6 +228,8 @@ NAMED: frozenset[Route] = frozenset(
         ("GET", "/v1/studies/{study}/heads"),
         ("POST", "/v1/studies/{study}/heads"),
         ("GET", "/v1/studies/{study}/grants"),
+        ("GET", "/v1/studies/{study}/grants/{digest}"),
+        ("GET", "/v1/studies/{study}/revocations/{digest}"),
         ("GET", "/v1/studies/{study}/publications"),
     }
 )
@@ -241,6 +250,7 @@ CURATORS: frozenset[Route] = frozenset(
         ("POST", "/v1/studies/{study}/repad-request/chunks"),
         ("POST", "/v1/studies/{study}/repads"),
         ("POST", "/v1/studies/{study}/grants"),
+        ("POST", "/v1/studies/{study}/revocations"),
     }
 )
 """What only curators may do."""
@@ -324,7 +334,8 @@ class Calls:
         """Return a request to a route; one that is not known here has no body."""
         method, template = route
         scope = self.scope.hex()
-        path = template.format(study=scope, vault=scope, party=self.sender.party_id.hex())
+        party = self.sender.party_id.hex()
+        path = template.format(study=scope, vault=scope, party=party, digest=party)
         if template.endswith("/chunks") and method == "PUT":
             return Request(method, path, bundle(list(self.example.chunks(0).items())))
         body = self._bodies().get(template) if method == "POST" else None
@@ -343,6 +354,7 @@ class Calls:
             f"{study}/alignments": self._alignment,
             f"{study}/uploads": self._upload,
             f"{study}/grants": self._grant,
+            f"{study}/revocations": self._grant_revocation,
             f"{study}/release/chunks": self._digests,
             f"{study}/publications": self._publication,
             f"{study}/heads": self._witness,
@@ -372,6 +384,15 @@ class Calls:
     def _revocation(self) -> bytes:
         return revoke(PrivateIdentity.create("nobody", SystemEntropy()), 1, "lost").dumps()
 
+    def _grant_revocation(self) -> bytes:
+        body = GrantRevocation(
+            curator=self.sender.party_id,
+            grant_id=bytes(16),
+            researcher=self.example.researcher.identity.party_id,
+            study=self.scope,
+        )
+        return self._own(body)
+
     def _contract(self) -> bytes:
         return self.example.contract.dumps()
 
@@ -385,6 +406,7 @@ class Calls:
 
     def _alignment(self) -> bytes:
         body = Alignment(
+            attempt=1,
             curator=self.sender.party_id,
             decoys=None,
             digest=bytes(32),

@@ -38,7 +38,7 @@ from veiltab.server.context import ServiceContext
 from veiltab.server.db.database import Database
 from veiltab.server.directory import DataDirectory
 from veiltab.server.http.app import Address, _listen, web_server
-from veiltab.server.http.auth import invite
+from veiltab.server.invitations import invite
 from veiltab.server.limits import Settings
 
 QUICK = Settings(
@@ -229,7 +229,7 @@ def serving(folder: Path, *options: object, database: str | None = None) -> Iter
     try:
         about = _announced(process, log)
         folders = DataDirectory(data)
-        context = open_server(folders, database, server_identity(folders, None)[0])
+        context = open_server(folders, database, server_identity(folders, None))
         retry = Retry(total=120.0)
         server = ServerProcess(
             url=about["url"],
@@ -351,7 +351,7 @@ def _free_port() -> int:
 
 def invitation(data: Path, name: str, database: str = "") -> str:
     """Let the operator invite somebody; the database is SQLite's unless one is named."""
-    command = [sys.executable, "-m", "veiltab", "invite", "--data", str(data), name]
+    command = [sys.executable, "-m", "veiltab", "server", "invite", "--data", str(data), name]
     done = subprocess.run(  # noqa: S603
         command, capture_output=True, text=True, check=True, env=_environment(database)
     )
@@ -382,6 +382,7 @@ def write_certificate(folder: Path) -> tuple[Path, Path]:
     (folder / "key.pem").write_bytes(
         key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
     )
+    (folder / "key.pem").chmod(0o600)
     return folder / "cert.pem", folder / "key.pem"
 
 

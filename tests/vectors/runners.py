@@ -7,7 +7,7 @@ function does not know is a ``TypeError``, so that nothing in a vector goes unus
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import polars as pl
 
 from tests.vectors.service_runners import SERVICE_RUNNERS
 from vectors.generator import hpke
+from vectors.generator.files import load as load_vectors
 from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
 from veiltab.core.plan import DECOYS, Plan, plan
 from veiltab.core.plausible import plausible_rows
@@ -30,12 +31,17 @@ from veiltab.crypto.signing import SigningKey
 from veiltab.data.ids import id_messages
 from veiltab.party.keyfile import load_identity
 from veiltab.protocol.curator.decoys import Decoys, Patterns
+from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.keys import verify_keys, verify_rotations
+from veiltab.protocol.sorting import MemorySpool
+from veiltab.protocol.verify import verify_agreement, verify_overlap
 from veiltab.wire.codec import dump, load
 from veiltab.wire.contract import Contract, Vault
 from veiltab.wire.mechanism import MECHANISM, DecoyTerms
 from veiltab.wire.messages import (
     Alignment,
+    GrantRevocation,
+    Overlap,
     Publication,
     Release,
     Repad,
@@ -53,6 +59,8 @@ KINDS: dict[str, type[SignedMessage]] = {
     for each in (
         Alignment,
         Contract,
+        GrantRevocation,
+        Overlap,
         Publication,
         Release,
         Repad,
@@ -280,6 +288,7 @@ def packing(
 def threshold(population: int, size: int | None, cells: int, epsilon: float) -> dict[str, Any]:
     """Plan a release."""
     found = plan(
+        anyway=True,
         population_size=population,
         domain_size=cells,
         epsilon=epsilon,
@@ -317,6 +326,45 @@ def read_message(kind: str, message: str) -> Any:  # noqa: ANN401 - a Signed, or
     return found
 
 
+def overlap(
+    contract: str | None = None,
+    contributions: Sequence[str] = (),
+    tables: Sequence[Sequence[str]] = (),
+    number: str | None = None,
+    fields: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Read an overlap count and its number; take in every table, and count."""
+    if fields is not None:
+        contract = changed_contract(load_vectors("overlap")["cases"][0]["contract"], fields)
+    agreed = None if contract is None else Contract.loads(contract.encode())
+    told = None if number is None else Overlap.loads(number.encode())
+    assert agreed is not None
+    assert told is not None
+    body = verify_agreement(agreed)
+    secret = derivation.study_secret(list(map(bytes.fromhex, contributions)), body.study_id)
+    sent = []
+    for terms, names in zip(body.curators, tables, strict=True):
+        me = terms.party_id
+        with Intake(body, secret, terms.schema, MemorySpool(), curator=me) as intake:
+            frame = pl.DataFrame({"id": names})
+            intake.add(id_messages(frame, ["id"], body.linkage.normalisation), [])
+            intake.close()
+            sent.append({bytes(token) for rows, _ in intake.rows() for token in rows})
+    estimate = verify_overlap(body, told)
+    fraction = (estimate.number - estimate.plan.decoys.mean) / estimate.plan.coin.probability
+    return {
+        "sent": [sorted(token.hex() for token in own) for own in sent],
+        "common": len(set.intersection(*sent)),
+        "estimate": str(fraction),
+    }
+
+
+def changed_contract(contract: str, fields: dict[str, Any]) -> str:
+    """Return a contract with other fields, which nobody has signed."""
+    body = json.loads(contract)["body"] | fields
+    return dump({"body": body, "signatures": []}).decode()
+
+
 def _utf8(message: str | None) -> bytes:
     assert message is not None
     return message.encode()
@@ -332,6 +380,7 @@ RUNNERS: dict[str, Callable[..., Any]] = {
     "rotations": rotations,
     "keyfile": keyfile,
     "noise": noise,
+    "overlap": overlap,
     "packing": packing,
     "pads": pads,
     "plausible": plausible,

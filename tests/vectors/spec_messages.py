@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from tests.vectors.spec_bytes import MAX_WHOLE, canonical, parse, require, verify
 from tests.vectors.spec_decoys import pattern_count
-from tests.vectors.spec_plan import check_decoy_promise, check_public, moments
+from tests.vectors.spec_plan import check_decoy_promise, check_noise, check_public, moments
 
 Value: TypeAlias = Any
 """A JSON value from somebody else."""
@@ -113,7 +113,15 @@ threshold = decimal(1, 2**64 - 1)
 
 
 def mechanism(value: Value) -> None:
-    """Refuse all but the two forms of sections 4.1 and 4.3."""
+    """Refuse all but the forms of sections 4.1, 4.3 and 13."""
+    if isinstance(value, dict) and value.get("name") == "overlap":
+        record(
+            name=only("overlap"),
+            coin_threshold=decimal(1, 2**64),
+            decoys=law,
+            noise_threshold=threshold,
+        )(value)
+        return
     if isinstance(value, dict) and value.get("name") == "paper":
         record(name=only("paper"), sample_size=nullable(whole(1, MAX_ROWS)))(value)
         return
@@ -160,10 +168,10 @@ def linkage(value: Value) -> None:
 MODE = only("aligned", "matched")
 HASH = hexadecimal(64)
 IDENTITY: dict[str, Check] = {"name": text, "sealing_key": hexadecimal(2432), "signing_key": HASH}
-ATTRIBUTES = many(record(name=text, categories=many(text, 1, 65_535)), 1, 1000)
+ATTRIBUTES = many(record(name=text, categories=many(text, 1, 65_535)), 0, 1000)
 COLUMNS = many(record(attribute=text, chunks=many(HASH)), 1)
 EPSILON, DELTA = number(lambda x: 0 < x <= 50), number(lambda x: x == 0 or 1e-30 <= x <= 0.01)
-ACCOUNTING = only("pure-1", "shuffle-1", "decoys-1")
+ACCOUNTING = only("pure-1", "shuffle-1", "decoys-1", "overlap-1")
 SIGNATURES = many(record(key=HASH, signature=hexadecimal(128)))
 
 CONTRACT = record(
@@ -212,9 +220,17 @@ GRANT = record(
     study=HASH,
     upload=HASH,
 )
+OVERLAP = record(
+    kind=only("overlap"),
+    version=only(1),
+    number=whole(-(2**34), 2**34),
+    study=HASH,
+    uploads=many(HASH, 2, 8),
+)
 ALIGNMENT = record(
     kind=only("alignment"),
     version=only(1),
+    attempt=whole(1, 100),
     curator=HASH,
     decoys=nullable(HASH),
     digest=nullable(HASH),
@@ -231,6 +247,14 @@ PUBLICATION = record(
     researcher=HASH,
     study=HASH,
 )
+REVOCATION = record(
+    kind=only("grant-revocation"),
+    version=only(1),
+    curator=HASH,
+    grant=hexadecimal(32),
+    researcher=HASH,
+    study=HASH,
+)
 
 
 def read_contract(message: str) -> dict[str, Any]:
@@ -241,6 +265,10 @@ def read_contract(message: str) -> dict[str, Any]:
     body = found["body"]
     parties = [*body["curators"], *(body["researchers"] or []), body["server"]]
     different([party["signing_key"] for party in parties])
+    if body["mechanism"]["name"] == "overlap":
+        check_overlap(body)
+        return found
+    require(all(curator["attributes"] for curator in body["curators"]), "no attributes")
     attributes = [each for curator in body["curators"] for each in curator["attributes"]]
     different([attribute["name"] for attribute in attributes])
     cells = 1
@@ -262,6 +290,23 @@ def read_contract(message: str) -> dict[str, Any]:
         require(body["linkage"]["mode"] == "matched", "stored tables are matched")
         require(len(body["stored"]["uploads"]) == len(body["curators"]), "uploads are missing")
     return found
+
+
+def check_overlap(body: dict[str, Any]) -> None:
+    """Refuse an overlap count that has values, or breaks its promise (section 13.1)."""
+    agreed = body["mechanism"]
+    linked = body["linkage"]["by"], body["linkage"]["mode"]
+    fixed = [body[name] for name in ("researchers", "delta", "population", "stored", "pads")]
+    require(linked == ("ids", "matched"), "an overlap count is matched by ids")
+    require(fixed == [[], 0, None, None, "stream"], "an overlap count has no such thing")
+    require(body["accounting"] == "overlap-1", "the accounting does not fit")
+    require(not any(curator["attributes"] for curator in body["curators"]), "there are values")
+    require(2 <= len(body["curators"]) <= 8, "too few curators, or too many")
+    require(agreed["decoys"]["law"] == "geometric", "the law ends")
+    check_decoy_promise(agreed, body["epsilon"], 0)
+    check_noise(int(agreed["noise_threshold"]), body["epsilon"])
+    for each in (agreed["decoys"]["threshold"], agreed["noise_threshold"]):
+        require(int(each) <= 100_000 * (2**64 - int(each)), "drawing would not end")
 
 
 def check_decoys(body: dict[str, Any], cells: int) -> None:
@@ -301,6 +346,14 @@ def read_publication(message: str) -> dict[str, Any]:
     return found
 
 
+def read_overlap(message: str) -> dict[str, Any]:
+    """Read the number of an overlap count (section 13.2)."""
+    found = parse(message.encode())
+    record(body=OVERLAP, signatures=SIGNATURES)(found)
+    require(len(found["signatures"]) == 1, "a number has one signature")
+    return found
+
+
 def read_release(message: str) -> dict[str, Any]:
     """Read a release, and refuse lengths that cannot be (section 10)."""
     found = parse(message.encode())
@@ -330,10 +383,20 @@ def read_grant(message: str) -> dict[str, Any]:
     return found
 
 
+def read_revocation(message: str) -> dict[str, Any]:
+    """Read the revocation of a grant (section 11.2)."""
+    found = parse(message.encode())
+    record(body=REVOCATION, signatures=SIGNATURES)(found)
+    require(len(found["signatures"]) == 1, "a revocation has one signature")
+    return found
+
+
 READERS: dict[str, Callable[[str], dict[str, Any]]] = {
     "alignment": read_alignment,
     "contract": read_contract,
     "grant": read_grant,
+    "grant-revocation": read_revocation,
+    "overlap": read_overlap,
     "publication": read_publication,
     "release": read_release,
 }

@@ -27,6 +27,11 @@ def check_promise(n: int, m: int, cells: int, t: int, epsilon: float) -> None:
     require(Fraction(m * t, n * width) <= eta(epsilon), "the promise is broken")
 
 
+def check_noise(r: int, epsilon: float) -> None:
+    """Check exactly that r/2⁶⁴ is at least e^(−ε), in both readings of ε (section 13.1)."""
+    require(Fraction(2**64, r) <= 1 + eta(epsilon), "there is too little noise")
+
+
 def check_shuffled_promise(
     n: int, m: int, cells: int, t: int, promise: tuple[float, float]
 ) -> None:

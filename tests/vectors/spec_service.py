@@ -48,6 +48,7 @@ EVENTS = (
     "repadded",
     "released",
     "granted",
+    "revoked",
     "published",
     "aborted",
     "closed",

@@ -184,22 +184,32 @@ def _repad(study: StudyFile, message: str, chunks: Sequence[str]) -> None:
 
 
 def _publish(study: StudyFile, message: str) -> None:
-    """Let the server, which has kept the grants of the first case, take a publication."""
+    """Let the server take a publication."""
     case = study.document["cases"][0]
-    grants = [read_message("grant", text) for text in case["grants"]]
+    _granted(study).accept_publication(read_message("publication", message), case["now"])
+
+
+def _revoke(study: StudyFile, message: str) -> None:
+    """Let the server take the revocation of a grant."""
+    _granted(study).accept_revocation(read_message("grant-revocation", message))
+
+
+def _granted(study: StudyFile) -> ServerStudy:
+    """Return the study on the server, which has kept the grants of the first case."""
+    grants = [read_message("grant", text) for text in study.document["cases"][0]["grants"]]
     context = ServerContext(
         study.server.signing, ScriptedEntropy(b""), MemoryChunks(), MemoryChunks()
     )
-    kept = ServerStudy.resume(
+    return ServerStudy.resume(
         context, study.contract, State.RELEASED, release=study.release, grants=grants
     )
-    kept.accept_publication(read_message("publication", message), case["now"])
 
 
 STEPS: dict[str, Callable[..., object]] = {
     "alignment": _align,
     "publication": _publish,
     "repad": _repad,
+    "revocation": _revoke,
     "request": _request,
     "secret": _receive_secret,
     "upload": _upload,

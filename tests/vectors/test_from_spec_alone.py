@@ -10,6 +10,7 @@ import json
 import math
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,43 @@ def test_decoys(case: dict[str, Any]) -> None:
         "patterns": patterns,
         "decoys": [[pattern, token.hex()] for pattern, token in found],
         "digest": digest.hex(),
+    }
+
+
+@pytest.mark.parametrize("case", cases("overlap"))
+def test_overlap_counts(case: dict[str, Any]) -> None:
+    """Section 13: what is sent, how many are in common, and what the number says."""
+    if "fields" in case:
+        first = json.loads(DOCUMENTS["overlap"]["cases"][0]["contract"])["body"]
+        message = {"body": first | case["fields"], "signatures": []}
+        with pytest.raises(RefusedError):
+            spec_messages.read_contract(spec_bytes.canonical(message))
+        return
+    if case["name"].startswith("bad_"):
+        with pytest.raises(RefusedError):
+            spec_messages.read_overlap(case["number"])
+        return
+    contract = spec_messages.read_contract(case["contract"])["body"]
+    study = spec_bytes.labelled("study", spec_bytes.canonical(contract).encode())
+    agreed, curators = contract["mechanism"], len(contract["curators"])
+    secret = spec_decoys.study_secret(list(map(bytes.fromhex, case["contributions"])), study)
+    patterns = spec_decoys.pattern_count([1] * curators, matched=True)
+    invented = spec_decoys.decoys(secret, study, agreed, patterns)
+    sent = []
+    for place, names in enumerate(case["tables"]):
+        own = {spec_decoys.respondent_token(secret, study, name.encode()) for name in names}
+        held = {token for token in own if spec_decoys.takes_part(token, agreed)}
+        for pattern, token in invented:
+            if not spec_decoys.digits(pattern, [1] * curators, matched=True)[place]:
+                held.add(token)
+        sent.append(held)
+    told = spec_messages.read_overlap(case["number"])["body"]
+    assert told["study"] == study.hex()
+    beta = Fraction(int(agreed["coin_threshold"]), 2**64)
+    assert case["expect"] == {
+        "sent": [sorted(token.hex() for token in held) for held in sent],
+        "common": len(set.intersection(*sent)),
+        "estimate": str((told["number"] - spec_plan.moments(agreed["decoys"])[0]) / beta),
     }
 
 

@@ -131,6 +131,7 @@ WRITTEN_OUT: list[tuple[Message, dict[str, Any]]] = [
     (
         messages.alignment(),
         {
+            "attempt": 1,
             "curator": CURATOR,
             "decoys": None,
             "digest": filler("tokens").hex(),
@@ -143,6 +144,7 @@ WRITTEN_OUT: list[tuple[Message, dict[str, Any]]] = [
     (
         messages.matched_alignment(),
         {
+            "attempt": 1,
             "curator": CURATOR,
             "decoys": filler("decoys").hex(),
             "digest": None,

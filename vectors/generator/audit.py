@@ -107,6 +107,7 @@ def _good() -> Iterator[Case]:
         "an aborted study": ABORTED,
         "a study on stored tables": written(STORED),
         "a vault": written(VAULT),
+        "a revoked grant": written([*LIFE, (A, "revoked", "revocation", "released")]),
     }
     for name, log in logs.items():
         yield _right(name, log, None)

@@ -11,6 +11,7 @@ from vectors.generator.tampering import (
     drop,
     put,
     repeat,
+    revocation,
     text,
     together,
     turn,
@@ -35,6 +36,7 @@ def bad_messages() -> Document:
         *_releases(sampled, fresh),
         *_uploads(sampled, fresh),
         *_grants(sampled),
+        *_revocations(sampled),
         *_others(sampled, stored),
     ]
     return document(
@@ -256,6 +258,19 @@ def _uploads(study: Written, fresh: Written) -> Iterator[Case]:
         yield _case(name, "upload", study.again(message, change))
     more = fresh.again(fresh.document["uploads"][0]["message"], repeat("tokens"))
     yield _case("upload_tokens", "upload", more)
+
+
+def _revocations(study: Written) -> Iterator[Case]:
+    message = revocation(study)
+    changes: dict[str, Change] = {
+        "revocation_short_id": put("grant", to="00" * 15),
+        "revocation_without_researcher": drop("researcher"),
+        "revocation_with_attributes": put("attributes", to=["smoker"]),
+    }
+    for name, change in changes.items():
+        yield _case(name, "grant-revocation", study.again(message, change))
+    two = study.again(message, put("version", to=1), *study.curators[:2])
+    yield _case("revocation_two_signatures", "grant-revocation", two)
 
 
 def _grants(study: Written) -> Iterator[Case]:

@@ -9,7 +9,15 @@ from typing import Any
 from vectors.generator.bad_research import research_cases
 from vectors.generator.files import Case, Document, bad, document, filler
 from vectors.generator.hpke import ephemeral_key, seal
-from vectors.generator.tampering import Change, Written, flipped, put, together, turn
+from vectors.generator.tampering import (
+    Change,
+    Written,
+    flipped,
+    put,
+    revocation,
+    together,
+    turn,
+)
 from veiltab.wire.packing import BLINDING_BYTES
 
 MISMATCH, SIGNATURE, MALFORMED = "mismatch", "bad_signature", "malformed_message"
@@ -33,6 +41,7 @@ def bad_studies() -> Document:
             *_uploads(sampled, fresh),
             *_decoy_uploads(decoys, matched),
             *_publications(decoys),
+            *_revocations(decoys),
             *_requests(stored),
             *_repads(stored),
         ],
@@ -73,11 +82,13 @@ def _alignments(study: Written) -> Iterator[Case]:
     moved = study.again(second, put("study", to=filler("another study").hex()))
     foreign = study.again(second, put("version", to=1), study.curators[0])
     count = study.again(second, put("population", to=61))
+    again = study.again(second, put("attempt", to=2))
     stranger = study.again(second, put("curator", to=study.server.party_id.hex()), study.server)
     for name, code, messages in (
         ("alignment_missing", ALIGNMENT, [first]),
         ("alignment_digest", ALIGNMENT, [first, other]),
         ("alignment_population", ALIGNMENT, [first, count]),
+        ("alignment_attempt", ALIGNMENT, [first, again]),
         ("alignment_of_a_stranger", MISMATCH, [first, second, stranger]),
         ("alignment_of_another_study", MISMATCH, [first, moved]),
         ("alignment_foreign_signature", SIGNATURE, [first, foreign]),
@@ -144,6 +155,24 @@ def _publications(study: Written) -> Iterator[Case]:
     yield _case("publication_by_a_curator", NOT_GRANTED, "publication", study, message=by_curator)
     foreign = study.again(message, put("version", to=1), study.server)
     yield _case("publication_foreign_signature", SIGNATURE, "publication", study, message=foreign)
+
+
+def _revocations(study: Written) -> Iterator[Case]:
+    """Let the server receive revocations of grants that are not the sender's to revoke."""
+    message = revocation(study)
+    first, second = study.curators[:2]
+    changes: dict[str, tuple[str, Change]] = {
+        "revocation_of_another_study": (MISMATCH, put("study", to=filler("a study").hex())),
+        "revocation_for_another_researcher": (MISMATCH, put("researcher", to="00" * 32)),
+    }
+    for name, (code, change) in changes.items():
+        yield _case(name, code, "revocation", study, message=study.again(message, change))
+    other = study.again(message, put("curator", to=second.party_id.hex()), second)
+    yield _case("revocation_of_anothers_grant", MISMATCH, "revocation", study, message=other)
+    for who in (second, study.server, study.researcher):
+        forged = study.again(message, put("curator", to=first.party_id.hex()), who)
+        name = f"revocation_signed_by_{who.name.lower().replace(' ', '_').replace('.', '')}"
+        yield _case(name, SIGNATURE, "revocation", study, message=forged)
 
 
 def _uploads(study: Written, fresh: Written) -> Iterator[Case]:

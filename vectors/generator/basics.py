@@ -12,7 +12,7 @@ from veiltab.crypto.signing import SigningKey
 from veiltab.wire.codec import dump
 
 MALFORMED = "malformed_message"
-KEY_FILE = "bad_key_file"
+KEY_FILE, WRONG_PASSPHRASE = "bad_key_file", "wrong_passphrase"
 PASSPHRASE = "correct horse Batterie Heftklammer"  # noqa: S105 - everybody may know it
 _DEPTH = 5_000
 
@@ -139,11 +139,11 @@ def keyfile() -> Document:
                 content=_saved(newer, PASSPHRASE),
                 passphrase=PASSPHRASE,
             ),
-            bad("passphrase", KEY_FILE, content=locked, passphrase=PASSPHRASE[:-1]),
+            bad("passphrase", WRONG_PASSPHRASE, content=locked, passphrase=PASSPHRASE[:-1]),
             bad("missing_passphrase", KEY_FILE, content=locked, passphrase=None),
             bad(
                 "name",
-                KEY_FILE,
+                WRONG_PASSPHRASE,
                 content=locked.replace("key file", "key_file"),
                 passphrase=PASSPHRASE,
             ),

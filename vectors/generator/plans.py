@@ -35,6 +35,7 @@ def threshold() -> Document:
     cases = []
     for population, size, cells, epsilon in PLANS:
         found = plan(
+            anyway=True,
             population_size=population,
             domain_size=cells,
             epsilon=epsilon,

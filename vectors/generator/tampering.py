@@ -156,6 +156,14 @@ class Written:
         return self.again(text(parsed), put("sealed_digest", to=digest))
 
 
+def revocation(study: Written) -> str:
+    """Return the revocation of the first grant of a study, signed by its curator (11.2)."""
+    grant = json.loads(study.grants[0])["body"]
+    body = {name: grant[name] for name in ("curator", "grant", "researcher", "study")}
+    signed = study.signed({**body, "kind": "grant-revocation", "version": 1}, study.curators[:1])
+    return text(signed)
+
+
 def _parent(body: Json, path: Sequence[str | int]) -> Any:  # noqa: ANN401 - a list or an object
     found: Any = body
     for step in path[:-1]:

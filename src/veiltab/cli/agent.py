@@ -1,6 +1,7 @@
 """``veiltab agent``: a curator's process that answers what its owner has signed."""
 
 import os
+import re
 import shutil
 import signal
 import sys
@@ -24,11 +25,14 @@ from veiltab.cli.output import (
     show_help,
     tell,
 )
+from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
     from veiltab.party.agent.agent import Agent, Verdict
     from veiltab.party.agent.log import AgentLog
     from veiltab.party.agent.policy import Policy
+
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}\$?")
 
 PATIENCE = 20.0
 """Seconds to try a server that does not answer; then the agent waits before the next round."""
@@ -162,6 +166,11 @@ def unit_command(
     from veiltab.party.agent.unit import AgentUnit
     from veiltab.party.home import Home
 
+    if user is not None and not _USER.fullmatch(user):
+        raise ParameterError(
+            f"{user!r} cannot be the name of a user of this computer",
+            hint="name the user who owns the agent's home, such as veiltab",
+        )
     unit = AgentUnit(
         program=_program(),
         home=Home(home).path,

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from veiltab.cli.grant import warn_of_ends
 from veiltab.cli.options import LONG_PATIENCE, PartyOptions, party_options
-from veiltab.cli.output import console, json_option, print_json, track
+from veiltab.cli.output import console, json_option, print_json, track, warn
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
     from veiltab.estimates import Estimate
+    from veiltab.party.grants import GrantStatus
     from veiltab.report.view import ReportOptions
     from veiltab.wire.messages import SignedGrant
 
@@ -155,8 +157,8 @@ _OPTIONS = (
     ),
     click.option(
         "--estimator",
-        type=click.Choice(["best", "unbiased", "projected", "most-likely"]),
-        default="best",
+        type=click.Choice(["clipped", "unbiased", "projected", "most-likely"]),
+        default="clipped",
         show_default=True,
         help="How shares are estimated; intervals do not depend on it.",
     ),
@@ -186,18 +188,24 @@ def show_estimate(
     else:
         print_estimate(console(), estimate, options, written)
     if written and estimate.publication is None:
-        click.echo(f"warning: {estimate.status}", err=True)
+        warn(estimate.status)
 
 
 @click.command("estimate")
 @click.argument("study", required=False)
 @click.option("--load", type=FILE, help="Instead of STUDY: a file that --save wrote; no server.")
+@click.option(
+    "--partial",
+    is_flag=True,
+    help="Leave out attributes whose grants have expired or were revoked.",
+)
 @output_options
 @party_options
 @json_option
 def estimate_command(
     study: str | None,
     load: Path | None,
+    partial: bool,
     request: Request,
     options: "ReportOptions",
     files: OutputFiles,
@@ -206,7 +214,9 @@ def estimate_command(
 ) -> None:
     """Estimate the joint distribution behind STUDY, for yourself.
 
-    This takes a grant from every curator whose attributes you ask for.  Every share has an
+    This takes a grant from every curator whose attributes you ask for.  If one that you had has
+    expired or was revoked, that is an error, which says whom to ask; --partial goes on without what
+    is missing.  Every share has an
     interval, and a standard error in two parts: sampling, because not everybody was sampled, and
     privacy, because records were perturbed or hidden among invented ones.
 
@@ -226,7 +236,14 @@ def estimate_command(
             "name either a study or a file to --load",
             hint="veiltab study list shows your studies; --save writes a file for --load",
         )
-    estimate = _load(load, request) if load is not None else _fetch(study or "", request, party)
+    if load is not None and partial:
+        raise ParameterError(
+            "--partial goes with a study, not with --load", hint="a saved estimate has all it has"
+        )
+    if load is not None:
+        estimate = _load(load, request)
+    else:
+        estimate = _fetch(study or "", request, party, partial=partial)
     show_estimate(estimate, options, files, as_json=as_json)
 
 
@@ -280,7 +297,20 @@ def _load(path: Path, request: Request) -> "Estimate":
     return estimate if request.names is None else estimate.marginal(request.names)
 
 
-def _fetch(study: str, request: Request, party: PartyOptions) -> "Estimate":
+def _fetch(study: str, request: Request, party: PartyOptions, *, partial: bool) -> "Estimate":
     given = request.given()  # before a passphrase is asked for
     with party.session(LONG_PATIENCE) as session:
-        return session.study(study).estimate(request.names, grants=given)
+        chosen = session.study(study)
+        estimate = chosen.estimate(request.names, grants=given, partial=partial)
+        _say_what_ends(chosen.grants(), session.identity.party_id)
+    return estimate
+
+
+def _say_what_ends(grants: "list[GrantStatus]", me: bytes) -> None:
+    """Say on stderr what is missing, and what will be within a week."""
+    from veiltab.party.grants import ended_attributes
+
+    for one, names in ended_attributes(grants).items():
+        missing = ", ".join(map(repr, names))
+        warn(f"without {missing} of {one.curator!r}, whose grant is good no more ({one.ended})")
+    warn_of_ends(grants, me)

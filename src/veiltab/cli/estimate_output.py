@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from veiltab.cli.output import print_facts, print_rows
 from veiltab.estimates import Estimate, Quantity
+from veiltab.inference.conditions import describe
 from veiltab.report import words
 from veiltab.report.formatting import between, decimals, percent, points
 from veiltab.report.view import (
@@ -25,6 +26,8 @@ MOST_CELLS = 60
 
 LARGEST_CELLS = 10
 NUMBERS = 5
+MOST_NOTES = 10
+"""Of how many cells it is printed what to know about them."""
 
 
 def estimate_json(
@@ -128,8 +131,10 @@ def _lines(part: ShownTable) -> Iterator[tuple[str, ...]]:
 def _numbers(row: Row | Quantity, digits: int) -> tuple[str, ...]:
     share = row.value if isinstance(row, Quantity) else row.share
     errors = (row.standard_error, row.sampling_error, row.privacy_error)
-    if share is None or row.low is None or row.high is None:
+    if row.low is None or row.high is None:
         return ("not estimable", *[""] * (NUMBERS - 1))
+    if share is None:
+        return ("", between(row.low, row.high, digits), *[""] * (NUMBERS - 2))
     texts = (points(error or 0.0, digits) for error in errors)
     return percent(share, digits), between(row.low, row.high, digits), *texts
 
@@ -165,3 +170,12 @@ def _print_notes(
         screen.print(Text("Shares below zero are noise: these cells hold next to nobody."))
     for warning in all_warnings(estimate, answers):
         screen.print(Text(f"Warning: {warning}."))
+    part = joint_part(estimate, options, MOST_CELLS, LARGEST_CELLS)
+    notes = [f"P({describe(part.names, row.labels)}): {row.note}" for row in part.rows if row.note]
+    for note in notes[:MOST_NOTES]:
+        screen.print(Text(f"{note}."))
+    if len(notes) > MOST_NOTES:
+        more = len(notes) - MOST_NOTES
+        screen.print(
+            Text(f"The same holds for {more:,} more cells: --csv and --parquet name them.")
+        )

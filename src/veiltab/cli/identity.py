@@ -21,10 +21,13 @@ from veiltab.cli.output import (
     show_help,
     tell,
 )
-from veiltab.errors import InputError, ParameterError
+from veiltab.errors import InputError, InvitationError, ParameterError
 
 if TYPE_CHECKING:
+    from veiltab.party.registration import Registration
     from veiltab.wire.contract import PublicIdentity
+
+CODE_TRIES = 3
 
 
 @click.group("id", cls=OrderedGroup, invoke_without_command=True)
@@ -143,6 +146,42 @@ def fingerprint_command(file: Path, as_json: bool) -> None:
         print_facts(console(), facts)
 
 
+@id_group.command("keyring")
+@click.option("--forget", is_flag=True, help="Take the passphrase out of the keyring again.")
+@party_options
+@json_option
+def keyring_command(forget: bool, party: PartyOptions, as_json: bool) -> None:
+    """Let the keyring of your system keep the passphrase, so that commands do not ask for it.
+
+    Whoever can use your session on this computer can use your identity then.  A passphrase that
+    has changed or is lost from the keyring is asked for as before.  The package `keyring` must be
+    installed.
+
+    \b
+    Examples:
+      veiltab id keyring
+      veiltab id keyring --forget
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    from veiltab.party import passphrases
+
+    home = party.home
+    home.check_identity()
+    if forget:
+        passphrases.forget(home)
+        kept_by = None
+    elif not home.locked:
+        raise ParameterError(
+            f"the identity in {home.path} has no passphrase", hint="there is nothing to keep"
+        )
+    else:
+        kept_by = party.unlock(lambda secret: passphrases.keep(home, secret or ""), by_hand=True)
+    if as_json:
+        print_json({"party": home.public.party_id.hex(), "kept_by": kept_by})
+    else:
+        kept = "no: commands ask for it" if kept_by is None else f"by {kept_by}"
+        print_facts(console(), {"name": home.public.name, "passphrase kept": kept})
+
+
 @id_group.command("rotate")
 @click.option("--yes", is_flag=True, help="Do it without being asked.")
 @party_options
@@ -165,7 +204,7 @@ def rotate_command(yes: bool, party: PartyOptions, as_json: bool) -> None:
     home = party.home
     home.check_identity()
     confirm(f"Replace the keys of {home.public.name!r}?", yes=yes)
-    identity = home.rotate(party.passphrase(), Retry(total=PATIENCE))
+    identity = party.unlock(lambda passphrase: home.rotate(passphrase, Retry(total=PATIENCE)))
     count, told = len(identity.earlier), home.server is not None
     facts = {"name": identity.name, "fingerprint": home.fingerprint}
     if as_json:
@@ -221,7 +260,7 @@ def revoke_command(
         )
     home = party.home
     if certificate is None:
-        made = rotation.make_certificate(home, party.passphrase(), reason)
+        made = party.unlock(lambda secret: rotation.make_certificate(home, secret, reason))
     else:
         made = rotation.read_certificate(certificate)
     if out is not None:
@@ -270,11 +309,11 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("register")
-@click.argument("url")
+@click.argument("server")
 @click.option(
     "--invitation-file",
     type=FILE,
-    help="The operator's code.  By default it is asked for, or read from stdin.",
+    help="A file with the code alone.  By default it is asked for, or read from stdin.",
 )
 @click.option("--ca-file", type=FILE, help="The authority of the server's certificate, if private.")
 @click.option(
@@ -290,7 +329,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @party_options
 @json_option
 def register_command(
-    url: str,
+    server: str,
     invitation_file: Path | None,
     ca_file: Path | None,
     server_fingerprint: str | None,
@@ -299,72 +338,82 @@ def register_command(
     party: PartyOptions,
     as_json: bool,
 ) -> None:
-    """Register with the server at URL.
+    """Register with a server: by the file that its operator sent you, or by its URL and a code.
 
-    Its operator gives you an invitation, and tells you the server's fingerprint.  The server's
-    identity is remembered: from now on your home speaks to no other.  Registering again changes
-    nothing.
+    SERVER is the file, or the URL.  Compare the server's fingerprint with what the operator tells
+    you by telephone, also if there is a file: whoever can change your mail can change the file.
+    The server's identity is remembered: from now on your home speaks to no other.  Registering
+    again changes nothing.
 
     \b
     Examples:
-      veiltab register https://stats.example.org
-      veiltab register https://stats.example.org --invitation-file tax-office.code \\
+      veiltab register tax-office.json
+      veiltab register tax-office.json \\
         --server-fingerprint "12345 67890 12345 67890 12345 67890"
+      veiltab register https://stats.example.org
     """  # noqa: D301 - \b tells click to leave the lines alone
     from veiltab.party.connection import Retry
     from veiltab.party.known.fingerprints import check_digits
-    from veiltab.party.session import discover, register
+    from veiltab.party.registration import meet
 
-    home, retry = party.home, Retry(total=PATIENCE)
+    home = party.home
     home.check_identity()
     if server_fingerprint is not None:
         check_digits(server_fingerprint)
-    server = discover(url, ca_file=ca_file, retry=retry)
+    met = meet(home, server, ca_file=ca_file, replace=replace, retry=Retry(total=PATIENCE))
+    if met.code is not None and invitation_file is not None:
+        raise ParameterError(
+            "the invitation has a code already", hint="leave --invitation-file out"
+        )
     known = home.server is not None and not replace
-    if known:
-        home.pin_server(url, server)  # refuses any other server than the one before
-    _check_server(server, server_fingerprint, yes=yes or known)
+    _check_server(met, server_fingerprint, yes=yes or known)
+    code = met.code or _code(invitation_file)
     identity = party.identity()
-    register(
-        home,
-        url,
-        server,
-        identity=identity,
-        invitation=_invitation(invitation_file),
-        ca_file=ca_file,
-        replace=replace,
-        retry=retry,
-    )
-    _report(url, server, identity.party_id, as_json=as_json)
+    met.finish(identity, code)
+    _report(met.url, met.server, identity.party_id, as_json=as_json)
 
 
-def _check_server(server: "PublicIdentity", expected: str | None, *, yes: bool) -> None:
+def _check_server(met: "Registration", expected: str | None, *, yes: bool) -> None:
     """Have somebody compare the fingerprint before anything is sent."""
-    from veiltab.party.session import check_fingerprint
-
     if expected is not None:
-        check_fingerprint(server, expected)
+        met.check_fingerprint(expected)
         return
     confirm(
-        f"The server is {server.name!r}, with the fingerprint {spell(server)}.\n"
-        "Is this what its operator has told you?",
+        f"The server is {met.server.name!r}, with the fingerprint {spell(met.server)}.\n"
+        "Is this what its operator has told you, by telephone and not by mail?",
         yes=yes,
         hint="give --server-fingerprint with the digits that the operator has told you",
     )
 
 
-def _invitation(file: Path | None) -> str:
+def _code(file: Path | None) -> str:
+    """Get the code of an invitation; whoever types it sees it, and may try three times."""
     if file is not None:
         return read_secret(file, "invitation", private=False).strip()
     if on_terminal():
-        return ask_secret("Invitation").strip()
+        return _ask_code()
     code = sys.stdin.read(LONGEST_SECRET).strip()
     if not code:
         raise InputError(
             "there is no invitation",
-            hint="name its file with --invitation-file, or pipe it in",
+            hint="give the operator's file instead of the URL, or pipe the code in",
         )
     return code
+
+
+def _ask_code() -> str:
+    from veiltab.wire.invitations import read_code
+
+    def ask() -> str:
+        typed: str = click.prompt("The code of your invitation (you see what you type)", err=True)
+        return read_code(typed)
+
+    for _ in range(CODE_TRIES - 1):
+        try:
+            return ask()
+        except InvitationError as error:
+            click.echo(f"{error.message}; try again.", err=True)
+    return ask()
 
 
 def _report(url: str, server: "PublicIdentity", me: bytes, *, as_json: bool) -> None:

@@ -6,23 +6,33 @@ import click
 
 from veiltab.cli.main import DefaultGroup
 from veiltab.cli.options import PartyOptions, party_options
-from veiltab.cli.output import console, json_option, moment, print_facts, print_json, print_rows
+from veiltab.cli.output import (
+    confirm,
+    console,
+    json_option,
+    moment,
+    print_facts,
+    print_json,
+    print_rows,
+)
 
 if TYPE_CHECKING:
     from veiltab.party.ledgers import StoredLedger
+    from veiltab.protocol.curator.ledger import Refund
 
 
 @click.group("ledger", cls=DefaultGroup)
 def ledger_group() -> None:
-    """Show the privacy budgets of your data sets, or set one.
+    """Show the privacy budgets of your data sets, set one, or take a charge back.
 
-    Every study that you sign is charged to a data set before your signature leaves, and what was
-    promised cannot be won back.
+    Every study that you sign is charged to a data set before your signature leaves.  What was
+    released cannot be won back; a study that ended before can be refunded.
 
     \b
     Examples:
       veiltab ledger
       veiltab ledger set "Patients 2025" --epsilon 3
+      veiltab ledger refund "Smoking and income" --reason "the wrong table was used"
     """  # noqa: D301 - \b tells click to leave the lines alone
 
 
@@ -92,6 +102,36 @@ def set_command(
         _print_ledger(stored)
 
 
+@ledger_group.command("refund")
+@click.argument("study")
+@click.option("--reason", required=True, help="Why; it stays in the ledger, beside the charge.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@party_options
+@json_option
+def refund_command(study: str, reason: str, yes: bool, party: PartyOptions, as_json: bool) -> None:
+    """Take back what STUDY was charged, because it ended before anybody could learn anything.
+
+    The study must have been ended (`veiltab study abort`) before its release.  If you have pushed
+    nothing, that is all.  If you have, all curators must hold the same respondents, and you must
+    have granted nothing: the pads of what you pushed are deleted, and nobody can ever decrypt it.
+    After a release or a grant there is no refund.
+
+    From then on this home refuses the study for ever.  Delete its pads from your backups too.
+
+    \b
+    Example:
+      veiltab ledger refund "Smoking and income" --reason "the wrong table was used"
+    """  # noqa: D301 - \b tells click to leave the lines alone
+    with party.session() as session:
+        chosen = session.study(study)
+        confirm("Give this study up for ever, and delete the pads of what you pushed?", yes=yes)
+        stored = chosen.refund(reason)
+    if as_json:
+        print_json(ledger_json(stored))
+    else:
+        _print_ledger(stored)
+
+
 def ledger_json(stored: "StoredLedger") -> dict[str, Any]:
     """Return a ledger as JSON values."""
     ledger = stored.ledger
@@ -113,10 +153,42 @@ def ledger_json(stored: "StoredLedger") -> dict[str, Any]:
                 "epsilon": entry.epsilon,
                 "delta": entry.delta,
                 "accounting": entry.accounting,
+                "refund": _refund_json(ledger.refund_of(entry.study)),
             }
             for entry in ledger.entries
         ],
     }
+
+
+def _refund_json(refund: "Refund | None") -> dict[str, Any] | None:
+    if refund is None:
+        return None
+    log = None
+    if refund.log is not None:
+        log = {"length": refund.log[0], "hash": refund.log[1].hex()}
+    return {
+        "at": refund.at,
+        "reason": refund.reason,
+        "basis": refund.basis,
+        "done": refund.done,
+        "log": log,
+    }
+
+
+BASES: dict[str, str] = {
+    "nothing-sent": "nothing of the table had left",
+    "never-granted": "nobody was granted anything, and the pads are deleted",
+}
+
+
+def _refund_line(refund: "Refund", title: str) -> str:
+    """Say on one line what was taken back, when and why."""
+    if not refund.done:
+        return (
+            f"not refunded yet: {title}; finish it with: veiltab ledger refund"
+            f" {refund.study.hex()[:16]} --reason …"
+        )
+    return f"refunded {moment(refund.at)}: {title}: {refund.reason} ({BASES[refund.basis]})"
 
 
 def _print_ledger(stored: "StoredLedger") -> None:
@@ -142,3 +214,6 @@ def _print_ledger(stored: "StoredLedger") -> None:
             for entry in ledger.entries
         ]
         print_rows(screen, ("study", "title", "signed", "ε", "δ"), rows, numbers=2)
+    for refund in ledger.refunds:
+        line = _refund_line(refund, stored.notes[refund.study].title)
+        screen.print(line, markup=False, highlight=False, soft_wrap=True)

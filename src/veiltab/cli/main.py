@@ -1,8 +1,10 @@
 """The ``veiltab`` command: its subcommands, each imported when it is asked for, and how it ends."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from io import TextIOWrapper
 from typing import NoReturn
@@ -70,26 +72,33 @@ class DefaultGroup(OrderedGroup):
 INTERRUPTED = 130
 """What shells expect of a command that was stopped from the keyboard."""
 
+USAGE, STOPPED, REFUSED = "usage", "stopped", "system_refused"
+"""The codes of failures that have no class in :mod:`veiltab.errors`."""
+
 COMMANDS = {
     "demo": "veiltab.cli.demo:demo_command",
     "plan": "veiltab.cli.plan:plan_command",
     "simulate": "veiltab.cli.experiments:simulate_command",
     "reproduce": "veiltab.cli.experiments:reproduce_command",
     "serve": "veiltab.cli.serve:serve_command",
-    "invite": "veiltab.cli.serve:invite_command",
     "server": "veiltab.cli.server:server_group",
     "id": "veiltab.cli.identity:id_group",
     "register": "veiltab.cli.identity:register_command",
     "party": "veiltab.cli.party:party_group",
     "ledger": "veiltab.cli.ledger:ledger_group",
+    "overlap": "veiltab.cli.overlap:overlap_group",
     "study": "veiltab.cli.study:study_group",
+    "recode": "veiltab.cli.recode:recode_group",
     "push": "veiltab.cli.push:push_command",
     "grant": "veiltab.cli.grant:grant_command",
+    "grants": "veiltab.cli.grant:grants_command",
+    "revoke": "veiltab.cli.grant:revoke_command",
     "vault": "veiltab.cli.vault:vault_group",
     "agent": "veiltab.cli.agent:agent_group",
     "estimate": "veiltab.cli.estimate:estimate_command",
     "publish": "veiltab.cli.estimate:publish_command",
     "audit": "veiltab.cli.study:audit_command",
+    "console": "veiltab.cli.console:console_command",
 }
 
 
@@ -113,38 +122,65 @@ def veiltab(context: click.Context) -> None:
       veiltab plan --population 45222 --cells 24 --epsilon 0.5
 
     \b
-    Run a server:    serve, then invite everybody who is to take part
+    Run a server:    serve, then server invite everybody who is to take part; server status
     Take part:       id new, then register with the invitation; party verify those you work with
-    As a curator:    ledger set, study propose or study sign, push, grant
+    As a curator:    ledger set, study propose or study sign, recode draft, push, grant
     Often the same:  vault propose, sign and push once; then agent answers studies on it
     As researcher:   estimate, once the curators have granted it; publish what others may read
-    Anybody:         study status, audit
+    Anybody:         study status, grants, audit
     """  # noqa: D301 - \b tells click to leave the lines alone
     show_help(context)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command; every failure is ``error:`` and ``hint:`` on stderr and an exit code."""
+    """Run the command; every failure is ``error:`` and ``hint:`` on stderr and an exit code.
+
+    With ``--json`` it is one line of JSON on stderr instead, with the error's stable code.
+    """
     _write_what_can_be_written()
     if arguments is None:
         own_process()
+    report = _Report(as_json=_wants_json(sys.argv[1:] if arguments is None else arguments))
     try:
         code = veiltab.main(arguments, prog_name="veiltab", standalone_mode=False)
         sys.stdout.flush()
     except VeiltabError as error:
-        code = _report(error.message, error.hint, error.exit_code)
+        code = report(error.code, error.message, error.hint, error.exit_code)
     except click.ClickException as error:
-        code = _report(error.format_message(), _help_hint(error), error.exit_code)
+        code = report(USAGE, error.format_message(), _help_hint(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        code = _report("stopped", "nothing is left half-written; run it again", INTERRUPTED)
+        again = "nothing is left half-written; run it again"
+        code = report(STOPPED, "stopped", again, INTERRUPTED)
     except BrokenPipeError:  # the reader of a pipe has gone
         _close_output()
         code = 1
     except OSError as error:
         _close_output()
         reason = error.strerror or str(error)
-        code = _report(f"the system refused: {reason}", "look at where the output goes", 1)
+        code = report(REFUSED, f"the system refused: {reason}", "look at where the output goes", 1)
     sys.exit(code)
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Tell whether JSON is asked for, also where the rest of the line cannot be parsed."""
+    words = list(arguments)
+    return "--json" in (words[: words.index("--")] if "--" in words else words)
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """Prints a failure on stderr, for people or for scripts, and returns the exit code."""
+
+    as_json: bool
+
+    def __call__(self, code: str, message: str, hint: str, exit_code: int) -> int:
+        if self.as_json:
+            error = {"code": code, "message": message, "hint": hint}
+            click.echo(json.dumps({"error": error}, ensure_ascii=False), err=True)
+        else:
+            click.echo(f"error: {message}", err=True)
+            click.echo(f"hint: {hint}", err=True)
+        return exit_code
 
 
 def _write_what_can_be_written() -> None:
@@ -156,12 +192,6 @@ def _write_what_can_be_written() -> None:
 def _close_output() -> None:
     """Give Python a harmless place for its last flush."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _report(message: str, hint: str, exit_code: int) -> int:
-    click.echo(f"error: {message}", err=True)
-    click.echo(f"hint: {hint}", err=True)
-    return exit_code
 
 
 def _help_hint(error: click.ClickException) -> str:

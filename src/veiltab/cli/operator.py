@@ -13,16 +13,19 @@ from veiltab.party.known.names import readable
 if TYPE_CHECKING:
     from veiltab.server.context import ServiceContext
     from veiltab.server.db.operators import OperatorLine, PartyLine
+    from veiltab.server.operator import Disk
 
 YES = click.option("--yes", is_flag=True, help="Do not ask.")
 _KIB = 1024
 
 
 def open_server(data: Path, database: str | None, database_file: Path | None) -> "ServiceContext":
-    """Open a server that was started before."""
+    """Open a server that was started before, by this version of veiltab or an older one."""
     from veiltab.hosting import existing_server
 
-    return existing_server(data, database_address(database, database_file))
+    server = existing_server(data, database_address(database, database_file))
+    server.database.check_current()
+    return server
 
 
 def operator_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -61,6 +64,28 @@ def study_json(line: "OperatorLine") -> dict[str, Any]:
         "updated": line.updated,
         "archived": line.archived,
         "chunk_bytes": line.size,
+    }
+
+
+def disk_json(disk: "Disk") -> dict[str, Any]:
+    """Return what is shown of the disk."""
+    return {
+        "total_bytes": disk.total,
+        "free_bytes": disk.free,
+        "reserve_bytes": disk.reserve,
+        "quota_bytes": disk.quota,
+        "ballast": disk.ballast,
+    }
+
+
+def disk_facts(disk: "Disk") -> dict[str, str]:
+    """Write for people how full the disk is."""
+    taking = "yes" if disk.free >= disk.reserve else "no: only reading and aborts work"
+    return {
+        "disk": size_text(disk.total),
+        "free": size_text(disk.free),
+        "reserve": size_text(disk.reserve),
+        "takes uploads": taking,
     }
 
 

@@ -4,16 +4,17 @@ Secrets are asked for on a terminal or read from a file, never taken from the co
 """
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
 from veiltab.errors import InputError, ParameterError
+from veiltab.party.times import moment
 from veiltab.wire.states import State
 
 if TYPE_CHECKING:
@@ -24,7 +25,29 @@ if TYPE_CHECKING:
     from veiltab.party.progress import OnProgress, Progress
 
 
+__all__ = ["moment"]
+
 LONGEST_SECRET = 1 << 16
+
+
+class Seconds(click.FloatRange):
+    """Seconds to wait: NaN is refused, which compares with nothing, so that no wait would end."""
+
+    def __init__(self) -> None:
+        """Take any number from 0."""
+        super().__init__(min=0)
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - as click says
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        """Read the number."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return number
 
 
 class _Process:
@@ -58,15 +81,18 @@ def confirm(
     question: str, *, yes: bool, hint: str = "make sure that you want it, and give --yes"
 ) -> None:
     """Ask before something that cannot be taken back; ``yes`` is the answer of a script."""
-    if yes:
-        return
-    if not on_terminal():
+    check_can_ask(yes=yes, hint=hint)
+    if not yes and not click.confirm(question, err=True):
+        raise click.Abort
+
+
+def check_can_ask(*, yes: bool, hint: str = "make sure that you want it, and give --yes") -> None:
+    """Refuse what needs a yes where nobody can be asked, before anything is done."""
+    if not yes and not on_terminal():
         raise ParameterError(
             "this needs to be confirmed, and there is no terminal to ask on",
             hint=hint,
         )
-    if not click.confirm(question, err=True):
-        raise click.Abort
 
 
 def ask_secret(prompt: str, *, twice: bool = False) -> str:
@@ -128,28 +154,25 @@ def tell(text: str) -> None:
         click.echo(text, err=True)
 
 
+def warn(text: str) -> None:
+    """Print a warning, which everybody should see, to stderr."""
+    click.echo(f"warning: {text}", err=True)
+
+
 def show_help(context: click.Context) -> None:
     """Print the help of a group that was called without a command."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
-def count(number: int, what: str) -> str:
-    """Write how many there are of something."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def count(number: int, what: str, many: str | None = None) -> str:
+    """Write how many there are of something; ``many`` is its plural, if that is not regular."""
+    return f"{number:,} {what if number == 1 else many or f'{what}s'}"
 
 
 def day(seconds: int) -> str:
     """Write the day of a time in Unix seconds, for tables that have to fit a narrow window."""
     return moment(seconds).partition(" ")[0]
-
-
-def moment(seconds: int) -> str:
-    """Write a time in Unix seconds for people, wherever they are."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    except (OverflowError, ValueError, OSError):  # a server may state any number
-        return f"{seconds} s"
 
 
 def print_facts(screen: "Console", facts: Mapping[str, str]) -> None:
@@ -161,6 +184,14 @@ def print_facts(screen: "Console", facts: Mapping[str, str]) -> None:
     for name, text in facts.items():
         table.add_row(Text(name, style="bold"), Text(text))
     screen.print(table)
+
+
+def print_warnings(screen: "Console", warnings: Sequence[str]) -> None:
+    """Print what is unwise, each on lines of its own below what was printed before."""
+    from rich.text import Text
+
+    for warning in warnings:
+        screen.print(Text(f"\nWarning: {warning}."))
 
 
 def print_rows(
@@ -225,12 +256,12 @@ class _ProgressBars:
     def __init__(self, bars: "RichProgress") -> None:
         self._bars = bars
         self._tasks: dict[str, TaskID] = {}
-        self._told: tuple[str, ...] = ()
+        self._told: Progress | None = None
 
     def __call__(self, report: "Progress") -> None:
         if report.step == "waiting":
             self._hide()
-            self._tell(report.waiting_for)
+            self._tell(report)
             return
         description = report.step.capitalize()
         if description not in self._tasks:
@@ -243,13 +274,16 @@ class _ProgressBars:
         for task in self._tasks.values():
             self._bars.update(task, visible=False)
 
-    def _tell(self, names: tuple[str, ...]) -> None:
-        if names == self._told:
+    def _tell(self, report: "Progress") -> None:
+        if report == self._told:
             return
-        self._told = names
+        self._told = report
+        names = ", ".join(report.waiting_for) or "the others"
+        what = f"Waiting for {names} to push too."
+        if report.difference is not None:
+            what = f"{report.difference}.  Waiting for whoever has the wrong table to correct it."
         self._bars.console.print(
-            f"Waiting for {', '.join(names)} to push too.  Ctrl-C is safe: run the same command"
-            " again later.",
+            f"{what[0].upper()}{what[1:]}  Ctrl-C is safe: run the same command again later.",
             markup=False,
         )
 

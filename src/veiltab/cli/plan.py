@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from veiltab.cli.output import console, json_option, print_json
+from veiltab.cli.output import console, json_option, print_json, print_warnings
 from veiltab.core.mechanism import LinkageMode
 from veiltab.core.plan import DECOYS, PURE, SHUFFLE, MechanismName, Plan, plan
 
@@ -90,6 +90,9 @@ def _read_cells(
     type=click.Path(dir_okay=False, path_type=Path),
     help="Draw the error to this .svg or .png file: against ε, or by rank against the sample size.",
 )
+@click.option(
+    "--anyway", is_flag=True, help="Plan it even if a guess would be nearer to the truth."
+)
 @json_option
 def plan_command(
     population: int,
@@ -105,6 +108,7 @@ def plan_command(
     max_decoys: int | None,
     sample_size: int | None,
     plot: Path | None,
+    anyway: bool,
     as_json: bool,
 ) -> None:
     """Choose the mechanism and its numbers for a promise of privacy.
@@ -134,6 +138,7 @@ def plan_command(
         linkage=linkage,
         curator_cells=curator_cells,
         max_decoys=max_decoys,
+        anyway=anyway,
     )
     if plot is not None:
         from veiltab.report.charts import check_chart_path, plan_chart, save_chart
@@ -156,6 +161,7 @@ def _print_plan(chosen: Plan) -> None:
         f" {chosen.domain_size:,} cells, ε = {chosen.epsilon:.6g}{delta}\n"
     )
     screen.print(_plan_table(chosen))
+    print_warnings(screen, chosen.warnings)
 
 
 def _plan_table(chosen: Plan) -> "Table":
@@ -246,10 +252,10 @@ def _decoys(chosen: Plan, summary: "DecoysSummary") -> str:
 
 def _errors(chosen: Plan) -> dict[str, str]:
     """Say how far estimates are from the truth."""
-    per_cell = 100 * chosen.rmse / chosen.domain_size**0.5
     return {
         "error": f"RMSE {chosen.rmse:.4g} over the whole table, at worst;"
-        f" {per_cell:.2g} percentage points a cell",
+        f" {100 * chosen.rmse_per_cell:.2g} percentage points a cell",
+        "mean share": f"{100 * chosen.mean_share:.3g}% a cell",
         "published copy": f"RMSE {chosen.rmse_published:.4g}",
     }
 

@@ -1,4 +1,4 @@
-"""``veiltab serve`` and ``veiltab invite``: what the operator of a server runs."""
+"""``veiltab serve``: the service itself."""
 
 import json
 import logging
@@ -7,25 +7,19 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
 from veiltab.cli.output import (
-    console,
-    day,
     guard_keys,
     json_option,
-    print_json,
-    print_rows,
     read_secret,
-    tell,
 )
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
     from veiltab.server.context import ServiceContext
-    from veiltab.server.db.records import Invitation
     from veiltab.server.http.app import Address
 
 
@@ -118,7 +112,7 @@ METRICS_PORT = 8751
     help="A port on 127.0.0.1 that answers GET /metrics; 0 is none.  The default is"
     f" {METRICS_PORT}, or none with --port 0.",
 )
-@click.option("--name", help="What the server is called; fixed when it first starts.")
+@click.option("--name", help="What the server is called; may change until the first proposal.")
 @click.option("--rate", type=RATE, help="Requests a second for each party.  The default is 200.")
 @click.option("--burst", type=COUNT, help="How many of them at once.  The default is 800.")
 @click.option(
@@ -190,8 +184,7 @@ def serve_command(
         )
     address = database_address(database, database_file)
     from veiltab.hosting import as_settings, start_server
-    from veiltab.server.directory import DataDirectory
-    from veiltab.server.http.app import Address, serve
+    from veiltab.server.http.app import Address, listening, serve
     from veiltab.server.monitoring import set_up_logs
 
     where = Address(
@@ -205,15 +198,18 @@ def serve_command(
     if tls_cert is not None and tls_key is not None:
         _check_certificate(tls_cert, tls_key)
     given = {limit: value for limit, value in limits.items() if value is not None}
-    context, new = start_server(DataDirectory(data), address, name, as_settings(given))
-    guard_keys()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
-    set_up_logs(sys.stderr)
-    if new:
-        logging.getLogger("veiltab").info("made a new server identity", extra=_who(context))
-    with context.database:
-        serve(context, where, lambda url: _announce(context, url, where, as_json=as_json))
+    with listening(where) as sockets:  # first: a port that is taken must not leave a server behind
+        context, new = start_server(data, address, name, as_settings(given))
+        guard_keys()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _stop)
+        set_up_logs(sys.stderr)
+        if new:
+            logging.getLogger("veiltab").info("made a new server identity", extra=_who(context))
+        with context.database:
+            serve(
+                context, where, sockets, lambda url: _announce(context, url, where, as_json=as_json)
+            )
 
 
 def _check_certificate(certificate: Path, key: Path) -> None:
@@ -229,6 +225,11 @@ def _check_certificate(certificate: Path, key: Path) -> None:
             f" {error.strerror or error}",
             hint="give both in PEM form, the key without a passphrase",
         ) from error
+    if key.stat().st_mode & 0o007:  # a group of its own may read it, as Debian's ssl-cert does
+        raise ParameterError(
+            f"every user of this computer can open the key {key}",
+            hint=f"run: chmod o= {key}; if others may have read it, get a new certificate",
+        )
 
 
 def is_loopback(host: str) -> bool:
@@ -261,103 +262,3 @@ def _who(context: "ServiceContext") -> dict[str, str]:
 
     party = context.identity.party_id
     return {"party": party.hex(), "fingerprint": fingerprint(party)}
-
-
-DAYS = 14
-
-
-@click.command("invite")
-@click.argument("name", required=False)
-@server_options
-@click.option(
-    "--days",
-    type=click.IntRange(1, 3650),
-    default=DAYS,
-    show_default=True,
-    help="How long the invitation can be used.",
-)
-@click.option("--list", "listing", is_flag=True, help="List all invitations, without their codes.")
-@json_option
-def invite_command(
-    name: str | None,
-    data: Path,
-    database: str | None,
-    database_file: Path | None,
-    days: int,
-    listing: bool,
-    as_json: bool,
-) -> None:
-    """Print a code with which one party can register, once.
-
-    NAME is for your own list.  Only the code goes to stdout; hand it over in a way that nobody
-    else can read.  It cannot be shown again, and works while the server runs.
-
-    \b
-    Examples:
-      veiltab invite --data /srv/veiltab "Tax office" > tax-office.code
-      veiltab invite --data /srv/veiltab --list
-    """  # noqa: D301 - \b tells click to leave the lines alone
-    if (name is None) != listing:
-        raise ParameterError(
-            "give either a name or --list",
-            hint='as in: veiltab invite --data DIR "Tax office"',
-        )
-    from veiltab.hosting import existing_server
-
-    context = existing_server(data, database_address(database, database_file))
-    with context.database:
-        if name is None:
-            _list(context, as_json=as_json)
-        else:
-            _invite(context, name, days, as_json=as_json)
-
-
-def _invite(context: "ServiceContext", name: str, days: int, *, as_json: bool) -> None:
-    from veiltab.core.schema import check_text
-    from veiltab.crypto.identity import fingerprint
-    from veiltab.server.http.auth import SECONDS_A_DAY, invite
-
-    check_text(name, "the name")
-    code = invite(context, name, days)
-    if as_json:
-        expires = context.now + days * SECONDS_A_DAY
-        invitation = {"code": code, "name": name, "expires": expires}
-        print_json({**invitation, "server_fingerprint": fingerprint(context.identity.party_id)})
-        return
-    tell(f"An invitation for {name}, good once within {days} days.  It cannot be shown again.")
-    tell(f"Tell them the server's fingerprint too: {fingerprint(context.identity.party_id)}")
-    click.echo(code)
-
-
-def _list(context: "ServiceContext", *, as_json: bool) -> None:
-    with context.database.reading() as records:
-        invitations = [_line(invitation, context.now) for invitation in records.invitations()]
-    if as_json:
-        print_json({"invitations": invitations})
-        return
-    print_rows(
-        console(),
-        ("name", "state", "created", "expires", "party"),
-        [
-            (
-                invitation["name"],
-                invitation["state"],
-                day(invitation["created"]),
-                day(invitation["expires"]),
-                (invitation["party"] or "")[:16],
-            )
-            for invitation in invitations
-        ],
-    )
-
-
-def _line(invitation: "Invitation", now: int) -> dict[str, Any]:
-    used = invitation.party is not None
-    return {
-        "name": invitation.name,
-        "state": "used" if used else "expired" if invitation.expires <= now else "open",
-        "created": invitation.created,
-        "expires": invitation.expires,
-        "used": invitation.used,
-        "party": None if invitation.party is None else invitation.party.hex(),
-    }

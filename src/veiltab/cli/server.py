@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from veiltab.cli.invite import invite_command
 from veiltab.cli.main import OrderedGroup
 from veiltab.cli.operator import (
     YES,
+    disk_facts,
+    disk_json,
     open_server,
     operator_options,
     party_json,
@@ -25,6 +28,7 @@ from veiltab.cli.output import (
     show_help,
 )
 from veiltab.cli.server_key import rotate_key_command
+from veiltab.cli.server_status import status_command
 from veiltab.cli.server_studies import study_group
 from veiltab.party.known.names import readable
 
@@ -36,12 +40,13 @@ if TYPE_CHECKING:
 @click.group("server", cls=OrderedGroup, invoke_without_command=True)
 @click.pass_context
 def server_group(context: click.Context) -> None:
-    """Look after a server: its parties, its studies and its disk.
+    """Look after a server: invite parties, and see to its studies and its disk.
 
     These commands work while the server runs, and when it does not.
 
     \b
     Examples:
+      veiltab server status --data /srv/veiltab
       veiltab server party list --data /srv/veiltab
       veiltab server study list --data /srv/veiltab
       veiltab server disk --data /srv/veiltab
@@ -49,6 +54,7 @@ def server_group(context: click.Context) -> None:
     show_help(context)
 
 
+server_group.add_command(invite_command)
 server_group.add_command(rotate_key_command)
 
 
@@ -205,6 +211,9 @@ def remove_party_command(
 server_group.add_command(study_group)
 
 
+server_group.add_command(status_command)
+
+
 @server_group.command("disk")
 @operator_options
 def disk_command(
@@ -226,27 +235,14 @@ def disk_command(
         parties = [party_json(server, line) for line in lines]
     parties.sort(key=lambda party: -party["chunk_bytes"] - party["message_bytes"])
     if as_json:
-        shown = {
-            "total_bytes": disk.total,
-            "free_bytes": disk.free,
-            "reserve_bytes": disk.reserve,
-            "quota_bytes": disk.quota,
-            "ballast": disk.ballast,
-        }
-        print_json({**shown, "parties": parties})
+        print_json({**disk_json(disk), "parties": parties})
         return
-    taking = "yes" if disk.free >= disk.reserve else "no: only reading and aborts work"
-    print_facts(
-        console(),
-        {
-            "disk": size_text(disk.total),
-            "free": size_text(disk.free),
-            "reserve": size_text(disk.reserve),
-            "takes uploads": taking,
-            "for aborts": "space is set aside" if disk.ballast else "nothing is set aside",
-            "a party may use": size_text(disk.quota),
-        },
-    )
+    facts = {
+        **disk_facts(disk),
+        "for aborts": "space is set aside" if disk.ballast else "nothing is set aside",
+        "a party may use": size_text(disk.quota),
+    }
+    print_facts(console(), facts)
     rows = [
         (party["name"], size_text(party["message_bytes"]), size_text(party["chunk_bytes"]))
         for party in parties

@@ -133,11 +133,11 @@ def abort_study(
     Example:
       veiltab server study abort 3fa9 --reason "the disk is full" --data /srv/veiltab
     """  # noqa: D301 - \b tells click to leave the lines alone
-    from veiltab.core.schema import check_text
     from veiltab.server.housekeeping import end
     from veiltab.server.operator import find_study
+    from veiltab.wire.codec import check_typed
 
-    check_text(reason, "the reason")
+    check_typed(reason, "the reason")
     server = open_server(data, database, database_file)
     with server.database:
         line = find_study(server, study)

@@ -1,43 +1,48 @@
 """``veiltab study`` and ``veiltab audit``: propose a study, sign it, follow it, end it."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from veiltab.cli.check import check_command
+from veiltab.cli.grant import grant_json, warn_of_ends
 from veiltab.cli.main import OrderedGroup
-from veiltab.cli.options import PartyOptions, open_source, party_options, table_options
+from veiltab.cli.options import PartyOptions, TableSource, party_options, table_options
 from veiltab.cli.output import (
+    Seconds,
+    check_can_ask,
     confirm,
     console,
     count,
     json_option,
     moment,
-    print_facts,
     print_json,
     print_rows,
     show_help,
     tell,
     tell_waiting,
+    warn,
 )
 from veiltab.cli.party import VERIFIED, meet_parties
 from veiltab.cli.terms import (
+    ALIGNING,
+    alignment_json,
     is_verified,
-    plan_facts,
-    print_coalitions,
-    print_parties,
     print_status,
     print_terms,
     show_status,
     status_json,
     terms_json,
+    warnings_of,
 )
-from veiltab.errors import ParameterError
+from veiltab.errors import ParameterError, StateError
 from veiltab.party.known.names import readable
-from veiltab.wire.states import IN_ORDER
+from veiltab.party.roles import check_curator
+from veiltab.wire.states import IN_ORDER, AuditEvent, State
 
 if TYPE_CHECKING:
-    from veiltab.data.tables import Table
     from veiltab.party.draft import Draft, DraftFrom
     from veiltab.party.home import Home
     from veiltab.party.witnesses import Audit
@@ -55,11 +60,12 @@ DATASET = "Which of your data sets the study is charged to; needed if you have s
 def study_group(context: click.Context) -> None:
     """Propose studies, sign them, and see where they stand.
 
-    A STUDY is named by its exact title, or by the first digits of its id.
+    A STUDY is named by its title or the beginning of it, or by the first digits of its id.
 
     \b
     Examples:
       veiltab study example > smoking.toml
+      veiltab study check smoking.toml --table patients.csv --id patient_no
       veiltab study propose smoking.toml
       veiltab study sign "Smoking and income"
       veiltab study status "Smoking and income" --wait released
@@ -91,27 +97,30 @@ def example_command(as_json: bool) -> None:
 @click.option("--out", type=FILE, help="With --from: the new study file.  stdout by default.")
 @click.option("--recode-out", type=FILE, help="With --from: the new recode file.")
 @click.option("--verified", metavar="FINGERPRINT", multiple=True, help=VERIFIED)
-@click.option("--yes", is_flag=True, help="Do not ask for fingerprints of unverified parties.")
+@click.option("--yes", is_flag=True, help=YES)
+@click.option(
+    "--anyway", is_flag=True, help="Propose it even if a guess would be nearer to the truth."
+)
 @party_options
 @json_option
 def propose_command(
     file: Path | None,
     dataset: str | None,
-    source: str | None,
-    query: str | None,
-    table_file: Path | None,
+    source: TableSource,
     out: Path | None,
     recode_out: Path | None,
     verified: tuple[str, ...],
     yes: bool,
+    anyway: bool,
     party: PartyOptions,
     as_json: bool,
 ) -> None:
     """Propose the study that FILE describes, and sign it.
 
-    The study is charged to your data set, and the other curators can see and sign it.  The same
-    FILE again takes up a proposal that was interrupted.  You are asked for the fingerprints of
-    those whom you have not verified yet.
+    The terms, the plan and what it costs are shown first, and you are asked; also for the
+    fingerprints of those whom you have not verified yet.  Then the study is charged to your data
+    set, and the other curators can see and sign it.  The same FILE again takes up a proposal that
+    was interrupted.
 
     With --from instead of FILE, look at a table and draft a study file to complete, and a recode
     file to keep; nothing is sent.
@@ -121,18 +130,22 @@ def propose_command(
       veiltab study propose --from patients.csv --out smoking.toml --recode-out recode.toml
       veiltab study propose smoking.toml --dataset "Patients 2025"
     """  # noqa: D301 - \b tells click to leave the lines alone
-    if file is not None and (source is not None or table_file is not None):
+    if file is not None and source.named:
         raise ParameterError(
             "give either a study file or --from, and not both",
             hint="--from drafts a study file; look at it before you propose it",
         )
+    if file is not None and (out or recode_out):
+        raise ParameterError(
+            "--out and --recode-out are for a draft, and a study file is given",
+            hint="leave them out, or draft a study file with --from",
+        )
     if file is None:
         from veiltab.party.draft import draft_study
 
-        table = open_source("--from", source, query, table_file)
-        write_draft(party.home, table, draft_study, out, recode_out, as_json=as_json)
+        write_draft(party.home, source, draft_study, out, recode_out, as_json=as_json)
     else:
-        _propose(party, file, dataset, verified, yes=yes, as_json=as_json)
+        _propose(party, file, dataset, verified, yes=yes, anyway=anyway, as_json=as_json)
 
 
 def _propose(
@@ -142,6 +155,7 @@ def _propose(
     verified: tuple[str, ...],
     *,
     yes: bool,
+    anyway: bool,
     as_json: bool,
 ) -> None:
     from veiltab.party.proposal import plan_of
@@ -150,30 +164,31 @@ def _propose(
 
     home = party.home
     # Before a passphrase is asked for:
-    draft = read_study_file(file, home.public, known_vault(home))
-    meet_parties(home, draft.identities(), verified=verified, yes=yes)
+    draft = read_study_file(file, home.public, known_vault(home), anyway=anyway)
+    check_can_ask(yes=yes)
+    home.known.check(draft.identities())  # before anybody reads the terms of an impostor
     with party.session() as session:
+        terms = session.preview(draft, dataset)
+        if not (as_json and yes):
+            screen, expected = console(stderr=as_json), draft.expected_population
+            print_terms(screen, terms, home, dataset, expected)
+            click.echo(err=as_json)
+        meet_parties(home, draft.identities(), verified=verified, yes=yes)
+        confirm(f"Propose and sign {draft.title!r} on these terms?", yes=yes)
         study = session.propose(draft, dataset)
-        status, signed = study.status(), study.contract()
-    contract = signed.body
-    plan = plan_of(contract, draft.expected_population)
+        status, contract = study.status(), study.terms
     if as_json:
+        plan = plan_of(contract, draft.expected_population)
         about = None if plan is None else plan.as_dict()
-        print_json({**status_json(status, home), "plan": about})
-        return
-    screen = console()
-    show_status(screen, status, home)
-    screen.print()
-    print_parties(screen, signed, home)
-    screen.print()
-    print_facts(screen, plan_facts(contract, plan))
-    screen.print()
-    print_coalitions(screen, contract)
+        warnings = [] if plan is None else list(plan.warnings)
+        print_json({**status_json(status, home), "plan": about, "warnings": warnings})
+    else:
+        show_status(console(), status, home)
 
 
 def write_draft(
     home: "Home",
-    table: "Table",
+    source: TableSource,
     draft_from: "DraftFrom",
     out: Path | None,
     recode_out: Path | None,
@@ -188,20 +203,35 @@ def write_draft(
     for path in (out, recode_out):
         if path is not None:
             check_new(path)
+    if out is not None and recode_out is not None and out.absolute() == recode_out.absolute():
+        raise ParameterError(
+            f"both files would be {out}", hint="name two files: the recode file is for you alone"
+        )
+    table = source.open()
     draft = draft_from(table.batches(list(table.columns), BATCH_ROWS), home.public)
     if out is not None:
         write_output(out, draft.text.encode())
     if recode_out is not None:
         write_private(recode_out, draft.recode.encode())
-    _print_draft(draft, out, recode_out, as_json=as_json)
+    _print_draft(draft, source, out, recode_out, as_json=as_json)
 
 
 def _print_draft(
-    draft: "Draft", out: Path | None, recode_out: Path | None, *, as_json: bool
+    draft: "Draft",
+    source: TableSource,
+    out: Path | None,
+    recode_out: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
     if as_json:
-        print_json({f"{draft.kind}_file": draft.text, "recode_file": draft.recode})
+        files = {f"{draft.kind}_file": draft.text, "recode_file": draft.recode}
+        print_json({**files, "warnings": list(draft.warnings), "table": source.to_json()})
         return
+    for warning in draft.warnings:
+        warn(warning)
+    for words in source.read_as.values():
+        tell(f"The table was read as: {words}")
     if out is None:
         click.echo(draft.text, nl=False)
     else:
@@ -263,6 +293,9 @@ def show_command(study: str, party: PartyOptions, as_json: bool) -> None:
         print_terms(console(), signed, party.home)
 
 
+study_group.add_command(check_command)
+
+
 @study_group.command("sign")
 @click.argument("study")
 @click.option("--dataset", help=DATASET)
@@ -281,8 +314,8 @@ def sign_command(
     """Sign STUDY, and charge it to a data set.
 
     The terms are shown first, and you are asked for the fingerprints of those whom you have not
-    verified yet.  A signature cannot be taken back; a study can be ended until it is released, but
-    stays charged.
+    verified yet.  A signature cannot be taken back; a study can be ended until it is released, and
+    then be refunded.
 
     \b
     Examples:
@@ -291,15 +324,20 @@ def sign_command(
     """  # noqa: D301 - \b tells click to leave the lines alone
     with party.session() as session:
         chosen = session.study(study)
+        check_curator(chosen.terms, session.identity, "sign it")
         identities = [identity for place, identity in chosen.terms.parties() if place != "server"]
         session.home.known.check(identities)  # before anybody reads the terms of an impostor
         if not (as_json and yes):
-            print_terms(console(stderr=as_json), chosen.contract(), session.home)
+            print_terms(console(stderr=as_json), chosen.contract(), session.home, dataset)
             click.echo(err=as_json)
         meet_parties(session.home, identities, verified=verified, yes=yes)
         confirm(f"Sign {chosen.title!r} on these terms?", yes=yes)
         status = chosen.sign(dataset)
-        print_status(status, session.home, as_json=as_json)
+        if as_json:
+            warnings = warnings_of(chosen.terms)
+            print_json({**status_json(status, session.home), "warnings": warnings})
+        else:
+            show_status(console(), status, session.home)
 
 
 @study_group.command("status")
@@ -311,7 +349,7 @@ def sign_command(
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
+    type=Seconds(),
     help="Give up after this many seconds.  By default it waits for ever.",
 )
 @party_options
@@ -332,7 +370,15 @@ def status_command(
             status = chosen.status()
         else:
             status = chosen.wait(wait, timeout, progress=tell_waiting)
-        print_status(status, session.home, as_json=as_json)
+        aligning = chosen.alignment() if status.state in ALIGNING else None
+        if as_json:
+            about = {"alignment": alignment_json(aligning)}
+            print_json({**status_json(status, session.home), **about})
+        else:
+            show_status(console(), status, session.home, aligning)
+        if status.state == State.RELEASED:
+            with suppress(StateError):  # it is archived, and nobody can read it any more
+                warn_of_ends(chosen.grants(), session.identity.party_id)
 
 
 @study_group.command("abort")
@@ -344,7 +390,7 @@ def status_command(
 def abort_command(study: str, reason: str, yes: bool, party: PartyOptions, as_json: bool) -> None:
     """End STUDY before its release, for good; the server forgets what was pushed.
 
-    What was charged to a data set stays charged.
+    What it was charged can then be taken back: veiltab ledger refund.
 
     \b
     Example:
@@ -389,7 +435,8 @@ def audit_command(
 
     Every entry holds a hash of the one before, and the server signs the end.  What you have seen
     is remembered: a log that is shorter or different the next time is an error, and so are a
-    contract or a release that are not those of the log.
+    contract or a release that are not those of the log.  A curator sees to whom everybody has
+    granted which attributes, and a researcher what it was granted.
 
     You leave the end that you were shown at the server, and others theirs.  To compare without the
     server, exchange files.  A server that has signed two different logs is an error.
@@ -400,10 +447,12 @@ def audit_command(
       veiltab audit "Smoking and income" --head-out hospital-head.json
       veiltab audit "Smoking and income" --compare office-head.json --proof proof.json
     """  # noqa: D301 - \b tells click to leave the lines alone
+    from veiltab.party.grants import party_names
+
     with party.session() as session:
         chosen = session.study(study)
         audit = chosen.audit(compare, proof=proof)
-        me, names = session.identity.party_id, _names(session.home, chosen.terms)
+        me, names = session.identity.party_id, party_names(session.home, chosen.terms)
         verified = _verified(session.home, chosen.terms, audit.entries)
     if head_out is not None:
         audit.save_head(head_out)
@@ -416,12 +465,12 @@ def audit_command(
             moment(entry.at),
             readable(names.get(entry.actor, entry.actor.hex()[:16])),
             "you" if entry.actor == me else _WORDS[verified[entry.actor]],
-            entry.event,
+            _event(audit, entry),
             entry.state,
         )
         for entry in audit.entries
     ]
-    print_rows(console(), ("no.", "at", "who", "verified", "what", "then"), rows)
+    print_rows(console(), ("no.", "at", "who", "verified", "what", "then"), rows, whole="at")
     click.echo(f"\nThe log is whole.  Its last hash: {audit.hash.hex()}")
     files = {str(path) for path in compare}
     for witness in audit.witnesses:
@@ -429,6 +478,15 @@ def audit_command(
         click.echo(_WITNESSED[witness.verdict].format(who=who, length=witness.length))
     if not audit.witnesses:
         click.echo("Nobody else has said yet what the server has shown to them.")
+
+
+def _event(audit: "Audit", entry: "AuditEntry") -> str:
+    """Say what has happened; of a grant, to whom it was and of which attributes."""
+    one = audit.grant_of(entry)
+    if one is None:
+        return entry.event
+    way = "from" if entry.event == AuditEvent.REVOKED else "to"
+    return f"{entry.event} {', '.join(one.attributes)} {way} {readable(one.researcher)}"
 
 
 _WITNESSED = {
@@ -450,6 +508,7 @@ def _audit_json(
                 **entry.to_json(),
                 "name": names.get(entry.actor),
                 "verified": verified[entry.actor],
+                "grant": None if (one := audit.grant_of(entry)) is None else grant_json(one),
             }
             for entry in audit.entries
         ],
@@ -461,12 +520,6 @@ def _audit_json(
 
 
 _WORDS = {None: "pinned", True: "yes", False: "no"}
-
-
-def _names(home: "Home", contract: "Contract") -> dict[bytes, str]:
-    """Return the names in the contract, and of others, such as researchers, those known here."""
-    known = {party.party_id: party.name for party in home.known.parties()}
-    return known | {identity.party_id: identity.name for _, identity in contract.parties()}
 
 
 def _verified(

@@ -1,15 +1,31 @@
 """A study in words: its terms before anybody signs them, and where it stands."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from veiltab.cli.identity import spell
-from veiltab.cli.output import console, count, moment, print_facts, print_json, print_rows
+from veiltab.cli.output import (
+    console,
+    count,
+    moment,
+    print_facts,
+    print_json,
+    print_rows,
+    print_warnings,
+)
+from veiltab.wire.states import State
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
+    from veiltab.core.overlap import OverlapPlan
     from veiltab.core.plan import Plan
+    from veiltab.party.alignments import AlignmentStatus
+    from veiltab.party.coalitions import Coalition
+    from veiltab.party.costs import Cost
     from veiltab.party.home import Home
     from veiltab.party.known.known import Acquaintance
     from veiltab.party.remote import CuratorStatus, Status
@@ -18,6 +34,7 @@ if TYPE_CHECKING:
 
 
 SHOWN_CATEGORIES = 12
+TWO_SIDED = 1.96
 EXAMPLE_POPULATIONS = (1_000, 10_000, 100_000)
 """For how many respondents the error is shown where the contract does not say how many."""
 
@@ -25,6 +42,13 @@ LINKAGES = {
     "aligned": "all curators hold the same ones",
     "matched": "those whom all curators hold, matched by the server",
 }
+ALIGNING = (State.PROPOSED, State.OPEN)
+"""While a study is so, curators align; later, what they hold is not asked for any more."""
+
+ALIGNED = (
+    "aligned: has sent a keyed digest of its respondents and decoys, for the others to compare"
+)
+
 PADS = {
     "stream": "under a key for each attribute",
     "one-time": "under one-time pads, which curators hand to researchers directly",
@@ -76,9 +100,18 @@ def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
         if contract.researchers is None
         else [_party(one, parties[one.party_id]) for one in contract.researchers],
         "plan": plan.as_dict() if plan is not None else None,
+        "warnings": list(() if plan is None else plan.warnings),
         "coalitions": [asdict(coalition) for coalition in coalitions(contract)],
         "budgets": budgets(contract, home),
     }
+
+
+def warnings_of(contract: "Contract", expected: int | None = None) -> list[str]:
+    """Return what is unwise about a study, for about this many respondents if it states none."""
+    from veiltab.party.proposal import plan_of
+
+    plan = plan_of(contract, expected)
+    return [] if plan is None else list(plan.warnings)
 
 
 def _party(identity: "PublicIdentity", known: "Acquaintance | None" = None) -> dict[str, Any]:
@@ -94,33 +127,64 @@ def _party(identity: "PublicIdentity", known: "Acquaintance | None" = None) -> d
 
 
 def budgets(contract: "Contract", home: "Home") -> list[dict[str, Any]]:
-    """Return, for each data set of this home, what is left and whether the study fits."""
-    datasets = []
-    for stored in home.ledgers.all_ledgers():
-        ledger = stored.ledger
-        charged = any(entry.study == contract.study_id for entry in ledger.entries)
-        datasets.append(
-            {
-                "dataset": ledger.dataset,
-                "charged": charged,
-                "fits": charged or ledger.supports(contract.epsilon, contract.delta),
-                "epsilon_limit": ledger.epsilon_limit,
-                "epsilon_left": stored.epsilon_left,
-            }
-        )
-    return datasets
+    """Return, for each data set of this home, what is left without the study and with it."""
+    from veiltab.party.costs import costs
+
+    return [cost_json(cost) for cost in costs(home.ledgers, contract)]
 
 
-def print_terms(screen: "Console", signed: "Signed[Contract]", home: "Home") -> None:
-    """Print what a curator should read before signing."""
+def cost_json(cost: "Cost") -> dict[str, Any]:
+    """Return what a study takes of a data set's budget, as JSON values."""
+    return {"dataset": cost.dataset, "charged": cost.charged, "fits": cost.fits} | asdict(cost)
+
+
+def cost_lines(costs: "Iterable[Cost]") -> dict[str, str]:
+    """Say what a study takes of each data set, or of the one that it is charged to already."""
+    every = list(costs)
+    lines = [_cost_line(cost) for cost in [cost for cost in every if cost.charged] or every]
+    return {"your budget": "\n".join(lines)} if lines else {}
+
+
+def _cost_line(cost: "Cost") -> str:
+    if cost.refusal is not None:
+        return f"{cost.dataset}: {cost.refusal}"
+    left = f"ε = {cost.epsilon_before:g} of {cost.epsilon_limit:g}"
+    after = f"{cost.epsilon_after:g}"
+    if cost.delta_limit:
+        left += f" and δ = {cost.delta_before:g} of {cost.delta_limit:g}"
+        after += f" and {cost.delta_after:g}"
+    charged = "; it is charged already" if cost.charged else ""
+    return f"{cost.dataset}: {left} left before this study, {after} after{charged}"
+
+
+def print_terms(
+    screen: "Console",
+    signed: "Signed[Contract]",
+    home: "Home",
+    dataset: str | None = None,
+    expected: int | None = None,
+) -> None:
+    """Print what a curator should read before signing, for about so many respondents.
+
+    ``dataset`` is the one that is to be charged; by default all are shown.
+    """
+    from veiltab.party.coalitions import coalitions
+    from veiltab.party.costs import costs
+
     contract = signed.body
-    print_facts(screen, _facts(contract, home))
+    facts = {"study": contract.title}
+    if signed.signatures:  # what nobody has signed has no id yet
+        facts["id"] = contract.study_id.hex()
+    cost = cost_lines(costs(home.ledgers, contract, dataset))
+    print_facts(screen, facts | _facts(contract, home, expected) | cost)
+    print_warnings(screen, warnings_of(contract, expected))
     screen.print()
-    print_coalitions(screen, contract)
+    print_coalitions(screen, coalitions(contract))
     screen.print()
     print_parties(screen, signed, home)
-    screen.print()
-    print_attributes(screen, contract)
+    if contract.overlap is None:
+        screen.print()
+        print_attributes(screen, contract)
 
 
 def print_attributes(screen: "Console", agreement: "Agreement") -> None:
@@ -135,22 +199,20 @@ def print_attributes(screen: "Console", agreement: "Agreement") -> None:
     print_rows(screen, ("attribute", "held by", "categories"), rows)
 
 
-def print_coalitions(screen: "Console", contract: "Contract") -> None:
+def print_coalitions(screen: "Console", coalitions: "Iterable[Coalition]") -> None:
     """Print what each party, and each group of parties, could learn about a respondent."""
-    from veiltab.party.coalitions import coalitions
-
-    rows = [(coalition.numbers, coalition.words) for coalition in coalitions(contract)]
+    rows = [(coalition.numbers, coalition.words) for coalition in coalitions]
     print_rows(screen, ("could learn", "who, and what it means"), rows, whole="could learn")
 
 
-def _facts(contract: "Contract", home: "Home") -> dict[str, str]:
+def _facts(contract: "Contract", home: "Home", expected: int | None) -> dict[str, str]:
     from veiltab.party.proposal import plan_of
 
+    if contract.overlap is not None:
+        return _overlap_facts(contract)
     stated = contract.population
     people = "a number that is not stated" if stated is None else f"{stated:,}"
     facts = {
-        "study": contract.title,
-        "id": contract.study_id.hex(),
         "promise": _promise(contract),
         "table": f"{contract.schema.domain_size:,} cells",
         "respondents": f"{people}; {LINKAGES[contract.linkage.mode]}",
@@ -161,14 +223,45 @@ def _facts(contract: "Contract", home: "Home") -> dict[str, str]:
         vault = contract.stored.vault
         title = home.vault(vault).title() or "a vault that this home does not know"
         facts["reads"] = f"stored tables: {title} ({vault.hex()[:16]})"
-    facts |= plan_facts(contract, plan_of(contract))
-    lines = [_budget_line(budget, contract) for budget in budgets(contract, home)]
-    return facts | ({"your budget": "\n".join(lines)} if lines else {})
+    return facts | plan_facts(contract, plan_of(contract, expected))
+
+
+def _overlap_facts(contract: "Contract") -> dict[str, str]:
+    plan = contract.overlap_plan
+    return {
+        "question": "how many people do all curators have in common?  No values are sent.",
+        "promise": _promise(contract),
+        "people match by": linkage_words(contract.linkage),
+        **overlap_facts(plan, EXAMPLE_POPULATIONS),
+    }
+
+
+def overlap_facts(plan: "OverlapPlan", people: "Sequence[int]") -> dict[str, str]:
+    """Say what is done to the ids, and how far off the answer will be for some numbers of people.
+
+    The error is half the width of an interval that holds the truth in 95 of 100 counts.
+    """
+    errors = [f"{number:,} ± {TWO_SIDED * plan.standard_error(number):,.0f}" for number in people]
+    chance = 100 * float(plan.coin.probability)
+    return {
+        "mechanism": f"each person takes part with a chance of {chance:.3g}%, among"
+        f" about {round(plan.expected_decoys):,} decoys of each curator",
+        "answer": f"people in common ± 95%: {', '.join(errors)}",
+    }
 
 
 def _promise(contract: "Contract") -> str:
+    """Say the promise, how it is computed, and what contracts and ledgers call that."""
+    from veiltab.wire.mechanism import DECOYS_1, OVERLAP_1, PURE_1, SHUFFLE_1
+
     delta = f", δ = {contract.delta:g}" if contract.delta else ""
-    return f"ε = {contract.epsilon:g}{delta} ({contract.accounting})"
+    by = {
+        DECOYS_1: "a coin and decoys, and computed exactly",
+        PURE_1: "the server's noise and a secret sample: the paper's Theorem 1",
+        SHUFFLE_1: "the server's noise, a secret sample and a secret order",
+        OVERLAP_1: "a coin and decoys towards the server, and by its noise towards curators",
+    }[contract.accounting]
+    return f"ε = {contract.epsilon:g}{delta}, kept by {by} ({contract.accounting})"
 
 
 def plan_facts(contract: "Contract", plan: "Plan | None") -> dict[str, str]:
@@ -216,7 +309,11 @@ def _error(plan: "Plan") -> str:
     from dataclasses import replace
 
     if plan.population_size is not None:
-        return f"RMSE {plan.rmse:.4g} at worst, {plan.rmse_published:.4g} in published copies"
+        return (
+            f"RMSE {plan.rmse:.4g} at worst, {plan.rmse_published:.4g} in published copies;\n"
+            f"{100 * plan.rmse_per_cell:.2g} percentage points a cell, whose mean"
+            f" share is {100 * plan.mean_share:.3g}%"
+        )
     errors = [
         f"{replace(plan, population_size=number).rmse:.2g} with {number:,} respondents"
         for number in EXAMPLE_POPULATIONS
@@ -245,18 +342,6 @@ def linkage_words(linkage: "Linkage") -> str:
         return "their order: first row with first row"
     rules = f", made alike by {', '.join(linkage.normalisation)}" if linkage.normalisation else ""
     return f"ids of {count(linkage.columns or 1, 'column')}{rules}"
-
-
-def _budget_line(budget: dict[str, Any], contract: "Contract") -> str:
-    left = (
-        f"{budget['dataset']}: ε = {budget['epsilon_left']:g} of {budget['epsilon_limit']:g} left"
-    )
-    if budget["charged"]:
-        return f"{left}; this study is charged to it already"
-    if not budget["fits"]:
-        return f"{left}; too little for this"
-    delta = f" and δ = {contract.delta:g}" if contract.delta else ""
-    return f"{left}; signing takes {contract.epsilon:g}{delta}"
 
 
 def print_parties(
@@ -339,13 +424,35 @@ def status_json(status: "Status", home: "Home") -> dict[str, Any]:
     return values
 
 
+def alignment_json(aligning: "AlignmentStatus | None") -> dict[str, Any] | None:
+    """Return whether the curators hold the same, as JSON values."""
+    if aligning is None:
+        return None
+    return {
+        "aligned": aligning.aligned,
+        "difference": aligning.difference,
+        "waiting_for": list(aligning.waiting_for),
+        "curators": [
+            {
+                "name": curator.name,
+                "party": curator.party.hex(),
+                "attempt": curator.attempt,
+                "respondents": curator.respondents,
+            }
+            for curator in aligning.curators
+        ],
+    }
+
+
 def is_verified(home: "Home", party_id: bytes) -> bool:
     """Tell whether a party is this home's own, or its fingerprint was compared."""
     known = home.known.of(party_id)
     return party_id == home.public.party_id or (known is not None and known.verified is not None)
 
 
-def show_status(screen: "Console", status: "Status", home: "Home") -> None:
+def show_status(
+    screen: "Console", status: "Status", home: "Home", aligning: "AlignmentStatus | None" = None
+) -> None:
     """Print a status for people."""
     facts = {
         "study": status.title,
@@ -356,6 +463,8 @@ def show_status(screen: "Console", status: "Status", home: "Home") -> None:
     }
     if status.reason is not None:
         facts["reason"] = status.reason
+    if aligning is not None and aligning.difference is not None:
+        facts["not aligned"] = aligning.difference.removeprefix("not aligned: ")
     if status.granted:
         facts["granted"] = ", ".join(status.granted)
     print_facts(screen, facts)
@@ -364,6 +473,8 @@ def show_status(screen: "Console", status: "Status", home: "Home") -> None:
     rows = [_progress(curator, home, stored=stored) for curator in status.curators]
     steps = ("signed", "answered") if stored else ("signed", "aligned", "pushed")
     print_rows(screen, ("curator", "verified", *steps), rows)
+    if not stored:
+        screen.print(f"\n{ALIGNED}", markup=False)
 
 
 def _reads_vault(home: "Home", study: bytes) -> bool:

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from veiltab.cli.check import DropCount, dropped_fact
 from veiltab.cli.main import OrderedGroup
 from veiltab.cli.options import (
     LONG_PATIENCE,
     PartyOptions,
-    names_table,
-    open_source,
+    TableSource,
+    meaning_options,
     party_options,
     table_options,
 )
@@ -25,6 +26,7 @@ from veiltab.cli.output import (
     show_help,
     show_progress,
     tell,
+    warn,
 )
 from veiltab.cli.party import VERIFIED, meet_parties
 from veiltab.cli.terms import (
@@ -37,9 +39,9 @@ from veiltab.cli.terms import (
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
-    from veiltab.data.tables import Table
     from veiltab.party.home import Home
     from veiltab.party.vaults.remote import VaultStatus
+    from veiltab.protocol.curator.table import Duplicates
     from veiltab.wire.contract import Vault
     from veiltab.wire.signed import Signed
 
@@ -54,8 +56,9 @@ _NO_VAULT = "You have no vault yet.  Proposals that name you: veiltab vault list
 def vault_group(context: click.Context) -> None:
     """Store tables once, encrypted, for many studies.
 
-    A VAULT is named by its exact title, or by the first digits of its id.  Studies draw from it
-    with [vault] in their study file; each one is signed and charged like any other.
+    A VAULT is named by its title or the beginning of it, or by the first digits of its id.
+    Studies draw from it with [vault] in their study file; each one is signed and charged like any
+    other.
 
     \b
     Examples:
@@ -96,9 +99,7 @@ def example_command(as_json: bool) -> None:
 @json_option
 def propose_command(
     file: Path | None,
-    source: str | None,
-    query: str | None,
-    table_file: Path | None,
+    source: TableSource,
     out: Path | None,
     recode_out: Path | None,
     verified: tuple[str, ...],
@@ -119,7 +120,7 @@ def propose_command(
       veiltab vault propose --from patients.csv --out tables.toml --recode-out recode.toml
       veiltab vault propose tables.toml
     """  # noqa: D301 - \b tells click to leave the lines alone
-    if file is not None and (source is not None or table_file is not None):
+    if file is not None and source.named:
         raise ParameterError(
             "give either a vault file or --from, and not both",
             hint="--from drafts a vault file; look at it before you propose it",
@@ -128,8 +129,7 @@ def propose_command(
         from veiltab.cli.study import write_draft
         from veiltab.party.draft import draft_vault
 
-        table = open_source("--from", source, query, table_file)
-        write_draft(party.home, table, draft_vault, out, recode_out, as_json=as_json)
+        write_draft(party.home, source, draft_vault, out, recode_out, as_json=as_json)
         return
     from veiltab.party.vaults.vault_file import read_vault_file
 
@@ -221,27 +221,15 @@ def sign_command(
 @vault_group.command("push")
 @click.argument("vault")
 @table_options("--table", "table")
-@click.option(
-    "--id",
-    "ids",
-    metavar="COLUMN",
-    multiple=True,
-    help="A column that tells respondents apart; repeat it if an id has several.",
-)
-@click.option(
-    "--recode",
-    type=FILE,
-    help="How your columns and values map to the attributes: a recode file, never sent.",
-)
+@meaning_options
 @party_options
 @json_option
 def push_command(
     vault: str,
-    table: str | None,
-    query: str | None,
-    table_file: Path | None,
+    table: TableSource,
     ids: tuple[str, ...],
     recode: Path | None,
+    duplicates: "Duplicates | None",
     party: PartyOptions,
     as_json: bool,
 ) -> None:
@@ -255,16 +243,22 @@ def push_command(
     Example:
       veiltab vault push "Health and taxes" --table patients.csv --id patient_no
     """  # noqa: D301 - \b tells click to leave the lines alone
-
-    def source() -> "Table":
-        return open_source("--table", table, query, table_file)
-
-    given = source if names_table(table, table_file) else None
+    given = table.open if table.known else None
     with party.session(LONG_PATIENCE) as session:
         chosen = session.vault(vault)
-        with show_progress() as progress:
-            status = chosen.push(given, ids, recode=recode, progress=progress)
-    _print_status(status, party.home, as_json=as_json)
+        with show_progress() as show:
+            progress = DropCount(show)
+            status = chosen.push(
+                given, ids, recode=recode, duplicates=duplicates, progress=progress
+            )
+    for what, rows in dropped_fact(progress.dropped).items():
+        warn(f"{what}: {rows}")
+    if as_json:
+        print_json({**_status_json(status, party.home), "table": table.to_json()})
+    else:
+        _show_status(status, party.home)
+    for words in table.read_as.values():
+        tell(f"The table was read as: {words}")
     tell("Back up your home now: the keys of the stored table are there alone.")
 
 

@@ -6,7 +6,6 @@ and 1/q elsewhere.  No matrix is ever built: everything follows from p and N.  T
 floats every day, and on Fractions when they are checked.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,20 +26,6 @@ if TYPE_CHECKING:
 def number_like(numbers: "Numbers") -> Callable[[Fraction], Any]:
     """Return the type for coefficients of this array: Fraction or float."""
     return Fraction if numbers.dtype == object else float
-
-
-def square_roots(numbers: "Numbers") -> "Numbers":
-    """Return the square roots; Fractions must be squares of Fractions."""
-    import numpy as np  # noqa: PLC0415 - as above
-
-    if numbers.dtype != object:
-        roots: Numbers = np.sqrt(numbers)
-        return roots
-    exact = [Fraction(math.isqrt(x.numerator), math.isqrt(x.denominator)) for x in numbers.flat]
-    rational = np.array(exact, dtype=object).reshape(numbers.shape)
-    if not (rational**2 == numbers).all():
-        raise ValueError("these Fractions have no exact square root")
-    return rational
 
 
 DRAW_RANGE = 2**64

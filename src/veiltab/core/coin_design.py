@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from veiltab.core.cell_law import CoinLaw
 from veiltab.core.channel import DRAW_RANGE, number_like
 from veiltab.core.mechanism import Coin, Geometric, Law, Mechanism
 from veiltab.core.publication import PublicationNoise, noise_variance
@@ -118,7 +119,11 @@ class CoinDesign(ReleaseDesign):
         )
 
     def _numbers(self, *, exact: bool) -> "_Numbers":
-        return self._exact if exact else self._exact.rounded
+        return self._exact if exact else self._rounded
+
+    @cached_property
+    def _rounded(self) -> "_Numbers":
+        return self._exact.rounded
 
     @property
     def _is_exact(self) -> bool:
@@ -172,15 +177,41 @@ class CoinDesign(ReleaseDesign):
             shares: Numbers = taking_part / np.maximum(total, least)
             return shares
         took = self.population_size * numbers.coin
-        coins = took * (1 - numbers.coin)
-        weight = coins / (coins + numbers.noise)
-        missing = took - total
-        weight = np.where(took - missing * weight < took * LEAST_WEIGHT, 0, weight)
+        missing, weight = took - total, self._weight(total, numbers)
         fractions = sizes * number_like(counts)(Fraction(1, self.cells))
         corrected: Numbers = (taking_part + missing * (1 - weight) * fractions) / (
             took - missing * weight
         )
         return corrected
+
+    def cell_law(self, rows: int) -> CoinLaw:
+        """Return the law of a cell, with the estimate of n where it is not known."""
+        numbers, publication = self._numbers(exact=False), self.publication
+        law = self.mechanism.decoys
+        assert law is not None  # noqa: S101 - decoys go with a coin
+        return CoinLaw(
+            cells=self.cells,
+            surplus=rows,
+            people=float(self.population_size),
+            keep=numbers.keep,
+            finite=self.population == "finite",
+            weight=float(self._weight(np.array(rows - numbers.decoys), numbers))
+            if self.known
+            else 1.0,
+            noise=None if publication is None else publication.law,
+            noise_terms=0 if publication is None else publication.cells // self.cells,
+            coin=numbers.coin,
+            decoys=law,
+            decoy_terms=self.domain_size // self.cells,
+        )
+
+    def _weight(self, total: "Numbers", numbers: "_Numbers") -> "Numbers":
+        """Return the weight ρ for a known n, where this is the sum of g."""
+        took = self.population_size * numbers.coin
+        coins = took * (1 - numbers.coin)
+        weight = coins / (coins + numbers.noise)
+        few = took - (took - total) * weight < took * LEAST_WEIGHT
+        return np.where(few, 0, weight)
 
     @property
     def normal(self) -> bool:
@@ -223,15 +254,14 @@ class CoinDesign(ReleaseDesign):
         keep, people = numbers.keep, self._people_beside(shares)
         mean = (weights * fractions).sum(axis=-1, keepdims=True)
         values = (weights - (1 - keep) * mean) / keep
-        moments = []
-        for power in range(1, 5):
-            raised = values**power
+        moments, raised = [], 1.0
+        for _ in FACTORIALS:
+            raised = raised * values
             moments.append(keep * raised + (1 - keep) * (fractions * raised).sum(-1, keepdims=True))
         row = from_moments(moments)
-        coin = compose(LOGARITHM, _times(row, numbers.coin))
         decoys = compose(_series(_law_cumulants(law)), compose(LOGARITHM, row))
         causes = [
-            _times(coin, people * shares),
+            self._respondents(row, people, shares),
             _times(decoys, self.domain_size * fractions),
         ]
         if self.publication is not None:
@@ -241,6 +271,19 @@ class CoinDesign(ReleaseDesign):
             sum(np.sum(cause, axis=-1) for cause in order) for order in zip(*causes, strict=True)
         )
         return cumulants_of((first, second, third, fourth))
+
+    def _respondents(self, row: Series, people: "Array", shares: "Numbers") -> Series:
+        """Return the series of all respondents' rows, from those of a row by its set.
+
+        Respondents of a larger population are in a set by chance; those themselves are not.
+        """
+        coin = self._numbers(exact=False).coin
+        if self.population == "finite":
+            return _times(compose(LOGARITHM, _times(row, coin)), people * shares)
+        first, second, third, fourth = (
+            np.sum(order * shares, axis=-1, keepdims=True) for order in row
+        )
+        return _times(compose(LOGARITHM, _times((first, second, third, fourth), coin)), people)
 
     def people(self, rows: int) -> tuple[float, float]:
         """Estimate how many people the curators have in common, with the standard error."""

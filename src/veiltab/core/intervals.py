@@ -1,4 +1,4 @@
-"""Confidence intervals: for shares, for ratios, for ratios of products, and for all cells at once.
+"""Confidence intervals: for shares, for ratios, and for all cells at once.
 
 Every function takes arrays, so that many cells or many releases are served at once.
 
@@ -10,10 +10,12 @@ and below that
 
     k = (μ² + d²)/(2μ)    and    Φ(d) − Φ(−k) = the level.
 
-The interval holds all θ that accept the estimate: it covers as often as it says, at zero too.
+The interval holds all θ that accept the estimate: for a normal estimate with this variance it
+covers as often as it says, at zero too.
 Where the law of an estimate is not normal, because decoys are few or published noise has heavy
 tails, the deviation (x − θ)/σ is replaced by its score (:mod:`veiltab.core.shape`).
-Simultaneous intervals use one critical value, larger than z, for all cells.
+Simultaneous intervals of a few cells use one critical value, larger than z, for all of them; those
+of many cells are in :mod:`veiltab.core.tails`.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from scipy.special import ndtr
 
+from veiltab.core.crossings import crossings
 from veiltab.core.shape import Shape
 from veiltab.core.uncertainty import ReleaseDesign, VarianceComponents, critical_value
 
@@ -40,22 +43,13 @@ ShapeAt: TypeAlias = Callable[["Array"], Shape]
 Quadratic: TypeAlias = tuple[Any, Any, Any]
 """Coefficients a, b, c (numbers or arrays) of the variance a + bθ + cθ²."""
 
-HALVINGS = 30
+VarianceAt: TypeAlias = Callable[["Array"], "Array"]
+"""Returns the variance of an estimate for each true value."""
+
 _GRID = 512
 _TINY = 1e-150
 """Replaces a standard error of zero as a divisor."""
 
-FACTORS = 4
-"""A ratio of products x₀x₃/(x₁x₂) has four factors."""
-
-SIDAK_CELLS = 100_000
-"""For more cells the critical value is Šidák's, which needs no draws and is never too small."""
-
-RELEASED_CELLS = 2_000
-"""Up to so many cells whole releases are drawn; above, normal errors with the same covariance.
-
-Errors that are not normal get Šidák's value above it, with the shape of the worst cell.
-"""
 
 DRAWN_NUMBERS = 20_000_000
 """About how many numbers are drawn for one critical value: a second or two."""
@@ -76,7 +70,7 @@ _BATCH_NUMBERS = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interval:
-    """Lower and upper ends; where ``bounded`` is false the data set no limits, and both are ±∞."""
+    """Lower and upper ends; where ``bounded`` is false the data exclude no possible value."""
 
     low: "Array"
     high: "Array"
@@ -185,10 +179,18 @@ def _interpolated(shape_at: ShapeAt) -> ShapeAt:
 
 
 def feldman_cousins(
-    estimate: "Array", variance: Quadratic, critical: float, shape_at: ShapeAt | None = None
+    estimate: "Array",
+    variance: Quadratic | VarianceAt,
+    critical: float,
+    shape_at: ShapeAt | None = None,
 ) -> Interval:
-    """Return the interval within 0..1 of a share whose estimate has a variance quadratic in it."""
+    """Return the interval within 0..1 of a number from its estimate.
+
+    The variance of the estimate is quadratic in the number, as that of a share is, or any function.
+    """
     low, high = _feldman_cousins_ends(estimate, variance, critical, shape_at)
+    inside = np.clip(estimate, 0, 1)  # every interval holds it, except for rounding
+    low, high = np.minimum(low, inside), np.maximum(high, inside)
     return Interval(low, high, np.ones(low.shape, dtype=np.bool_))
 
 
@@ -239,24 +241,6 @@ def proportion_interval(
     return Interval(low, high, bounded)
 
 
-def product_ratio(factors: "Array", covariance: "Array", critical: Any) -> Interval:  # noqa: ANN401 - as above
-    """Return an interval for x₀x₃/(x₁x₂), such as an odds ratio: Fieller's, on the two products.
-
-    The products' covariance is taken to first order (delta method); nothing is divided by an
-    estimate and no logarithm is taken, so that a small cell makes the interval wide, not wrong.
-    """
-    x0, x1, x2, x3 = (factors[..., i] for i in range(FACTORS))
-    zero = np.zeros_like(x0)
-    upper = np.stack([x3, zero, zero, x0], axis=-1)
-    lower = np.stack([zero, x2, x1, zero], axis=-1)
-    gradients = np.stack([upper, lower], axis=-2)
-    products = np.einsum("...ai,...ij,...bj->...ab", gradients, covariance, gradients)
-    interval = fieller(x0 * x3, x1 * x2, products, critical)
-    bounded = interval.bounded & (x1 > 0)
-    low = np.where(bounded, np.maximum(interval.low, 0), -np.inf)
-    return Interval(low, np.where(bounded, np.maximum(interval.high, 0), np.inf), bounded)
-
-
 def sup_t(
     components: VarianceComponents,
     level: float,
@@ -265,14 +249,12 @@ def sup_t(
 ) -> float:
     """Return c such that all |T̂ⱼ − Tⱼ| ≤ c·(standard error) hold together with this confidence.
 
-    It is a quantile of the largest standardised error, drawn from the law of the release or from
-    the normal law with the exact covariance, of estimates that are moved into 0..1 as those of the
-    band are.  It is never below the value for one cell alone.
+    It is a quantile of the largest standardised error, drawn from the law of the release, of
+    estimates that are moved into 0..1 as those of the band are.  It is never below the value for
+    one cell alone.  Tables with many cells, or with few rows in each, have
+    :func:`veiltab.core.tails.simultaneous_interval` instead.
     """
-    single = critical_value(level)
-    cells, design = components.distribution.size, components.design
-    if cells > SIDAK_CELLS or (cells > RELEASED_CELLS and not design.normal):
-        return _sidak(level, components)
+    single, cells = critical_value(level), components.distribution.size
     errors = np.sqrt(np.maximum(components.cells().total, 0))
     uncertain = errors > ROUNDING
     if not uncertain.any():
@@ -287,71 +269,86 @@ def sup_t(
     return max(single, float(quantile))
 
 
-def _sidak(level: float, components: VarianceComponents) -> float:
-    """Return Šidák's critical value, for the cell whose law is farthest from normal."""
-    truth, design = components.distribution, components.design
-    single = critical_value(level ** (1 / truth.size))
-    shapes = _shapes(design, 1 / truth.size, truth.size)
-    if shapes is None:
-        return single
-    return float(np.max(widened(single, shapes(truth))))
-
-
 def _drawn_errors(
     components: VarianceComponents, draws: int, generator: np.random.Generator
 ) -> "Iterator[Array]":
     """Yield drawn errors of estimates within 0..1, in batches so that memory stays bounded."""
     truth, design = components.distribution, components.design
-    whole = design.drawable and truth.size <= RELEASED_CELLS
     batch = max(1, _BATCH_NUMBERS // truth.size)
     for start in range(0, draws, batch):
         size = min(batch, draws - start)
-        if whole:
-            estimates = design.estimate(design.redraw(truth, size, generator))
-        else:
-            estimates = truth + components.draw(size, generator)
+        estimates = design.estimate(design.redraw(truth, size, generator))
         yield np.clip(estimates, 0, 1) - truth
 
 
+def feldman_cousins_side(
+    truth: "Array",
+    estimate: "Array",
+    variance: Quadratic | VarianceAt,
+    critical: float,
+    shape_at: ShapeAt | None = None,
+) -> "NDArray[np.int8]":
+    """Tell on which side of the interval a number lies: −1 below it, 1 above it, 0 within.
+
+    It is much quicker than to find the interval.
+    """
+    folded = _Folded(estimate, variance, shape_at)
+    number = np.where(folded.mirrored, 1 - truth, truth)
+    too_small = folded.exceeds(number, critical, upper=False)
+    too_large = ~folded.exceeds(number, critical, upper=True)
+    side = too_large.astype(np.int8) - too_small.astype(np.int8)
+    return np.where(folded.mirrored, -side, side).astype(np.int8)
+
+
 def _feldman_cousins_ends(
-    estimate: "Array", variance: Quadratic, critical: float, shape_at: ShapeAt | None
+    estimate: "Array",
+    variance: Quadratic | VarianceAt,
+    critical: float,
+    shape_at: ShapeAt | None,
 ) -> "tuple[Array, Array]":
-    """Return both ends; above one half, where 1 is the near limit, 1 − θ is estimated instead."""
-    a, b, c = variance
-    mirrored = estimate > 1 / 2
-    value = np.where(mirrored, 1 - estimate, estimate)
-    mirrored_variance = (np.where(mirrored, a + b + c, a), np.where(mirrored, -b - 2 * c, b), c)
-
-    def scored(deviation: "Array", theta: "Array") -> "Array":
-        if shape_at is None:
-            return deviation
-        side = np.where(mirrored, -1.0, 1.0)
-        return side * shape_at(np.where(mirrored, 1 - theta, theta)).score(side * deviation)
-
-    low = _end(value, mirrored_variance, critical, scored, upper=False)
-    high = _end(value, mirrored_variance, critical, scored, upper=True)
+    """Return both ends."""
+    folded = _Folded(estimate, variance, shape_at)
+    low, high = folded.end(critical, upper=False), folded.end(critical, upper=True)
+    mirrored = folded.mirrored
     return np.where(mirrored, 1 - high, low), np.where(mirrored, 1 - low, high)
 
 
-def _end(
-    value: "Array",
-    variance: Quadratic,
-    critical: float,
-    scored: "Callable[[Array, Array], Array]",
-    *,
-    upper: bool,
-) -> "Array":
-    """Find an end by bisection: the last θ that is too small, or the first that is too large."""
-    below, above = np.zeros_like(value), np.ones_like(value)
-    for _ in range(HALVINGS):
-        theta = (below + above) / 2
-        error = np.sqrt(np.maximum(_variance_at(variance, theta), _TINY**2))
-        deviation = scored((value - theta) / error, theta)
-        above_theta = _accepted_above(theta / error, critical)
-        bound = -_accepted_below(theta / error, above_theta) if upper else above_theta
-        smaller = deviation >= bound
-        below, above = np.where(smaller, theta, below), np.where(smaller, above, theta)
-    return above if upper else below
+class _Folded:
+    """Estimates within 0..1/2: above one half, where 1 is the near limit, 1 − θ is estimated."""
+
+    def __init__(
+        self, estimate: "Array", variance: Quadratic | VarianceAt, shape_at: ShapeAt | None
+    ) -> None:
+        self.mirrored = estimate > 1 / 2
+        self._value = np.where(self.mirrored, 1 - estimate, estimate)
+        self._variance, self._shape_at = variance, shape_at
+
+    def exceeds(self, theta: "Array", critical: float, *, upper: bool) -> "NDArray[np.bool_]":
+        """Tell whether θ lies below the lower end, or not above the upper one."""
+        exceeds: NDArray[np.bool_] = self._gap(theta, critical, upper=upper) >= 0
+        return exceeds
+
+    def _gap(self, theta: "Array", critical: float, *, upper: bool) -> "Array":
+        """Return by how much the estimate lies above what is accepted, or above its least."""
+        true = np.where(self.mirrored, 1 - theta, theta)
+        spread = (
+            self._variance(true) if callable(self._variance) else _variance_at(self._variance, true)
+        )
+        error = np.sqrt(np.maximum(spread, _TINY**2))
+        deviation = (self._value - theta) / error
+        if self._shape_at is not None:
+            side = np.where(self.mirrored, -1.0, 1.0)
+            deviation = side * self._shape_at(true).score(side * deviation)
+        above, below = accepted_range(theta / error, critical)
+        gap: Array = deviation + below if upper else deviation - above
+        return gap
+
+    def end(self, critical: float, *, upper: bool) -> "Array":
+        """Return the last θ that is too small, or the first too large one."""
+        inside = np.clip(self._value, 0, 1)  # every interval holds it, except for rounding
+        least, most = (inside, np.ones_like(inside)) if upper else (np.zeros_like(inside), inside)
+        below, above = crossings(lambda theta: self._gap(theta, critical, upper=upper), least, most)
+        return above if upper else below
 
 
 def _variance_at(variance: Quadratic, theta: "Array") -> "Array":
@@ -360,9 +357,13 @@ def _variance_at(variance: Quadratic, theta: "Array") -> "Array":
     return variances
 
 
-def _accepted_above(distance: "Array", critical: float) -> "Array":
-    """Return d for each distance μ of θ from zero, in standard errors."""
-    return np.interp(distance, np.linspace(0, critical, _GRID), _accepted_above_grid(critical))
+def accepted_range(distance: "Array", critical: float) -> "tuple[Array, Array]":
+    """Return how far above and below its true value an estimate may lie: d and k.
+
+    ``distance`` is that of the true value from its lower boundary, in standard errors.
+    """
+    above = np.interp(distance, np.linspace(0, critical, _GRID), _accepted_above_grid(critical))
+    return above, _accepted_below(distance, above)
 
 
 def _accepted_below(distance: "Array", above: "Array") -> "Array":

@@ -28,7 +28,7 @@ LARGEST_DELTA = 0.01
 
 def check_epsilon(epsilon: float, name: str = "epsilon") -> None:
     """Refuse an ε that promises nothing (too large) or cannot be promised (zero, NaN)."""
-    if not _is_number(epsilon) or not 0 < epsilon <= MAX_EPSILON:
+    if not is_number(epsilon) or not 0 < epsilon <= MAX_EPSILON:
         raise ParameterError(
             f"{name} must be a number above 0 and at most {MAX_EPSILON}, not {epsilon!r}",
             hint="common choices lie between 0.1 (strong privacy) and 1 (moderate privacy)",
@@ -37,7 +37,7 @@ def check_epsilon(epsilon: float, name: str = "epsilon") -> None:
 
 def check_delta(delta: float) -> None:
     """Refuse a δ that is not a small probability."""
-    if not _is_number(delta) or not (delta == 0 or SMALLEST_DELTA <= delta <= LARGEST_DELTA):
+    if not is_number(delta) or not (delta == 0 or SMALLEST_DELTA <= delta <= LARGEST_DELTA):
         raise ParameterError(
             f"delta must be 0, or a number from {SMALLEST_DELTA:g} to {LARGEST_DELTA:g},"
             f" not {delta!r}",
@@ -117,7 +117,7 @@ def check_expected_decoys(expected: float) -> None:
 
 def check_max_decoys(max_decoys: float) -> None:
     """Refuse a limit on decoys that is no limit, or that nobody could upload."""
-    if not _is_number(max_decoys) or not 0 < max_decoys <= MOST_DECOYS:
+    if not is_number(max_decoys) or not 0 < max_decoys <= MOST_DECOYS:
         raise ParameterError(
             f"the most decoys must be a number above 0 and at most {MOST_DECOYS:,},"
             f" not {max_decoys!r}",
@@ -133,7 +133,7 @@ def check_epsilon_with_curator(epsilon: float) -> None:
 
 def check_target_rmse(target_rmse: float) -> None:
     """Refuse a target that no estimate can reach, or that any guess would reach."""
-    if not _is_number(target_rmse) or not 0 < target_rmse < 1:
+    if not is_number(target_rmse) or not 0 < target_rmse < 1:
         raise ParameterError(
             f"the target RMSE must be a number above 0 and below 1, not {target_rmse!r}",
             hint="even a guess, the uniform distribution, is never off by 1 or more",
@@ -163,5 +163,6 @@ def _is_integer(value: object) -> bool:
     return not isinstance(value, bool) and isinstance(value, Integral)
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Tell whether this is a finite number; those of NumPy are."""
     return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)

@@ -18,7 +18,7 @@ from veiltab.core.comparison import (
 )
 from veiltab.core.mechanism import LinkageMode, Mechanism, Rank, WeightTable
 from veiltab.core.promises import DecoyRelease, RankedRelease, known_population
-from veiltab.errors import InfeasiblePlanError, ParameterError
+from veiltab.errors import InfeasiblePlanError, ParameterError, UselessPlanError
 
 PURE, SHUFFLE, DECOYS = "pure", "shuffle", "decoys"
 ACCOUNTINGS = {PURE: 1, SHUFFLE: 1, DECOYS: 1}
@@ -27,6 +27,7 @@ the exact accounting of decoys."""
 
 ERROR_KEYS = (
     "rmse",
+    "rmse_per_cell",
     "rmse_published",
     "paper",
     "shuffle",
@@ -301,6 +302,63 @@ class Plan:
         return math.sqrt(self._release.squared_error(Fraction(0)))
 
     @property
+    def rmse_per_cell(self) -> float:
+        """The root of the mean over all cells of the squared error: ``rmse`` divided by √N."""
+        return self.rmse / math.sqrt(self.domain_size)
+
+    @property
+    def mean_share(self) -> float:
+        """The share that a cell has on average, 1/N."""
+        return 1 / self.domain_size
+
+    @property
+    def uniform_guess_rmse(self) -> float:
+        """The error of who names 1/N for every cell, for the hardest data: √(1 − 1/N)."""
+        return utility.uniform_guess_rmse(self.domain_size)
+
+    @property
+    def mostly_noise(self) -> bool:
+        """Whether a cell's error is larger than the share that it has on average."""
+        return self.rmse_per_cell > self.mean_share
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is unwise about a plan that can be carried out, in plain words."""
+        n = self.population_size
+        if n is None:
+            return ()
+        found = []
+        if self.delta * n > 1:
+            found.append(
+                f"δ = {self.delta:g} is above 1/n, one in {n:,} respondents: such a promise would"
+                " allow to show a respondent's record in the clear; choose a δ far below 1/n"
+            )
+        if self.rmse > self.uniform_guess_rmse:
+            found.append(
+                "to name the same share for every cell would be nearer to the truth than this"
+                " release"
+            )
+        elif self.mostly_noise:
+            found.append(
+                f"the error of a cell, {100 * self.rmse_per_cell:.2g} percentage points, is above"
+                f" its mean share, {100 * self.mean_share:.2g}%: single cells will mostly be noise,"
+                " and only sums of many cells say something"
+            )
+        return tuple(found)
+
+    def check_useful(self) -> None:
+        """Refuse a plan whose estimates may be farther from the truth than a guess."""
+        if self.rmse <= self.uniform_guess_rmse:
+            return
+        raise UselessPlanError(
+            f"this release would say less than a guess: its RMSE is {self.rmse:.3g} at worst, and"
+            f" that of naming the same share for each of the {self.domain_size:,} cells is never"
+            f" above {self.uniform_guess_rmse:.3g}",
+            hint="take fewer attributes or categories, a larger epsilon, or several studies with"
+            " fewer attributes each; to go on all the same, use --anyway, or anyway=True in Python",
+        )
+
+    @property
     def rmse_published(self) -> float:
         """The error of what is published, whose counts have noise for ``epsilon_public``."""
         threshold = privacy.publication_threshold(self.epsilon_public)
@@ -370,7 +428,10 @@ class Plan:
             "epsilon_if_order_known": self.epsilon_if_order_known,
             "epsilon_public": self.epsilon_public,
             "epsilon_membership": self.epsilon_membership,
+            "mean_share": self.mean_share,
+            "uniform_guess_rmse": self.uniform_guess_rmse,
             **self._errors(),
+            "warnings": list(self.warnings),
         }
 
     def _errors(self) -> dict[str, Any]:
@@ -379,6 +440,7 @@ class Plan:
         shuffle = self.shuffle
         errors = (
             self.rmse,
+            self.rmse_per_cell,
             self.rmse_published,
             asdict(self.paper),
             None if shuffle is None else asdict(shuffle),
@@ -408,6 +470,7 @@ def plan(
     linkage: LinkageMode = "aligned",
     curator_cells: Sequence[int] | None = None,
     max_decoys: float | None = None,
+    anyway: bool = False,
 ) -> Plan:
     """Plan a release of a joint table of ``domain_size`` cells about ``population_size`` people.
 
@@ -421,6 +484,9 @@ def plan(
     without it.  ``epsilon_public`` is the promise to readers of published copies; left out, it
     is ε.  In matched linkage ``curator_cells``, the cells of each curator's own table, tell how
     many decoys are needed; ``max_decoys`` lifts the limit on them.
+
+    A plan whose error may be larger than that of naming the same share for every cell is refused
+    with a :class:`~veiltab.errors.UselessPlanError`, unless ``anyway``.
     """
     from veiltab.core.planner import Question  # noqa: PLC0415 - it imports this module
 
@@ -442,6 +508,10 @@ def plan(
         max_decoys=max_decoys,
     )
     if epsilon is not None:
-        return question.plan_for_epsilon(epsilon)
-    assert target_rmse is not None  # noqa: S101 - tells the type checker what was checked above
-    return question.plan_for_rmse(target_rmse)
+        chosen = question.plan_for_epsilon(epsilon)
+    else:
+        assert target_rmse is not None  # noqa: S101 - tells the type checker what was checked above
+        chosen = question.plan_for_rmse(target_rmse)
+    if not anyway:
+        chosen.check_useful()
+    return chosen

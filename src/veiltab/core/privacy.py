@@ -124,15 +124,29 @@ def publication_threshold(epsilon_public: float) -> int:
     A respondent counts in two cells at most, one before and one after a change, and each count has
     two-sided geometric noise of this ratio; so a published copy keeps e^ε (pure).
     """
-    exponent = _smaller_reading(epsilon_public)
+    return _ratio_threshold(epsilon_public, 2, "a published copy")
+
+
+def count_threshold(epsilon: float) -> int:
+    """Return the smallest whole r with r/2⁶⁴ ≥ e^(−ε): the ratio of the noise of a single count.
+
+    One person changes a single count by one at most, so two-sided geometric noise of this ratio
+    keeps e^ε (pure).
+    """
+    return _ratio_threshold(epsilon, 1, "a count")
+
+
+def _ratio_threshold(epsilon: float, parts: int, what: str) -> int:
+    """Return the smallest whole r with r/2⁶⁴ ≥ e^(−ε/parts), for both readings of ε."""
+    exponent = _smaller_reading(epsilon)
     context = Context(prec=_DIGITS + max(0, -exponent.adjusted()))
-    half = context.next_minus(context.divide(exponent, Decimal(2)))
-    ratio = Fraction(context.next_plus(context.exp(-half)))
+    part = context.next_minus(context.divide(exponent, Decimal(parts)))
+    ratio = Fraction(context.next_plus(context.exp(-part)))
     threshold = math.ceil(ratio * DRAW_RANGE)
     if threshold >= DRAW_RANGE:
         raise InfeasiblePlanError(
-            f"no noise of a published copy is large enough for epsilon {epsilon_public:g}",
-            hint="promise readers of published copies a larger epsilon",
+            f"no noise of {what} is large enough for epsilon {epsilon:g}",
+            hint="promise whoever reads it a larger epsilon",
         )
     return threshold
 

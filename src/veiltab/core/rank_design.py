@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from veiltab.core.cell_law import RankLaw
 from veiltab.core.channel import GammaDiagonal, number_like
 from veiltab.core.publication import PublicationNoise, noise_variance
 from veiltab.core.resampling import (
@@ -115,6 +116,20 @@ class RankDesign(ReleaseDesign):
         """Return that of the normal law."""
         zero = np.zeros(shares.shape[:-1])
         return Shape(zero, zero)
+
+    def cell_law(self, rows: int) -> RankLaw:
+        """Return the law of a cell of the sample."""
+        publication = self.publication
+        return RankLaw(
+            cells=self.cells,
+            surplus=rows - self.sample_size,
+            people=float(self.population_size),
+            keep=float(self.channel.keep_probability),
+            finite=self.population == "finite",
+            noise=None if publication is None else publication.law,
+            noise_terms=0 if publication is None else publication.cells // self.cells,
+            sample_size=self.sample_size,
+        )
 
     def marginal(self, cells: int) -> Self:
         """Return the same sample through the channel of fewer cells."""

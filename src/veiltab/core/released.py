@@ -18,9 +18,12 @@ from veiltab.core.schema import CountTable, Schema
 from veiltab.core.uncertainty import Population, ReleaseDesign, VarianceComponents
 from veiltab.errors import ParameterError, TooFewPeopleError
 
-Estimator = Literal["best", "unbiased", "projected", "most_likely"]
-BEST: Estimator = "projected"
-"""What "best" stands for: the least error on average over the paper's settings."""
+Estimator = Literal["clipped", "unbiased", "projected", "most_likely"]
+"""How shares are estimated.
+
+"clipped" is the unbiased estimate of each condition by itself, moved into 0..1; "projected" is the
+proper distribution that is nearest to all of them.
+"""
 
 CLEARLY_SOMEBODY = 5.0
 """Shares need an estimated population of at least so many of its own standard errors."""
@@ -108,18 +111,18 @@ class ReleasedCounts:
         """
         return estimators.project(self.unbiased)
 
-    def shares(self, estimator: Estimator = "best") -> Shares:
+    def shares(self, estimator: Estimator = "clipped") -> Shares:
         """Return the estimated share of each cell, in the schema's order."""
         if estimator not in get_args(Estimator):
             raise ParameterError(
                 f"there is no estimator {estimator!r}",
                 hint=f"choose one of {', '.join(get_args(Estimator))}",
             )
-        if estimator == "unbiased":
-            return self.unbiased
         if estimator == "most_likely":
             return estimators.most_likely(self.counts, self.design())
-        return self.plausible
+        if estimator == "projected":
+            return self.plausible
+        return self.unbiased if estimator == "unbiased" else np.clip(self.unbiased, 0, 1)
 
     def design(self, population: Population = "finite") -> ReleaseDesign:
         """Return everything but the data that the errors of shares depend on.

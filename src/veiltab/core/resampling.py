@@ -133,9 +133,13 @@ def resample(
     most: int = MOST_REPLICATES,
 ) -> Shares:
     """Return the statistic of many releases, drawn as if ``truth`` were the distribution."""
-    replicates = min(most, max(FEWEST_REPLICATES, _COUNTS // truth.size))
-    batches = _batches(truth, design, replicates, generator)
+    batches = _batches(truth, design, affordable(truth.size, most), generator)
     return np.concatenate([statistic(batch) for batch in batches])
+
+
+def affordable(cells: int, most: int = MOST_REPLICATES) -> int:
+    """Return how many releases of so many cells are drawn: fewer for a large table."""
+    return min(most, max(FEWEST_REPLICATES, _COUNTS // cells))
 
 
 def check_size(cells: int, most: int = MOST_CELLS) -> None:

@@ -146,6 +146,15 @@ class Schema:
         )
 
 
+def table_schema(attributes: Sequence[Attribute]) -> Schema:
+    """Return the schema of a table; of ids without any attribute, it has one cell for all."""
+    if attributes:
+        return Schema(attributes)
+    schema = object.__new__(Schema)
+    object.__setattr__(schema, "attributes", ())
+    return schema
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CountTable:
     """How many respondents fall in each joint cell of a schema."""

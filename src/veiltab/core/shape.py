@@ -95,11 +95,12 @@ def compose(outer: Sequence[Any], inner: Series) -> Series:
     """Return the series of outer(inner(s)), up to the fourth power."""
     a, b, c, d = inner
     f, g, h, i = outer
+    square = a * a  # products, because powers of arrays are slow
     return (
         f * a,
-        f * b + g * a**2,
-        f * c + 2 * g * a * b + h * a**3,
-        f * d + g * (2 * a * c + b**2) + 3 * h * a**2 * b + i * a**4,
+        f * b + g * square,
+        f * c + 2 * g * a * b + h * square * a,
+        f * d + g * (2 * a * c + b * b) + 3 * h * square * b + i * square * square,
     )
 
 

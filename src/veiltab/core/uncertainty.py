@@ -20,17 +20,20 @@ Privacy error is the rest.  Both have the form above, and the two add up.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from scipy.special import ndtri
 
-from veiltab.core.channel import number_like, square_roots
+from veiltab.core.channel import number_like
+from veiltab.core.parameters import is_number
 from veiltab.errors import ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from veiltab.core.cell_law import CellLaw
     from veiltab.core.channel import Numbers
     from veiltab.core.shape import Shape
 
@@ -113,6 +116,52 @@ class CovarianceForm:
             + shift * (true_left - even_left) * (true_right - even_right)
         )
 
+    def times(self, distribution: "Numbers", gradients: "Numbers") -> "Numbers":
+        """Return the covariance of every cell's estimate with linear statistics, one per row."""
+        form = self.like(distribution)
+        even = number_like(distribution)(Fraction(1, distribution.shape[-1]))
+        true = (gradients @ distribution)[..., np.newaxis]
+        uniform = gradients.sum(axis=-1)[..., np.newaxis] * even
+        covariance: Numbers = (
+            form.truth * distribution * (gradients - true)
+            + form.uniform * even * (gradients - uniform)
+            + form.shift * (distribution - even) * (true - uniform)
+        )
+        return covariance
+
+    def of_statistics(
+        self,
+        distribution: "Numbers",
+        gradients: "Numbers",
+        fractions: "Numbers | None" = None,
+    ) -> "Numbers":
+        """Return the covariance matrix of linear statistics, one per row of ``gradients``.
+
+        If the columns are sets of cells, ``fractions`` of all cells belong to each.  Axes before
+        the last ones stand for many releases, or for many ways to divide a table.
+        """
+        form = self.like(distribution)
+        truth, uniform, shift = (_as_matrix(x) for x in (form.truth, form.uniform, form.shift))
+        if fractions is None:
+            one = number_like(distribution)(Fraction(1, distribution.shape[-1]))
+            fractions = distribution * 0 + one
+        means, spreads = [], []
+        for shares in (distribution, fractions):
+            weighted = gradients * shares[..., np.newaxis, :]
+            mean = weighted.sum(axis=-1)
+            means.append(mean)
+            spreads.append(weighted @ np.swapaxes(gradients, -1, -2) - _outer(mean))
+        covariance: Numbers = (
+            truth * spreads[0] + uniform * spreads[1] + shift * _outer(means[0] - means[1])
+        )
+        return covariance
+
+
+def _outer(vectors: "Numbers") -> "Numbers":
+    """Return the products of each vector's entries, on the two last axes."""
+    products: Numbers = vectors[..., np.newaxis] * vectors[..., np.newaxis, :]
+    return products
+
 
 def _per_release(value: Any) -> Any:  # noqa: ANN401 - a number, or an array with one per release
     return value[..., 0] if isinstance(value, np.ndarray) else value
@@ -160,7 +209,7 @@ class ReleaseDesign(ABC):
     def privacy(self) -> CovarianceForm:
         """The covariance that noise and decoys cause."""
 
-    @property
+    @cached_property
     def total(self) -> CovarianceForm:
         """The covariance of the estimate: the sum of both parts."""
         return self.privacy + self.sampling
@@ -189,6 +238,10 @@ class ReleaseDesign(ABC):
 
         ``weights``, ``shares`` and ``fractions`` have the sets along the last axis.
         """
+
+    @abstractmethod
+    def cell_law(self, rows: int) -> "CellLaw":
+        """Return the law of the count of one cell in a release of so many rows."""
 
     @property
     @abstractmethod
@@ -260,40 +313,6 @@ class VarianceComponents:
         sampling = self.design.sampling.of_sets(self.distribution, one)
         return CellVariances(privacy, sampling, privacy + sampling)
 
-    def draw(self, draws: int, generator: np.random.Generator) -> "NDArray[np.float64]":
-        """Draw error vectors, one per row, from the normal law with exactly this covariance."""
-        shape = (draws, self.distribution.size)
-        return self.error(
-            generator.standard_normal(shape),
-            generator.standard_normal(shape),
-            generator.standard_normal((draws, 1)),
-        )
-
-    def error(self, truth: "Numbers", uniform: "Numbers", shift: "Numbers") -> "Numbers":
-        """Turn independent standard numbers into errors with this covariance.
-
-        With independent g, h and s it is √x(√T∘g − TΣ√T∘g) + √y(√U∘h − UΣ√U∘h) + √z·s(T − U).
-        """
-        form = self.design.total.like(self.distribution)
-        even = self.distribution * 0 + number_like(self.distribution)(
-            Fraction(1, self.distribution.size)
-        )
-        parts = [
-            _root(scale) * (weighted - weighted.sum(axis=-1, keepdims=True) * shares)
-            for scale, shares, weighted in (
-                (form.truth, self.distribution, truth * square_roots(self.distribution)),
-                (form.uniform, even, uniform * square_roots(even)),
-            )
-        ]
-        errors: Numbers = (
-            parts[0] + parts[1] + _root(form.shift) * shift * (self.distribution - even)
-        )
-        return errors
-
-
-def _root(value: Any) -> Any:  # noqa: ANN401 - float or Fraction
-    return square_roots(np.array([value]))[0]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellVariances:
@@ -306,9 +325,9 @@ class CellVariances:
 
 def critical_value(level: float) -> float:
     """Return z with P(|Z| ≤ z) = level for a standard normal Z."""
-    if not 0 < level < 1:
+    if not is_number(level) or not 0 < level < 1:
         raise ParameterError(
-            f"a confidence level lies between 0 and 1, not at {level}",
+            f"a confidence level lies between 0 and 1, not at {level!r}",
             hint="the usual level is 0.95",
         )
     return float(ndtri((1 + level) / 2))

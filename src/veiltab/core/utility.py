@@ -201,6 +201,14 @@ def laplace_rmse(population_size: int, domain_size: int, epsilon: float) -> floa
     return math.sqrt(2 * domain_size) * 2 / (epsilon * population_size)
 
 
+def uniform_guess_rmse(domain_size: int) -> float:
+    """Return √(1 − 1/N), the error of naming 1/N for every cell, for the hardest data.
+
+    ‖T − U‖² = ‖T‖² − 2T·U + ‖U‖² = ‖T‖² − 1/N, and ‖T‖² is at most one: if all are in one cell.
+    """
+    return math.sqrt(1 - 1 / domain_size)
+
+
 def publication_variance(threshold: int) -> Fraction:
     """Return the variance 2r/(1 − r)² of a published count's noise, r = threshold/2⁶⁴.
 

@@ -19,12 +19,13 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from veiltab.core import hashing
 from veiltab.core.entropy import Entropy, random_bytes
 from veiltab.core.schema import check_text
-from veiltab.crypto.derivation import exact_bytes
+from veiltab.crypto.fingerprint import fingerprint
 from veiltab.crypto.sealing import SECRET_BYTES, SealingKey
 from veiltab.crypto.signing import SEED_BYTES, SigningKey
-from veiltab.errors import KeyFileError, ParameterError, SchemaError, SealError
+from veiltab.errors import KeyFileError, ParameterError, PassphraseError, SchemaError, SealError
 
-PARTY_ID_BYTES = 32
+__all__ = ["KeyPair", "PrivateIdentity", "dump_identity", "fingerprint", "parse_identity"]
+
 MAX_NAME_LENGTH = 1_000
 
 VERSION = 1
@@ -52,17 +53,6 @@ _AT_BYTES = 8
 _PAIR_BYTES = _AT_BYTES + SEED_BYTES + SECRET_BYTES
 _PAIR_FIELDS = {"at", "sealing_key", "signing_key"}
 _LATEST = 2**53 - 1
-_FINGERPRINT_DIGITS = 30
-_GROUP_DIGITS = 5
-
-
-def fingerprint(party_id: bytes) -> str:
-    """Return what people compare by telephone: thirty digits of the party id, in groups of five."""
-    head = exact_bytes(party_id, PARTY_ID_BYTES, "a party id")[:16]
-    number = int.from_bytes(head, "big") % 10**_FINGERPRINT_DIGITS
-    digits = f"{number:0{_FINGERPRINT_DIGITS}}"
-    starts = range(0, _FINGERPRINT_DIGITS, _GROUP_DIGITS)
-    return " ".join(digits[start : start + _GROUP_DIGITS] for start in starts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -224,7 +214,7 @@ def _unlock(fields: "_KeyFile", passphrase: str | None) -> list[KeyPair]:
     try:
         secrets = AESGCM(_stretch(passphrase, salt)).decrypt(nonce, sealed, associated)
     except InvalidTag as error:
-        raise KeyFileError(
+        raise PassphraseError(
             f"the key file {fields.where} does not unlock",
             hint="check the passphrase; if it is right the file was changed: restore a copy",
         ) from error

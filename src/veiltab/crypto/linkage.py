@@ -126,12 +126,17 @@ def repeats(ordered: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
     Equal tokens mean equal messages, which section 5 forbids within one curator.
     """
+    same = follows(ordered)
+    same[:-1] |= same[1:]
+    return same
+
+
+def follows(ordered: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Say for each of the ordered tokens whether the one before it is the same."""
     pairs = _pairs(ordered)
-    same = (pairs[1:, 0] == pairs[:-1, 0]) & (pairs[1:, 1] == pairs[:-1, 1])
-    repeated = np.zeros(len(pairs), dtype=np.bool_)
-    repeated[1:] |= same
-    repeated[:-1] |= same
-    return repeated
+    same = np.zeros(len(pairs), dtype=np.bool_)
+    same[1:] = (pairs[1:, 0] == pairs[:-1, 0]) & (pairs[1:, 1] == pairs[:-1, 1])
+    return same
 
 
 class _Cmac:

@@ -1,41 +1,109 @@
 """What all kinds of tables have in common."""
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
 
+from veiltab.data.table_format import (
+    SEPARATORS,
+    TableFormat,
+    encoding_words,
+    option,
+    separator_option,
+    separator_words,
+)
 from veiltab.errors import ParameterError, TableError
 
 
-def wanted_columns(wanted: Sequence[str], there: Iterable[str], rows: int) -> list[str]:
-    """Return the wanted columns, each once, if the table has them all."""
+def wanted_columns(
+    wanted: Sequence[str], there: Iterable[str], rows: int, how: TableFormat | None = None
+) -> list[str]:
+    """Return the wanted columns, each once, if the table has them all.
+
+    ``how`` is how a file was read, which may be the reason why it has not.
+    """
     if rows < 1:
         raise ParameterError(f"a batch cannot have {rows} rows", hint="use 1 or more")
     columns = list(there)
     absent = [name for name in dict.fromkeys(wanted) if name not in columns]
     if absent:
-        raise TableError(
-            f"the table has no column {', '.join(map(repr, absent))}",
-            hint=f"its columns are {', '.join(map(repr, columns)) or 'none'}",
-        )
+        raise _no_columns(absent, columns, how)
     if not wanted:
         raise TableError("no column of the table is asked for", hint="name at least one column")
     return list(dict.fromkeys(wanted))
 
 
-def check_names(names: Sequence[str]) -> None:
-    """Refuse columns that could not be told apart."""
+def check_names(names: Sequence[str], more: str = "") -> None:
+    """Refuse columns that could not be told apart; ``more`` is what else the hint says."""
     seen: set[str] = set()
     for place, name in enumerate(names, start=1):
         if not name:
             raise TableError(
-                f"column {place} of the table has no name", hint="give every column a name"
+                f"column {place} of the table has no name", hint=f"give every column a name{more}"
             )
         if name in seen:
             raise TableError(
-                f"the table has two columns {name!r}", hint="give every column a name of its own"
+                f"the table has two columns {name!r}",
+                hint=f"give every column a name of its own{more}",
             )
         seen.add(name)
+
+
+def _no_columns(absent: list[str], columns: list[str], how: TableFormat | None) -> TableError:
+    """Say which columns there are, and why others may be missing."""
+    message = f"the table has no column {', '.join(map(repr, absent))}"
+    there = f"its columns are {', '.join(map(repr, columns)) or 'none'}"
+    if how is None or how.encoding is None:
+        return TableError(message, hint=there + _alike(absent, columns))
+    there = f"{there}; the file was read as {how}"
+    separator = _other_separator(absent, columns, how.separator)
+    if separator is not None:
+        return TableError(
+            f"{message}: its fields are probably not separated by"
+            f" {separator_words(how.separator or ',')}, but by {separator_words(separator)}",
+            hint=f"{option('separator', separator_option(separator))}; {there}",
+        )
+    letters = {_ascii(name) for name in columns if not name.isascii()}
+    if any(_ascii(name) in letters for name in absent if not name.isascii()):
+        return TableError(
+            f"{message}: the file is probably not in {encoding_words(how.encoding)}, because one of"
+            " its columns differs in nothing but letters that are not ASCII",
+            hint=f"name its encoding: {option('encoding', 'utf-8')}; {there}",
+        )
+    return TableError(message, hint=there + _alike(absent, columns))
+
+
+def _other_separator(absent: list[str], columns: list[str], used: str | None) -> str | None:
+    """Return what would make the absent names columns of their own."""
+    others = [" ", ":"] if len(columns) == 1 else []
+    for mark in (*SEPARATORS, *others):
+        parts = {
+            part.strip(" \"'") for name in columns if mark in name for part in name.split(mark)
+        }
+        if mark != used and any(name.strip() in parts for name in absent):
+            return mark
+    return None
+
+
+def _alike(absent: list[str], columns: list[str]) -> str:
+    """Name columns that differ from the absent ones by case, spaces or the form of letters.
+
+    If there are none, say how a column of any other name is found.
+    """
+    forms = {_form(name): name for name in columns}
+    meant = [forms[_form(name)] for name in absent if _form(name) in forms]
+    if meant:
+        return f"; did you mean {', '.join(map(repr, meant))}?"
+    return "; for an attribute, a recode file names its column: `veiltab recode draft` writes one"
+
+
+def _form(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold().strip()
+
+
+def _ascii(name: str) -> str:
+    return "".join(letter for letter in unicodedata.normalize("NFC", name) if letter.isascii())
 
 
 def cut(frame: pl.DataFrame, rows: int) -> Iterator[pl.DataFrame]:

@@ -85,6 +85,8 @@ def _read_text(path: Path) -> pl.DataFrame:
 
 def _read_bytes(path: Path) -> bytes:
     """Read this one file; polars would take a path as a pattern, and a folder as its files."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise CountsError(f"{path} is a device or a pipe, not a file", hint=_FORMAT)
     try:
         return path.read_bytes()
     except FileNotFoundError as error:

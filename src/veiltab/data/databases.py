@@ -12,6 +12,7 @@ import polars as pl
 from adbc_driver_postgresql import dbapi as postgresql  # type: ignore[import-untyped]
 
 from veiltab.data.batches import check_names, cut, wanted_columns
+from veiltab.data.table_format import TableFormat
 from veiltab.errors import TableError
 
 _TABLE_NAME = re.compile(r"[^\s\"'();]+")
@@ -31,6 +32,8 @@ class PostgresTable:
 
     Rows come through a cursor of the server, so that memory holds one batch.
     """
+
+    format = TableFormat("PostgreSQL")
 
     def __init__(self, address: str, query: str) -> None:
         """Connect once, to learn the columns."""
@@ -79,6 +82,8 @@ class PostgresTable:
 class SqliteTable:
     """The answer to a query, or a whole table, of an SQLite file."""
 
+    format = TableFormat("SQLite")
+
     def __init__(self, address: str, query: str) -> None:
         """Open the file once, to learn the columns; only values have types in SQLite."""
         if not address.lower().startswith("sqlite:///") or len(address) == len("sqlite:///"):
@@ -124,6 +129,8 @@ class OtherTable:
 
     The user installs the driver: one of ADBC's, or connectorx.  Memory holds the whole answer.
     """
+
+    format = TableFormat("database")
 
     def __init__(self, address: str, query: str) -> None:
         """Read the whole answer."""

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from veiltab.data.batches import check_names, cut, wanted_columns
+from veiltab.data.table_format import TableFormat
 from veiltab.errors import TableError
 from veiltab.protocol.parallel import ordered_map
 
@@ -22,6 +23,8 @@ _NUMPY_KINDS = "biuf"
 
 class ParquetTable:
     """A Parquet file, with the types that it was written with."""
+
+    format = TableFormat("Parquet")
 
     def __init__(self, path: Path) -> None:
         """Read what the file's end says about it."""
@@ -71,8 +74,76 @@ class ParquetTable:
             ) from None
 
 
+class ParquetFolder:
+    """A folder of Parquet files with the same columns, one after the other by name."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read what the end of each file says about it."""
+        self._parts = {path.name: ParquetTable(path) for path in _parts(folder)}
+        names = iter(self._parts.items())
+        first, part = next(names)
+        self._columns = part.columns
+        for name, other in names:
+            _check_alike(first, self._columns, name, other.columns)
+        self.format = TableFormat("Parquet", parts=len(self._parts))
+
+    @property
+    def columns(self) -> Mapping[str, pl.DataType]:
+        """The columns' names and types, in the order of the first part."""
+        return self._columns
+
+    def row_count(self) -> int:
+        """Return how many rows there are."""
+        return sum(part.row_count() for part in self._parts.values())
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        """Yield these columns."""
+        for part in self._parts.values():
+            yield from part.batches(columns, rows)
+
+
+def _parts(folder: Path) -> list[Path]:
+    """Return the parts by name, and refuse what else could be a part that is not read."""
+    try:
+        inside = sorted(path for path in folder.iterdir() if path.name[0] not in "._")
+    except OSError as error:
+        raise TableError(
+            f"{str(folder)!r} cannot be read: {error.strerror}", hint="check your rights"
+        ) from error
+    parts = [path for path in inside if path.suffix.lower() == ".parquet" and path.is_file()]
+    if not parts:
+        raise TableError(
+            f"the folder {str(folder)!r} has no Parquet files",
+            hint="name a file, or another folder",
+        )
+    if len(parts) < len(inside):
+        other = next(path for path in inside if path not in parts)
+        kind = "folder" if other.is_dir() else "file"
+        raise TableError(
+            f"the folder {str(folder)!r} has a {kind} {other.name!r} beside its Parquet files",
+            hint="a table's folder has nothing but its parts; move the rest elsewhere",
+        )
+    return parts
+
+
+def _check_alike(
+    first: str, there: Mapping[str, pl.DataType], other: str, here: Mapping[str, pl.DataType]
+) -> None:
+    for name in (*there, *here):
+        kinds = [
+            str(columns[name]) if name in columns else "no column" for columns in (there, here)
+        ]
+        if kinds[0] != kinds[1]:
+            raise TableError(
+                f"the parts differ in {name!r}: {kinds[0]} in {first!r}, {kinds[1]} in {other!r}",
+                hint="write all parts with the same columns and types",
+            )
+
+
 class FrameTable:
     """A data frame in memory."""
+
+    format = TableFormat("data frame")
 
     def __init__(self, frame: pl.DataFrame) -> None:
         """Take a polars frame; see :func:`as_frame` for others."""

@@ -9,13 +9,18 @@ from functools import cached_property
 import polars as pl
 
 from veiltab.core.schema import UNPRINTABLE, Attribute
-from veiltab.data.encoding import value_texts
-from veiltab.data.recode import Bins, Rule, ValueMap
+from veiltab.data.dates import DateForm
+from veiltab.data.mapping import value_texts
+from veiltab.data.patterns import escaped
+from veiltab.data.recode import Bins, DecimalMark, Rule, ValueMap
 from veiltab.errors import SchemaError
 from veiltab.wire.codec import MAX_TEXT
 
 MOST_CATEGORIES = 50
 """A column with more different values is no attribute as it is."""
+
+KEPT_VALUES = 1000
+"""Of a column with more different values, only these are counted."""
 
 SAMPLED_ROWS = 100_000
 """How many of the first rows tell an id from a measurement; categories come from all rows."""
@@ -23,8 +28,30 @@ SAMPLED_ROWS = 100_000
 ID_SHARE = 0.9
 """With more different values than this among its values, a column looks like an id."""
 
-_INTERVALS = 5
+MISSING_WORDS = frozenset(
+    ("", "n/a", "na", "nan", "null", "?", "-", ".", "missing", "k.a.", "k. a.")
+)
+"""What people write where they know nothing, without case and spaces at the ends."""
+
+_NO_NUMBER = MISSING_WORDS | {"unknown", "not known", "no answer", "unbekannt", "keine angabe"}
+"""The same among numbers; elsewhere these could be a category that somebody has chosen."""
+
+_TEXT_LENGTH, _TEXT_VALUES = 40, 10
+"""Free text has values of this length on average, and more different ones than this."""
+
+_DATE_FORMS = ("YYYY-MM-DD", "DD.MM.YYYY", "D.M.YYYY")
+"""Forms that mean one day only; 01/02/1980 can be two."""
+
+_MEASURED_VALUES = 10
+"""With more different values than this, fractions are put into intervals."""
+
+_SHARES = (0.2, 0.4, 0.6, 0.8)
+_STEPS = 10
 _ROOM_FOR_SUFFIX = 20
+_DECIMALS: dict[DecimalMark, str] = {
+    ".": r"^[+-]?[0-9]+(\.[0-9]+)?$",
+    ",": r"^[+-]?[0-9]+(,[0-9]+)?$",
+}
 
 
 class Use(Enum):
@@ -36,6 +63,7 @@ class Use(Enum):
     EMPTY = "has no values"
     ID = "looks like an id: almost all its values differ"
     MANY = f"has more than {MOST_CATEGORIES} different values"
+    TEXT = "looks like free text: its values are long and many"
     UNUSABLE = "is of a type that has no categories"
 
 
@@ -49,14 +77,14 @@ class ProposedAttribute:
 
 
 class ColumnProfile:
-    """What is known about one column after some batches; it shows no counts."""
+    """What is known about one column after some batches."""
 
     def __init__(self, name: str, dtype: pl.DataType) -> None:
         """Start with nothing."""
         self.name = name
-        self.missing = False
+        self.missing = 0
+        self.counts: dict[str, int] = {}
         self._dtype = dtype
-        self._texts: set[str] = set()
         self._usable = True
         self._sample: list[pl.Series] = []
         self._sampled = 0
@@ -66,16 +94,20 @@ class ColumnProfile:
         if self._sampled < SAMPLED_ROWS:
             self._sample.append(column.head(SAMPLED_ROWS - self._sampled))
             self._sampled += len(self._sample[-1])
-        if not self._usable or (self.missing and len(self._texts) > MOST_CATEGORIES):
+        if not self._usable:
             return
         try:
-            texts = value_texts(column.unique())
+            texts = value_texts(column)
         except SchemaError:
             self._usable = False
             return
-        self.missing |= texts.null_count() > 0
-        if len(self._texts) <= MOST_CATEGORIES:
-            self._texts |= set(texts.drop_nulls().head(2 * MOST_CATEGORIES + 2).to_list())
+        self.missing += texts.null_count()
+        counted = texts.alias("value").drop_nulls().value_counts(sort=True)
+        if len(self.counts) > KEPT_VALUES:
+            kept = pl.Series(list(self.counts), dtype=pl.String)
+            counted = counted.filter(pl.col("value").is_in(kept.implode()))
+        for text, count in counted.head(2 * KEPT_VALUES).iter_rows():
+            self.counts[text] = self.counts.get(text, 0) + count
 
     @property
     def values(self) -> list[str]:
@@ -84,51 +116,134 @@ class ColumnProfile:
         Otherwise numbers are ordered by size, and everything else by the alphabet.
         """
         if isinstance(self._dtype, pl.Enum):
-            return [text for text in self._dtype.categories.to_list() if text in self._texts]
-        numbers = {text: _number(text) for text in self._texts}
+            return [text for text in self._dtype.categories.to_list() if text in self.counts]
+        numbers = {text: _number(text) for text in self.counts}
         if None in numbers.values():
-            return sorted(self._texts)
-        return sorted(self._texts, key=lambda text: (numbers[text], text))
+            return sorted(self.counts)
+        return sorted(self.counts, key=lambda text: (numbers[text], text))
+
+    @property
+    def missing_words(self) -> tuple[str, ...]:
+        """The values that stand for a missing one."""
+        words = MISSING_WORDS if self.numbers is None else _NO_NUMBER
+        return tuple(text for text in sorted(self.counts) if _plain(text) in words)
 
     @cached_property
     def use(self) -> Use:
         """What the column is good for; ask after the last batch."""
+        return self._useless() or self._useful()
+
+    def _useless(self) -> Use | None:
         if not self._usable:
             return Use.UNUSABLE
-        if not self._texts:
+        if not self.counts:
             return Use.EMPTY
-        if len(self._texts) + self.missing == 1:
-            return Use.CONSTANT
+        return Use.CONSTANT if len(self.counts) + bool(self.missing) == 1 else None
+
+    def _useful(self) -> Use:
+        if self._is_free_text():
+            return Use.TEXT
         if self._looks_like_id():
             return Use.ID
-        if len(self._texts) <= MOST_CATEGORIES:
+        if len(self.counts) <= MOST_CATEGORIES and not self._is_measured():
             return Use.ATTRIBUTE
         return Use.BINS if self.bins() else Use.MANY
 
+    @cached_property
+    def numbers(self) -> tuple[pl.Series, DecimalMark] | None:
+        """The numbers in the first rows and their decimal mark, if there is nothing else.
+
+        A file without types has texts that say numbers; words for a missing one may be among them.
+        """
+        values = self._values()
+        if self._dtype.is_numeric() and self._dtype not in (pl.Int128, pl.UInt128):
+            numbers = values.cast(pl.Float64)
+            return numbers.filter(numbers.is_finite()), "."
+        if self._dtype != pl.String:
+            return None
+        texts = values.str.strip_chars()
+        texts = texts.filter(~texts.str.to_lowercase().is_in(list(_NO_NUMBER)))
+        for mark, regex in _DECIMALS.items():
+            if len(texts) and texts.str.contains(regex).all():
+                return texts.str.replace(",", ".", literal=True).cast(pl.Float64), mark
+        return None
+
     def bins(self) -> Bins | None:
-        """Propose intervals between round numbers, which tell little about single values."""
-        if not self._dtype.is_numeric() or self._dtype in (pl.Int128, pl.UInt128):
+        """Propose intervals with about as many rows each, between round numbers.
+
+        Those tell little about single values.
+        """
+        if self.numbers is None:
             return None
-        numbers = self._values().cast(pl.Float64)
-        numbers = numbers.filter(numbers.is_finite())
-        low, high = numbers.quantile(0.05), numbers.quantile(0.95)
-        if low is None or high is None or not low < high:
+        numbers, mark = self.numbers
+        edges = quantile_edges(numbers)
+        return Bins(edges, decimal="," if mark == "," else None) if edges else None
+
+    def id_warnings(self) -> dict[str, str]:
+        """Say what could keep the ids in the first rows from matching those of other tables.
+
+        The keys are the rules of normalisation that would make them alike.
+        """
+        values = self._values()
+        if values.dtype != pl.String:
+            return {}
+        small = (values != values.str.to_uppercase()).any()
+        capital = (values != values.str.to_lowercase()).any()
+        composed = values.str.normalize("NFC")
+        found = {
+            "nfc": ("are in different forms of Unicode", (composed != values).any()),
+            "trim": ("have spaces at their ends", (values != values.str.strip_chars()).any()),
+            "lowercase": ("have capital and small letters", small and capital),
+        }
+        return {
+            rule: f"some ids in {self.name!r} {what}: agree on the normalisation {rule}, unless it"
+            " makes different people alike"
+            for rule, (what, is_so) in found.items()
+            if is_so
+        }
+
+    def date_form(self) -> str | None:
+        """How dates are written in the first rows, if there is nothing else, and no doubt."""
+        values = self._values()
+        if values.dtype != pl.String or not len(values):
             return None
-        edges = round_edges(float(low), float(high), 1.0 if self._dtype.is_integer() else 0.0)
-        return Bins(edges) if edges else None
+        for form in _DATE_FORMS:
+            if DateForm(form).to_iso(values).null_count() == 0:
+                return form
+        return None
+
+    def repeated(self) -> int:
+        """How many of the first rows have an id that stood in an earlier row."""
+        values = self._values()
+        return len(values) - values.n_unique()
 
     def _values(self) -> pl.Series:
         sample = pl.concat(self._sample).drop_nulls()
         return sample.drop_nans() if self._dtype.is_float() else sample
 
+    def _is_free_text(self) -> bool:
+        if self._dtype != pl.String or len(self.counts) <= _TEXT_VALUES:
+            return False
+        lengths = [len(text) for text in self.counts]
+        return sum(lengths) >= _TEXT_LENGTH * len(lengths)
+
     def _looks_like_id(self) -> bool:
         """Tell ids from columns that merely have many values: fractions are measurements."""
         if self._dtype == pl.Boolean:
             return False
-        values = self._values()
-        if self._dtype.is_float() and (values != values.round(0)).any():
+        if self._has_fractions():
             return False
+        values = self._values()
         return values.n_unique() > ID_SHARE * len(values)
+
+    def _is_measured(self) -> bool:
+        return len(self.counts) > _MEASURED_VALUES and self._has_fractions() and bool(self.bins())
+
+    def _has_fractions(self) -> bool:
+        if self.numbers is None:
+            return False
+        numbers, _ = self.numbers
+        return bool((numbers != numbers.round(0)).any())
 
 
 def profile_table(table: pl.DataFrame | Iterable[pl.DataFrame]) -> list[ColumnProfile]:
@@ -147,25 +262,37 @@ def profile_table(table: pl.DataFrame | Iterable[pl.DataFrame]) -> list[ColumnPr
     return list((profiles or {}).values())
 
 
-def round_edges(low: float, high: float, least: float = 0.0) -> list[int | float]:
-    """Return a few multiples of 1, 2 or 5 times a power of ten between ``low`` and ``high``.
+def quantile_edges(numbers: pl.Series) -> list[int | float]:
+    """Return round numbers near the quantiles: multiples of 1, 2 or 5 times a power of ten.
 
-    They are at least ``least`` apart.
+    Whole numbers have whole edges.  No edge is at or below the smallest number.
     """
-    width = max((high - low) / _INTERVALS, least)
-    if not math.isfinite(width) or width <= 0:
+    low, high = numbers.quantile(0.05), numbers.quantile(0.95)
+    if low is None or high is None or not low < high or not math.isfinite(high - low):
         return []
+    step, decimals = _round_step((high - low) / _STEPS, (numbers == numbers.round(0)).all())
+    if not step:
+        return []
+    edges = set()
+    for share in _SHARES:
+        multiple = round((numbers.quantile(share, "linear") or 0.0) / step) * step
+        if math.isfinite(multiple):
+            edges.add(round(multiple, decimals) if decimals else int(multiple))
+    least = float(numbers.min())  # type: ignore[arg-type]
+    return sorted(edge for edge in edges if edge > least)
+
+
+def _round_step(width: float, whole: bool) -> tuple[float, int]:  # noqa: FBT001
+    """Return a step of about this width, and how many decimals its multiples have."""
     exponent = math.floor(math.log10(width))
-    factor = next((f for f in (1, 2, 5) if f * 10.0**exponent >= width), 10)
-    step = factor * 10.0**exponent
-    if step == 0:
-        return []
-    first, last = math.floor(low / step) + 1, math.ceil(high / step) - 1
-    if exponent >= 0:
-        whole = factor * 10**exponent
-        return [number * whole for number in range(first, last + 1)]
-    edges = [round(number * step, -exponent) for number in range(first, last + 1)]
-    return sorted(set(edges))
+    factor = max(factor for factor in (1, 2, 5) if factor * 10.0**exponent <= width)
+    if exponent < 0 and not whole:
+        return factor * 10.0**exponent, -exponent
+    return max(1.0, factor * 10.0**exponent), 0
+
+
+def _plain(text: str) -> str:
+    return text.strip().casefold()
 
 
 def _number(text: str) -> float | None:
@@ -181,7 +308,7 @@ def propose_attribute(profile: ColumnProfile, name: str) -> ProposedAttribute:
     values = profile.values
     categories = printable_texts(values)
     changed = zip(values, categories, strict=True)
-    entries: dict[str | None, str] = {raw: new for raw, new in changed if raw != new}
+    entries: dict[str | None, str] = {escaped(raw): new for raw, new in changed if raw != new}
     if profile.missing:
         (entries[None],) = printable_texts(["(missing)"], categories)
         categories.append(entries[None])

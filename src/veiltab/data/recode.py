@@ -1,6 +1,6 @@
-"""How a curator's own values become the categories of a study: rules, and the files that hold them.
+"""How a curator's own values become the categories of a study: rules, which stay with the curator.
 
-Recode files stay with the curator; they are never sent.
+:mod:`veiltab.data.recode_file` reads and writes them, and :mod:`veiltab.data.mapping` applies them.
 """
 
 import math
@@ -8,69 +8,102 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from veiltab.core.schema import Attribute, Schema, check_text
-from veiltab.errors import SchemaError
-from veiltab.files.toml import (
-    Document,
-    TomlTable,
-    closest,
-    read_bytes,
-    toml_key,
-    toml_number,
-    toml_string,
-)
-from veiltab.wire.codec import describe, malformed
+from veiltab.core.schema import Attribute, check_text
+from veiltab.data.dates import DateForm
+from veiltab.data.folding import RULES
+from veiltab.data.patterns import parse_pattern
+from veiltab.errors import ParameterError, SchemaError
+from veiltab.protocol.curator.table import Duplicates
 
-RECODE_KEYS = {
-    "columns": 'write a table of attribute = "column"',
-    "values": 'write a table for each attribute, such as [values.smoker], of "raw" = "category"',
-    "missing": 'write a table of attribute = "category"',
-    "bins": "write a table for each attribute, such as [bins.age], with edges = [40, 60]",
-}
-BINS_KEYS = {"edges": "write numbers in increasing order, such as edges = [40, 60]"}
-_QUOTES = 'write texts in quotes, as in "1.5" = "low"'
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+DecimalMark = Literal[".", ","]
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class ValueMap:
-    """Raw texts and the category of each; the key ``None`` stands for missing values.
+    """Raw texts or patterns and the category of each; the key ``None`` stands for missing values.
 
-    A value that is not listed keeps its own text, so only the exceptions need an entry.
+    A value that no entry matches keeps its own text, so only the exceptions need an entry.  What
+    is then no category goes to ``otherwise``, if it is given.  ``fold`` makes values, entries and
+    categories alike before they are compared, by the rules that ids have: nfc, trim, lowercase.
+    ``missing_values`` are texts that count as missing.
     """
 
     entries: Mapping[str | None, str]
+    fold: tuple[str, ...]
+    missing_values: tuple[str, ...]
+    otherwise: str | None
 
     def __init__(
-        self, entries: Mapping[str | None, str] | Mapping[str, str] | Mapping[None, str]
+        self,
+        entries: Mapping[str | None, str] | Mapping[str, str] | Mapping[None, str],
+        *,
+        fold: Iterable[str] = (),
+        missing_values: Iterable[str] = (),
+        otherwise: str | None = None,
     ) -> None:
         """Copy the entries, so that nobody can change them afterwards."""
         object.__setattr__(self, "entries", MappingProxyType(dict(entries)))
-        if not self.entries:
+        object.__setattr__(self, "fold", _fold(fold))
+        object.__setattr__(self, "otherwise", otherwise)
+        object.__setattr__(
+            self, "missing_values", _missing_values(missing_values, self.entries.get(None))
+        )
+        if not self.entries and not self.fold and otherwise is None:
             raise SchemaError("a value map has no entries", hint="leave it out, or list a value")
+        if otherwise is not None:
+            check_text(otherwise, "the category for all other values")
         for raw, category in self.entries.items():
             _check_raw(raw)
             check_text(category, f"the category for {raw!r}")
+            if raw is not None and parse_pattern(raw).prefix == "":
+                raise SchemaError(
+                    f"the pattern {raw!r} matches everything",
+                    hint="name the category of all other values with else (in Python,"
+                    r" otherwise); a star itself is written \*",
+                )
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Bins:
     """Right-open intervals between edges: below the first, ..., from the last one on.
 
-    A value equal to an edge belongs to the interval above it.
+    A value equal to an edge belongs to the interval above it.  ``missing`` is the category of
+    missing values, and ``missing_values`` are texts that count as such.  ``fold`` is that of
+    :class:`ValueMap`; ``decimal`` is the decimal mark of numbers that are texts, by default that
+    of the table.
     """
 
     edges: tuple[int | float, ...]
+    missing: str | None
+    missing_values: tuple[str, ...]
+    fold: tuple[str, ...]
+    decimal: DecimalMark | None
 
-    def __init__(self, edges: Iterable[int | float]) -> None:
+    def __init__(
+        self,
+        edges: Iterable[int | float],
+        *,
+        missing: str | None = None,
+        missing_values: Iterable[str] = (),
+        fold: Iterable[str] = (),
+        decimal: DecimalMark | None = None,
+    ) -> None:
         """Refuse edges that leave a gap, an empty interval or no order."""
         object.__setattr__(self, "edges", tuple(_edge(edge) for edge in edges))
+        object.__setattr__(self, "missing", missing)
+        object.__setattr__(self, "missing_values", _missing_values(missing_values, missing))
+        object.__setattr__(self, "fold", _fold(fold))
+        object.__setattr__(self, "decimal", decimal)
+        if missing is not None:
+            check_text(missing, "the category of missing values")
+        if decimal is not None and decimal not in get_args(DecimalMark):
+            raise SchemaError(f"the decimal mark is {decimal!r}", hint="it is a point or a comma")
         if not self.edges:
             raise SchemaError("the bins have no edges", hint="give one edge for two bins")
         for lower, upper in pairwise(self.edges):
@@ -87,137 +120,128 @@ class Bins:
         return (f"<{texts[0]}", *between, f">={texts[-1]}")
 
     def attribute(self, name: str) -> Attribute:
-        """Build the attribute whose categories are these intervals."""
-        return Attribute(name, self.labels())
+        """Build the attribute whose categories are these intervals, and that of missing values."""
+        missing = () if self.missing is None else (self.missing,)
+        return Attribute(name, dict.fromkeys((*self.labels(), *missing)))
+
+    def intervals(self, attribute: Attribute) -> list[str]:
+        """Return the category of each interval: all in order, but a category for missing values.
+
+        If there is one category more than intervals, the one for missing values is none of them.
+        """
+        wanted = len(self.edges) + 1
+        categories = list(attribute.categories)
+        if self.missing is not None and attribute.size == wanted + 1 and self.missing in categories:
+            categories.remove(self.missing)
+        if len(categories) != wanted:
+            raise SchemaError(
+                f"attribute {attribute.name!r} has {attribute.size:,} categories, but its"
+                f" {len(self.edges):,} bin edges make {wanted:,} bins",
+                hint="give one category more than there are edges, and one for missing values if"
+                " they have one of their own",
+            )
+        return categories
 
 
 Rule: TypeAlias = ValueMap | Bins
 
 
+@dataclass(frozen=True, slots=True, init=False)
+class IdColumns:
+    """The columns that tell respondents apart, in the order that was agreed on.
+
+    ``dates`` says how dates are written in some of them, such as ``DD.MM.YYYY``: they become
+    ``YYYY-MM-DD``, as everywhere else.  Years of two digits are those of the hundred years that
+    end with ``latest_year``.
+    """
+
+    columns: tuple[str, ...]
+    dates: Mapping[str, DateForm]
+
+    def __init__(
+        self,
+        columns: str | Iterable[str],
+        *,
+        dates: Mapping[str, str] | None = None,
+        latest_year: int | None = None,
+    ) -> None:
+        """Refuse dates in columns that are not among the ids."""
+        names = (columns,) if isinstance(columns, str) else tuple(columns)
+        if not names or any(not isinstance(name, str) for name in names):
+            raise ParameterError(
+                "the columns of ids are not a list of names", hint='write columns = ["patient_no"]'
+            )
+        forms = {name: DateForm(form, latest_year) for name, form in (dates or {}).items()}
+        for name in forms:
+            if name not in names:
+                raise ParameterError(
+                    f"there is a form of dates for {name!r}, which is not among the columns of ids",
+                    hint=f"the columns of ids are {', '.join(map(repr, names))}",
+                )
+        if latest_year is not None and not any(form.short for form in forms.values()):
+            raise ParameterError(
+                "latest_year is stated, and no date has a year of two digits",
+                hint="leave it out, or write YY in the form of a date",
+            )
+        object.__setattr__(self, "columns", names)
+        object.__setattr__(self, "dates", MappingProxyType(forms))
+
+
 @dataclass(frozen=True, slots=True)
 class Recode:
-    """Rules and column names by attribute, as ``encode_table`` takes them."""
+    """What a curator's table means: rules and columns by attribute, its ids, and repeated ids.
+
+    ``duplicates`` says what becomes of rows with the same id: ``refuse`` them all, keep the
+    ``first`` or the ``last`` row of each, or one row where all are ``identical`` in every
+    attribute.
+    """
 
     rules: Mapping[str, Rule] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
+    ids: IdColumns | None = None
+    duplicates: Duplicates = "refuse"
+
+    def __post_init__(self) -> None:
+        """Refuse another way to treat duplicates."""
+        check_duplicates(self.duplicates)
 
 
-def read_recode_file(path: Path, schema: Schema) -> Recode:
-    """Read a recode file for the attributes of one curator."""
-    return parse_recode(read_bytes(path, "recode file"), str(path), schema)
+def check_duplicates(word: str) -> Duplicates:
+    """Return a way to treat duplicates; any other word is refused."""
+    ways: tuple[Duplicates, ...] = get_args(Duplicates)
+    for way in ways:
+        if word == way:
+            return way
+    raise ParameterError(f"duplicates is {word!r}", hint=f"choose from {', '.join(ways)}")
 
 
-def parse_recode(data: bytes, name: str, schema: Schema) -> Recode:
-    """Read a recode file; whatever the schema does not have is an error, as in a study file."""
-    document = Document(data, name)
-    table = TomlTable(document, (), document.values, RECODE_KEYS)
-    attributes = {attribute.name: attribute for attribute in schema.attributes}
-    names = dict.fromkeys(attributes, _QUOTES)
-    columns = table.table("columns", names)
-    return Recode(
-        MappingProxyType(_rules(table, attributes, names)),
-        MappingProxyType({key: columns.get(key, _category_text) for key, _ in columns.items()}),
-    )
-
-
-def recode_text(recode: Recode) -> str:
-    """Write a recode file that is read as the same rules and columns."""
-    missing: dict[str, str] = {}
-    sections = [("[columns]", _lines(recode.columns))]
-    for name, rule in recode.rules.items():
-        if isinstance(rule, Bins):
-            edges = ", ".join(map(toml_number, rule.edges))
-            sections.append((f"[bins.{toml_key(name)}]", [f"edges = [{edges}]"]))
-            continue
-        entries = {raw: category for raw, category in rule.entries.items() if raw is not None}
-        sections.append((f"[values.{toml_key(name)}]", _lines(entries)))
-        if None in rule.entries:
-            missing[name] = rule.entries[None]
-    sections.append(("[missing]", _lines(missing)))
-    return "\n".join("\n".join([header, *lines, ""]) for header, lines in sections if lines)
-
-
-def _rules(
-    table: TomlTable, attributes: Mapping[str, Attribute], names: Mapping[str, str]
-) -> dict[str, Rule]:
-    values, missing = table.table("values", names), table.table("missing", names)
-    bins = table.table("bins", names)
-    rules: dict[str, Rule] = {}
-    for name, attribute in attributes.items():
-        if name in bins:
-            _check_alone(bins, values, missing, name)
-            rules[name] = _bins(bins, attribute)
-            continue
-        entries: dict[str | None, str] = {}
-        if name in values:
-            entries |= _value_map(values, name, attribute)
-        if name in missing:
-            entries[None] = _category(missing, name, attribute)
-        if entries:
-            rules[name] = ValueMap(entries)
-    return rules
-
-
-def _check_alone(bins: TomlTable, values: TomlTable, missing: TomlTable, name: str) -> None:
-    for table, what in ((values, "values"), (missing, "missing")):
-        if name in table:
-            raise bins.error(
-                name,
-                f"has bins, and stands in [{what}] too",
-                "bins take numbers only: fill missing values in the table first, or list values"
-                " without bins",
+def _fold(rules: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(rules, str):
+        raise SchemaError(f"fold is one text, {rules!r}", hint='write a list, as in ["trim"]')
+    fold = tuple(rules)
+    for rule in fold:
+        if rule not in RULES:
+            raise SchemaError(
+                f"fold has no rule {rule!r}", hint=f"choose from {', '.join(map(repr, RULES))}"
             )
+    return fold
 
 
-def _bins(bins: TomlTable, attribute: Attribute) -> Bins:
-    table = bins.table(attribute.name, BINS_KEYS)
-
-    def read(edges: object, path: str) -> Bins:
-        if not isinstance(edges, list):
-            raise malformed(path, f"must be a list, not {describe(edges)}")
-        made = Bins(edges)
-        if len(made.edges) + 1 != attribute.size:
-            raise table.error(
-                path,
-                f"{len(made.edges):,} edges make {len(made.edges) + 1:,} intervals, and the"
-                f" attribute has {attribute.size:,} categories",
-                "give one edge less than there are categories",
-            )
-        return made
-
-    return table.get("edges", read)
-
-
-def _value_map(values: TomlTable, name: str, attribute: Attribute) -> dict[str | None, str]:
-    raw = values.get(name, lambda value, _: value)
-    table = values.table(name, dict.fromkeys(raw, _QUOTES) if isinstance(raw, dict) else {})
-    entries: dict[str | None, str] = {
-        key: _category(table, key, attribute) for key, _ in table.items()
-    }
-    if not entries:
-        raise values.error(name, "is empty", "leave it out, or list a value")
-    return entries
-
-
-def _category(table: TomlTable, key: str, attribute: Attribute) -> str:
-    category = table.get(key, _category_text)
-    if category not in attribute.categories:
-        raise table.error(
-            key,
-            f"{category!r} is not a category of {attribute.name!r}",
-            closest(category, attribute.categories),
+def _missing_values(values: Iterable[str], category: str | None) -> tuple[str, ...]:
+    if isinstance(values, str):
+        raise SchemaError(
+            f"missing_values is one text, {values!r}", hint='write a list, as in ["n/a"]'
         )
-    return category
-
-
-def _category_text(value: object, path: str) -> str:
-    if isinstance(value, str):
-        return value
-    raise malformed(path, f"must be text, not {describe(value)}")
-
-
-def _lines(entries: Mapping[str, str]) -> list[str]:
-    return [f"{toml_key(key)} = {toml_string(value)}" for key, value in entries.items()]
+    texts = tuple(values)
+    for text in texts:
+        _check_raw(text)
+    if None in texts or (texts and category is None):
+        raise SchemaError(
+            "missing_values lists what counts as missing, and missing values have no category",
+            hint='name their category, as in missing = "unknown" (in Python, of the key None or'
+            " with missing=…)",
+        )
+    return texts
 
 
 def _check_raw(raw: object) -> None:

@@ -57,6 +57,9 @@ REFUSED = "salary"
 EXAMINED = 1
 """The number of the study with decoys."""
 
+INVITATION = "invitation.json"
+"""What each party calls the file that the server's operator has mailed to it."""
+
 UNBIASED = ("--estimator", "unbiased")
 """The paper's estimate, whose error the formulas predict."""
 
@@ -114,7 +117,7 @@ class Demonstration:
         signing: list[Future[Sequence[Json]]] = []
         for terms in self.terms:
             proposed = self.processes.run(
-                self.parties.registry.party, "study", "propose", terms.file, "--json"
+                self.parties.registry.party, "study", "propose", terms.file, "--yes", "--json"
             )
             self.studies.append(proposed.values["study"])
             self.coalitions += [signature.result() for signature in signing]
@@ -231,11 +234,13 @@ class Demonstration:
             if curator.party is party:
                 self.budgets[party.name] = self._set_budget(curator)
         server = serving.result()
-        code = processes.run(self.parties.server, "invite", "--data", DATA, party.name)
-        _write(party.folder / "invitation.txt", code.out)
+        file = identity_file(party)
+        where = ("--data", DATA, "--url", server["url"], "--out", file)
+        processes.run(self.parties.server, "server", "invite", party.name, *where)
+        mailed = (self.parties.server.folder / file).read_text("utf-8")
+        _write(party.folder / INVITATION, mailed)
         meet = ("--server-fingerprint", server["fingerprint"])
-        code_file = ("--invitation-file", "invitation.txt")
-        processes.run(party, "register", server["url"], *code_file, *meet, "--json")
+        processes.run(party, "register", INVITATION, *meet, "--json")
 
     def _set_budget(self, curator: DemoCurator) -> Json:
         """Set a budget of twice what the demonstration spends, rounded to a few digits."""
@@ -309,7 +314,7 @@ class Demonstration:
         options = [part for name in asked for part in ("--attribute", name)]
         found, refused = processes.together(
             partial(processes.run, parties.okafor, "estimate", terms.title, *UNBIASED, "--json"),
-            partial(processes.attempt, parties.okafor, "estimate", terms.title, *options, "--json"),
+            partial(processes.attempt, parties.okafor, "estimate", terms.title, *options),
         )
         error, hint = _refusal(refused)
         names = parties.registry.attributes

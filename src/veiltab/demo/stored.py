@@ -62,7 +62,7 @@ class StoredTables:
         lines += [f"vault = {{name = {json.dumps(VAULT)}}}", *researcher_lines(self.parties)]
         _write(registry.party.folder / STUDY_FILE, lines)
         proposed = self.processes.run(
-            registry.party, "study", "propose", STUDY_FILE, "--json"
+            registry.party, "study", "propose", STUDY_FILE, "--yes", "--json"
         ).values
         self.processes.run(tax.party, "study", "sign", STUDY, "--yes", "--json")
         study: str = proposed["study"]

@@ -61,6 +61,7 @@ class Story:
         rows += [("researcher", parties.okafor.name, f"to be granted {only}")]
         print_rows(self._screen, ("part", "name", "has"), rows)
         self._commands("id", parties.tax.party)
+        self._commands("server invite", to=parties.tax.party.name)
         self._commands("register", parties.tax.party)
         self._plans()
 

@@ -2,7 +2,7 @@
 
 import importlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import BytesIO
@@ -17,7 +17,12 @@ from veiltab.core.publication import PublicationNoise
 from veiltab.core.released import Estimator, ReleasedCounts
 from veiltab.core.uncertainty import Population
 from veiltab.errors import InputError, ParameterError
-from veiltab.estimates import storing
+from veiltab.estimates import exporting, storing
+from veiltab.estimates.associations import AssociationQuestions
+from veiltab.estimates.linear import LinearQuestions
+from veiltab.estimates.margins import MarginQuestions
+from veiltab.estimates.means import MeanQuestions
+from veiltab.estimates.models import ModelQuestions
 from veiltab.estimates.notebook import notebook_html
 from veiltab.estimates.publishing import (
     PublishedCopy,
@@ -26,34 +31,41 @@ from veiltab.estimates.publishing import (
     part_of_copy,
     published_elsewhere,
 )
+from veiltab.estimates.questions import Names, names_of
+from veiltab.estimates.shares import ShareQuestions
+from veiltab.estimates.stratified import StratifiedQuestions
 from veiltab.files.disk import check_empty, check_new, write_output
-from veiltab.inference import association, distributions, people, quantities
-from veiltab.inference.conditions import Categories, Condition, negate, read_condition
+from veiltab.inference import distributions
 from veiltab.inference.diagnostics import table_warnings
-from veiltab.inference.independence import IndependenceTest, independence_test
 from veiltab.inference.provenance import Promise, Provenance, status_words
-from veiltab.inference.quantities import Quantity, Question
 from veiltab.report.page import estimate_page
 from veiltab.report.view import ReportOptions, View, view_release, with_answers
-
-Names = str | Sequence[str]
-Event = str | Mapping[str, Categories]
-"""A condition: text such as ``salary = '>50K' and gender != 'male'``, or a mapping."""
 
 PARQUET_KEY = "veiltab"
 """The metadata key under which a Parquet file holds :meth:`Estimate.summary`."""
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate(ReleasedCounts):
+class Estimate(
+    ShareQuestions,
+    AssociationQuestions,
+    LinearQuestions,
+    MeanQuestions,
+    ModelQuestions,
+    MarginQuestions,
+    StratifiedQuestions,
+):
     """Released counts, and the shares, intervals, ratios and tests that follow from them.
 
-    Point estimates come from the estimator of your choice ("best" is the unbiased estimate
-    projected on the proper distributions); intervals and standard errors always come from the
-    unbiased one.  Resampling is seeded by the counts, so results are reproducible.
+    The share of a condition is its unbiased estimate, moved into 0..1: one question has one
+    answer, whichever table it is asked of.  Other estimators can be chosen for tables; intervals
+    and standard errors always come from the unbiased one.  Resampling is seeded by the counts, so
+    results are reproducible.
 
     ``population`` says whom the numbers describe: "finite", the respondents themselves, or
-    "super", the larger population that they were drawn from.
+    "super", the larger population that they were drawn from.  Shares, differences and numbers of
+    people are about the respondents by default; whatever generalises, as ratios, associations and
+    tests do, is about the larger population.
 
     An estimate is the researcher's own view, and is marked so: readers who know the decoys would
     learn too much from it.  :meth:`publish` makes the copy that may be passed on.
@@ -155,7 +167,7 @@ class Estimate(ReleasedCounts):
 
     def table(
         self,
-        estimator: Estimator = "best",
+        estimator: Estimator = "clipped",
         *,
         level: float = 0.95,
         simultaneous: bool = False,
@@ -164,7 +176,9 @@ class Estimate(ReleasedCounts):
         """Return the joint table: a row per cell, with its share, errors and interval.
 
         Each interval covers its share with the confidence ``level``; ``simultaneous`` ones cover
-        all shares at once with it.  The last column says which.
+        all shares at once with it.  The last column says which.  ``warning`` has the unbiased
+        estimate where noise has taken it below zero and it is shown as zero.  So shares need not
+        sum to one; those of the estimator "projected" do.
         """
         return distributions.joint_table(
             self,
@@ -174,11 +188,11 @@ class Estimate(ReleasedCounts):
             simultaneous=simultaneous,
         )
 
-    def to_numpy(self, estimator: Estimator = "best") -> NDArray[np.float64]:
+    def to_numpy(self, estimator: Estimator = "clipped") -> NDArray[np.float64]:
         """Return the shares as an array with an axis per attribute."""
         return self.shares(estimator).reshape(self.schema.sizes)
 
-    def to_pandas(self, estimator: Estimator = "best", **options: Any) -> Any:  # noqa: ANN401 - pandas is optional
+    def to_pandas(self, estimator: Estimator = "clipped", **options: Any) -> Any:  # noqa: ANN401 - pandas is optional
         """Return :meth:`table` as a pandas frame, if pandas is installed."""
         try:
             pandas = importlib.import_module("pandas")
@@ -196,143 +210,25 @@ class Estimate(ReleasedCounts):
         of: Names,
         given: Names,
         *,
-        estimator: Estimator = "best",
+        estimator: Estimator = "clipped",
         level: float = 0.95,
         population: Population = "finite",
     ) -> pl.DataFrame:
         """Return the shares of ``of`` within each group of ``given``, with Fieller's intervals.
 
-        Where the share of a group cannot be distinguished from zero, ``estimable`` is false,
-        ``reason`` says so, and the numbers are null.
+        Every row is what :meth:`probability` answers for it: the same numbers, and in ``warning``
+        the same words.  Where nothing can be said, because the share of a group cannot be
+        distinguished from zero, ``estimable`` is false, ``reason`` says so, and the numbers are
+        null.  A share alone is null where its group's estimate is not above zero.
         """
         return distributions.conditional_table(
             self,
-            _names(of),
-            _names(given),
+            names_of(of),
+            names_of(given),
             estimator=estimator,
             level=level,
             population=population,
         )
-
-    def people(self, event: Event, *, level: float = 0.95) -> Quantity:
-        """Estimate how many respondents meet a condition."""
-        return people.people(self._question(level, "finite"), self._condition(event))
-
-    def people_table(self, *, level: float = 0.95) -> pl.DataFrame:
-        """Return a row per cell with the estimated number of respondents and its interval."""
-        return people.people_table(self, level=level)
-
-    def population(self, *, level: float = 0.95) -> Quantity:
-        """Return how many respondents the release is about.
-
-        It is known where the curators compared their populations; where the server matched rows
-        among decoys, it is estimated.
-        """
-        return people.population(self._question(level, "finite"))
-
-    def probability(
-        self,
-        event: Event,
-        given: Event | None = None,
-        *,
-        level: float = 0.95,
-        population: Population = "finite",
-    ) -> Quantity:
-        """Estimate the share of those who meet a condition, among all or among ``given``."""
-        question = self._question(level, population)
-        if given is None:
-            return quantities.probability(question, self._condition(event))
-        return quantities.proportion(question, self._condition(event), self._condition(given))
-
-    def difference(
-        self,
-        first: Event,
-        second: Event,
-        given: Event | None = None,
-        *,
-        level: float = 0.95,
-        population: Population = "finite",
-    ) -> Quantity:
-        """Estimate P(first) − P(second), or P(first | given) − P(second | given)."""
-        within = None if given is None else self._condition(given)
-        return quantities.difference(
-            self._question(level, population),
-            self._condition(first),
-            self._condition(second),
-            within,
-        )
-
-    def risk_difference(
-        self,
-        outcome: Event,
-        group: Event,
-        versus: Event | None = None,
-        *,
-        level: float = 0.95,
-        population: Population = "finite",
-    ) -> Quantity:
-        """Estimate P(outcome | group) − P(outcome | versus), by default versus everybody else."""
-        question = self._question(level, population)
-        return quantities.risk_difference(question, *self._groups(outcome, group, versus))
-
-    def risk_ratio(
-        self,
-        outcome: Event,
-        group: Event,
-        versus: Event | None = None,
-        *,
-        level: float = 0.95,
-        population: Population = "finite",
-    ) -> Quantity:
-        """Estimate P(outcome | group) / P(outcome | versus), by default versus everybody else."""
-        question = self._question(level, population)
-        return quantities.risk_ratio(question, *self._groups(outcome, group, versus))
-
-    def odds_ratio(
-        self,
-        outcome: Event,
-        group: Event,
-        versus: Event | None = None,
-        *,
-        level: float = 0.95,
-        population: Population = "finite",
-    ) -> Quantity:
-        """Estimate the odds of the outcome in a group, divided by those in another group.
-
-        The other group is ``versus``, by default everybody else.
-        """
-        question = self._question(level, population)
-        return quantities.odds_ratio(question, *self._groups(outcome, group, versus))
-
-    def correlation(
-        self,
-        x: str,
-        y: str,
-        scores: Mapping[str, Sequence[float]] | None = None,
-        *,
-        level: float = 0.95,
-        population: Population = "finite",
-    ) -> Quantity:
-        """Estimate Pearson's correlation; categories count as 0, 1, 2, … unless scored."""
-        return association.correlation(self._question(level, population), x, y, scores)
-
-    def cramers_v(
-        self, x: str, y: str, *, level: float = 0.95, population: Population = "finite"
-    ) -> Quantity:
-        """Estimate Cramér's V, from 0 (independence) to 1 (one attribute determines the other)."""
-        return association.cramers_v(self._question(level, population), x, y)
-
-    def mutual_information(
-        self, x: str, y: str, *, level: float = 0.95, population: Population = "finite"
-    ) -> Quantity:
-        """Estimate the mutual information of two attributes, in bits."""
-        return association.mutual_information(self._question(level, population), x, y)
-
-    def independence_test(
-        self, x: str, y: str, given: Names | None = None, *, population: Population = "super"
-    ) -> IndependenceTest:
-        """Test whether two attributes are independent, or independent within groups of others."""
-        return independence_test(self, x, y, _names(given or ()), population)
 
     def report(
         self,
@@ -342,9 +238,9 @@ class Estimate(ReleasedCounts):
         level: float = 0.95,
         simultaneous: bool = False,
         population: Population = "finite",
-        estimator: Estimator = "best",
+        estimator: Estimator = "clipped",
     ) -> None:
-        """Write an HTML report to a new file: one page, without scripts, that needs no network.
+        """Write an HTML report to a new file: one page that needs no network.
 
         ``conditions`` are shares to estimate besides, such as ``"salary = '>50K'"``.
         """
@@ -365,7 +261,7 @@ class Estimate(ReleasedCounts):
         level: float = 0.95,
         simultaneous: bool = False,
         population: Population = "finite",
-        estimator: Estimator = "best",
+        estimator: Estimator = "clipped",
         track: Callable[[Sequence[Any], str], Iterable[Any]] | None = None,
     ) -> list[Path]:
         """Draw the pictures of the report as SVG and PNG into a new or empty folder.
@@ -381,7 +277,7 @@ class Estimate(ReleasedCounts):
         )
         return save_figures(self._view(options), Path(folder), track)
 
-    def write_csv(self, path: str | Path, estimator: Estimator = "best", **options: Any) -> None:
+    def write_csv(self, path: str | Path, estimator: Estimator = "clipped", **options: Any) -> None:
         """Write :meth:`table`, with its options, to a new CSV file.
 
         A last column says in every row whether the table may be passed on.
@@ -392,7 +288,7 @@ class Estimate(ReleasedCounts):
         write_output(Path(path), marked.write_csv().encode())
 
     def write_parquet(
-        self, path: str | Path, estimator: Estimator = "best", **options: Any
+        self, path: str | Path, estimator: Estimator = "clipped", **options: Any
     ) -> None:
         """Write :meth:`table`, with its options, to a new Parquet file.
 
@@ -403,6 +299,14 @@ class Estimate(ReleasedCounts):
         note = json.dumps(self.summary(), ensure_ascii=False, allow_nan=False)
         self.table(estimator, **options).write_parquet(file, metadata={PARQUET_KEY: note})
         write_output(Path(path), file.getvalue())
+
+    def export(self, path: str | Path) -> None:
+        """Write cells, estimates and covariance for other programs: a new .json or .parquet file.
+
+        The covariance is there by its factors, for both populations; what they mean, and how to
+        read the file in R, is in the documentation.
+        """
+        exporting.export(self, self.summary(), Path(path))
 
     def save(self, path: str | Path) -> None:
         """Write everything to a new file that :meth:`load` reads: canonical JSON, counts packed."""
@@ -430,28 +334,11 @@ class Estimate(ReleasedCounts):
             self._views[unconditional] = view_release(self, self.provenance, unconditional)
         return with_answers(self._views[unconditional], options)
 
-    def _question(self, level: float, population: Population) -> Question:
-        return Question(released=self, level=level, population=population)
-
-    def _condition(self, event: Event) -> Condition:
-        return read_condition(event, self.schema)
-
-    def _groups(
-        self, outcome: Event, group: Event, versus: Event | None
-    ) -> tuple[Condition, Condition, Condition]:
-        members = self._condition(group)
-        others = negate(members) if versus is None else self._condition(versus)
-        return self._condition(outcome), members, others
-
 
 def _free_name(name: str, taken: Sequence[str]) -> str:
     while name in taken:
         name += " (veiltab)"
     return name
-
-
-def _names(names: str | Iterable[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
 
 
 def _pandas_column(pandas: Any, column: pl.Series) -> Any:  # noqa: ANN401 - pandas is optional

@@ -9,12 +9,15 @@ from veiltab.core.released import ReleasedCounts
 from veiltab.core.uncertainty import critical_value
 from veiltab.errors import TooFewPeopleError
 from veiltab.inference.diagnostics import table_warnings
+from veiltab.inference.distributions import cell_errors
 from veiltab.inference.provenance import Provenance, mechanism_words, status_words
+from veiltab.inference.wording import beyond
 
 MOST_ROWS = 60
 """Of a larger table only the largest cells are shown, this many."""
 
 LEVEL = 0.95
+COLUMNS = ("share", "standard error", "95% interval per cell", "warning")
 
 
 def notebook_html(released: ReleasedCounts, provenance: Provenance) -> str:
@@ -26,8 +29,7 @@ def notebook_html(released: ReleasedCounts, provenance: Provenance) -> str:
         return f"<p>{escape(error.message)}</p>{status}" + _listed(_facts(released, provenance))
     caption = escape(_caption(released, provenance))
     heads = "".join(
-        f'<th scope="col">{escape(name)}</th>'
-        for name in (*released.schema.names, "share", "standard error", "95% interval per cell")
+        f'<th scope="col">{escape(name)}</th>' for name in (*released.schema.names, *COLUMNS)
     )
     rows = "".join(_rows(released))
     notes = [*_facts(released, provenance), *table_warnings(released)]
@@ -49,23 +51,23 @@ def _caption(released: ReleasedCounts, provenance: Provenance) -> str:
 
 
 def _rows(released: ReleasedCounts) -> list[str]:
-    shares = released.plausible
+    shares = released.shares()
     shown = np.arange(shares.size)
     if shares.size > MOST_ROWS:
         largest = np.argpartition(-shares, MOST_ROWS)[:MOST_ROWS]
         shown = largest[np.lexsort((largest, -shares[largest]))]
-    uncertainty = released.uncertainty()
-    errors = np.sqrt(np.maximum(uncertainty.cells().total[shown], 0))
-    unbiased = released.unbiased[shown]
-    interval = share_interval(unbiased, 1, uncertainty.design, critical_value(LEVEL))
+    design = released.design()
+    errors, unbiased = cell_errors(released, design)[0][shown], released.unbiased[shown]
+    interval = share_interval(unbiased, 1, design, critical_value(LEVEL))
     rows = []
     for position, cell in enumerate(shown.tolist()):
         labels = "".join(
             f'<th scope="row">{escape(label)}</th>' for label in released.schema.labels(cell)
         )
         ends = f"{_percent(interval.low[position])} to {_percent(interval.high[position])}"
-        numbers = (_percent(shares[cell]), _percent(errors[position]), ends)
-        rows.append(f"<tr>{labels}{''.join(f'<td>{number}</td>' for number in numbers)}</tr>")
+        words = "".join(beyond(float(unbiased[position])))
+        texts = (_percent(shares[cell]), _percent(errors[position]), ends, words)
+        rows.append(f"<tr>{labels}{''.join(f'<td>{escape(text)}</td>' for text in texts)}</tr>")
     return rows
 
 
@@ -73,8 +75,8 @@ def _facts(released: ReleasedCounts, provenance: Provenance) -> list[str]:
     facts = [
         mechanism_words(released),
         (
-            "shares are the unbiased estimate projected on the proper distributions; intervals are"
-            " computed from the unbiased estimate itself"
+            "shares are the unbiased estimates, shown as zero where noise has taken them below;"
+            " intervals are computed from the unbiased estimates themselves"
         ),
     ]
     if provenance.perturbed_by and released.plan.channel is not None:

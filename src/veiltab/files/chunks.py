@@ -2,7 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -41,6 +42,15 @@ class FolderChunks:
         """Say whether there is a chunk with this digest, without reading it."""
         with disk_errors("looking for a chunk"):
             return len(digest) == DIGEST_BYTES and self._path(digest).is_file()
+
+    def size(self, digests: Iterable[bytes]) -> int:
+        """Return how many bytes these chunks have; one that is not there has none."""
+        total = 0
+        with disk_errors("measuring chunks"):
+            for digest in digests:
+                with suppress(FileNotFoundError):
+                    total += self._path(digest).stat().st_size
+        return total
 
     def put(self, chunk: bytes) -> bytes:
         """Keep a chunk and return its digest."""

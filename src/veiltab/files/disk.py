@@ -76,6 +76,44 @@ def write_output(path: Path, data: bytes, mode: int = OUTPUT_MODE) -> None:
         write_whole(path, data, mode=mode, durable=False)
 
 
+class NewFile:
+    """A new file for its owner alone, written piece by piece: it is there whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        """Refuse a name that is taken; nothing is written before the first piece comes."""
+        check_new(path)
+        self._path = path
+        self._unfinished: tuple[int, Path] | None = None
+
+    def write(self, piece: bytes) -> None:
+        """Add bytes to the end."""
+        with _output_errors(self._path):
+            if self._unfinished is None:
+                descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=UNFINISHED)
+                self._unfinished = descriptor, Path(name)  # of mode 0600
+            _write_all(self._unfinished[0], piece)
+
+    def finish(self) -> Path:
+        """Give the file its name, which nobody may have taken in the meantime."""
+        try:
+            with _output_errors(self._path):
+                self.write(b"")
+                assert self._unfinished is not None  # noqa: S101 - written to in the line above
+                _name_new(self._unfinished[1], self._path)
+        finally:
+            self.discard()
+        return self._path
+
+    def discard(self) -> None:
+        """Remove what has no name yet."""
+        if self._unfinished is not None:
+            descriptor, temporary = self._unfinished
+            self._unfinished = None
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+                temporary.unlink(missing_ok=True)
+
+
 def make_output_folder(path: Path) -> None:
     """Create a folder that the user asked for, and its parents, unless it exists."""
     with _output_errors(path):

@@ -15,7 +15,15 @@ T = TypeVar("T")
 KeyPath = tuple[str | int, ...]
 """The way to a value: keys of tables and positions in lists."""
 
+FILL_IN = "FILL IN"
+"""What a draft says where a person has to decide."""
+
+_FILL_IN = re.compile(r"\bFILL[ _-]?IN\b")  # also in the name of a file
+
 LARGEST_FILE = 1 << 26
+DEEPEST = 20
+"""How deep tables and lists may lie in each other; the files that people write need six."""
+
 _PART = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
 
 _KEY = rf"{_PART}(?:\s*\.\s*{_PART})*"
@@ -62,10 +70,14 @@ class Document:
         except tomllib.TOMLDecodeError as error:
             raise self._not_toml(str(error)) from error
         except RecursionError as error:
+            raise self._too_deep() from error
+        except ValueError as error:  # Python reads no whole number of more than 4,300 digits
             raise StudyFileError(
-                f"{name} is nested too deeply", hint="write it as in the example"
+                f"{name} has a number with too many digits", hint="write a number that people use"
             ) from error
-        self._lines = find_lines(text)
+        if _deeper(self.values, DEEPEST):
+            raise self._too_deep()
+        self._text, self._lines = text, find_lines(text)
 
     def error(self, place: KeyPath, problem: str, hint: str) -> StudyFileError:
         """Build the error about a key, or about the nearest table around it that has a line."""
@@ -81,12 +93,49 @@ class Document:
         named = _spell(place)
         return StudyFileError(f"{where}: {named}{': ' if named else ''}{problem}", hint=hint)
 
+    def find(self, words: re.Pattern[str]) -> list[tuple[int, str]]:
+        """Return the lines that have these words in a key or value, or at the start of a comment.
+
+        Each has the name of the key that it belongs to, or says that it is a comment.
+        """
+        places = {line: _spell(place) for place, line in self._lines.items()}
+        found, key = [], ""
+        for number, line in enumerate(self._text.split("\n"), start=1):
+            key = places.get(number, key)
+            bare, comment = _split_comment(line)
+            if words.search(bare):
+                found.append((number, key or "a value"))
+            elif words.match(comment.lstrip("# \t")):
+                found.append((number, "a comment"))
+        return found
+
+    def _too_deep(self) -> StudyFileError:
+        return StudyFileError(
+            f"{self.name} is nested too deeply", hint="write it as in the example"
+        )
+
     def _not_toml(self, problem: str) -> StudyFileError:
         position = _POSITION.search(problem)
         where = f"{self.name}, line {position[1]}, column {position[2]}" if position else self.name
+        if "overwrite" in problem:
+            return StudyFileError(
+                f"{where}: this key stands there already", hint="write each key once"
+            )
         return StudyFileError(
             f"{where}: {_POSITION.sub('', problem)}",
             hint='write texts in quotes, as in title = "Smoking and income"',
+        )
+
+
+def check_filled_in(document: Document) -> None:
+    """Refuse a draft that is not complete: it says FILL IN where something is missing."""
+    left = document.find(_FILL_IN)
+    if left:
+        where = "; ".join(f"line {line} ({place})" for line, place in left)
+        raise StudyFileError(
+            f"{document.name} is not complete: it says {FILL_IN} on {where}",
+            hint=f"write there what is asked for, and delete the words {FILL_IN}, also from"
+            " comments",
         )
 
 
@@ -264,6 +313,23 @@ class _Scan:
             if place in self._counts:
                 place = (*place, self._counts[place])
         return place
+
+
+def _deeper(value: object, depth: int) -> bool:
+    """Tell whether tables and lists lie deeper in each other than this."""
+    inner: Iterable[object] = ()
+    if isinstance(value, dict):
+        inner = value.values()
+    elif isinstance(value, list):
+        inner = value
+    return any(depth == 0 or _deeper(each, depth - 1) for each in inner)
+
+
+def _split_comment(line: str) -> tuple[str, str]:
+    """Split a line of TOML into what counts and its comment, which begins at a # outside quotes."""
+    hidden = _QUOTED.sub(lambda quoted: "x" * len(quoted.group()), line)
+    start = hidden.find("#")
+    return (line, "") if start < 0 else (line[:start], line[start:])
 
 
 def _parts(key: str) -> tuple[str, ...]:

@@ -1,233 +1,167 @@
-"""Measures of association: Pearson's correlation, Cramér's V and mutual information.
+"""Measures of association: Pearson's correlation, Cramér's V and mutual information."""
 
-Cramér's V and mutual information cannot be negative, so their intervals invert the test of
-independence along a line of distributions, from independence through the best estimate.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 
-from veiltab.core import estimators
 from veiltab.core.released import ReleasedCounts, Shares
-from veiltab.core.resampling import FEWEST_REPLICATES, check_size, resample, seeded_generator
-from veiltab.core.schema import Attribute
 from veiltab.errors import ParameterError
-from veiltab.inference.independence import Null, pair_table
-from veiltab.inference.quantities import DELTA, Quantity, Question
+from veiltab.inference.correlation import estimate_correlation
+from veiltab.inference.independence import pair_table
+from veiltab.inference.quantities import CLEARLY, Quantity, Question
+from veiltab.inference.scores import NamedScores, check_named_scores, ordered_scores
+from veiltab.inference.strength import (
+    Clarity,
+    Strength,
+    clear_categories,
+    contingency_strength,
+    information_strength,
+)
 
-BOOTSTRAP = "parametric bootstrap, test of independence inverted"
-FISHER = "Fisher's z, delta method"
+SECOND_ORDER = "law of the estimate to second order, Feldman–Cousins"
+FIELLER = "Fieller, within −1..1"
 
-STEPS = 10
-"""Halvings of an interval on the line: to one part in a thousand."""
+MOST_CELLS = 10_000
+MOST_WORK = 400_000_000
+"""Cells times the square of all categories: about ten seconds of work."""
 
-FARTHEST = 64.0
-"""Where the line ends, as a multiple of the distance from independence to the estimate."""
+NOT_EXCLUDED = "it cannot be distinguished from zero: independence is not excluded"
 
-MOST_CELLS = 20_000
-MOST_REPLICATES = 999
-COUNTS_PER_POINT = 4_000_000
-"""About how many counts are drawn at each point of the line."""
-
-Measure = Callable[[Shares], Shares]
-Scores = Mapping[str, Sequence[float]]
-
-
-def correlation(question: Question, x: str, y: str, scores: Scores | None) -> Quantity:
-    """Estimate Pearson's correlation of two attributes with numeric scores."""
-    pair = pair_table(question.released, x, y)
-    label = f"correlation of {x} and {y}"
-    first, second = (_scores(attribute, scores or {}) for attribute in pair.schema.attributes)
-    left = np.repeat(first, second.size)
-    right = np.tile(second, first.size)
-    shares, uncertainty = pair.unbiased, pair.uncertainty(question.population)
-    left, right = left - left @ shares, right - right @ shares
-    for name, centred in ((x, left), (y, right)):
-        spread = centred**2 @ shares
-        if spread <= question.critical * float(uncertainty.total(centred**2)) ** 0.5:
-            why = f"the variance of {name}, a denominator, cannot be distinguished from zero"
-            return question.refuse(label, FISHER, why)
-    left, right = left / (left**2 @ shares) ** 0.5, right / (right**2 @ shares) ** 0.5
-    value = float((left * right) @ shares)
-    influence = left * right - value * (left**2 + right**2) / 2
-    parts = (uncertainty.total, uncertainty.sampling, uncertainty.privacy)
-    total, sampling, privacy = (max(float(part(influence)), 0.0) ** 0.5 for part in parts)
-    return _correlation_answer(question, label, value, (total, sampling, privacy))
+Estimator = Callable[[Shares, Clarity], Strength]
 
 
 def cramers_v(question: Question, x: str, y: str) -> Quantity:
     """Estimate Cramér's V, from 0 (independence) to 1 (one attribute determines the other)."""
-    pair = pair_table(question.released, x, y)
-    sizes = pair.schema.sizes
+    pair = _sized_pair(question, x, y)
+    most = min(pair.schema.sizes) - 1
 
-    def measure(shares: Shares) -> Shares:
-        return np.sqrt(np.minimum(_contingency(shares, sizes) / (min(sizes) - 1), 1))
+    def estimate(tables: Shares, clarity: Clarity) -> Strength:
+        return contingency_strength(
+            tables, pair.design(question.population), clarity, question.critical
+        )
 
-    return _associate(question, pair, f"Cramér's V of {x} and {y}", measure)
+    def scale(theta: float) -> float:
+        return float(np.sqrt(min(max(theta, 0.0) / most, 1.0)))
+
+    def error(theta: float, spread: float) -> float:
+        """Return the error of the root; near zero that of an estimate one error above it."""
+        return spread / most / (2 * scale(max(theta, spread)))
+
+    label = f"Cramér's V of {x} and {y}"
+    return _associate(question, pair, label, estimate, (scale, error))
 
 
 def mutual_information(question: Question, x: str, y: str) -> Quantity:
     """Estimate the mutual information in bits."""
+    pair = _sized_pair(question, x, y)
+
+    def estimate(tables: Shares, clarity: Clarity) -> Strength:
+        return information_strength(
+            tables, pair.design(question.population), clarity, question.critical
+        )
+
+    def scale(theta: float) -> float:
+        return float(max(theta, 0.0) / np.log(2))
+
+    def error(_: float, spread: float) -> float:
+        return scale(spread)
+
+    label = f"mutual information of {x} and {y} (bits)"
+    return _associate(question, pair, label, estimate, (scale, error))
+
+
+def _sized_pair(question: Question, x: str, y: str) -> ReleasedCounts:
+    """Return the table of two attributes, unless it is too large."""
     pair = pair_table(question.released, x, y)
-
-    def measure(shares: Shares) -> Shares:
-        return np.maximum(_information(shares, pair.schema.sizes), 0)
-
-    return _associate(question, pair, f"mutual information of {x} and {y} (bits)", measure)
-
-
-def _correlation_answer(
-    question: Question, label: str, value: float, errors: tuple[float, float, float]
-) -> Quantity:
-    """Return an interval on Fisher's scale, or on the plain one for an estimate outside −1..1."""
-    half = question.critical * errors[0]
-    if abs(value) < 1:
-        centre, half = np.arctanh(value), half / (1 - value**2)
-        ends = float(np.tanh(centre - half)), float(np.tanh(centre + half))
-        return question.answer(label, FISHER, value, errors, ends)
-    beyond = f"the unbiased estimate is {value:.4g}, outside −1..1 because of the noise"
-    clipped = float(np.clip(value, -1, 1))
-    ends = max(clipped - half, -1.0), min(clipped + half, 1.0)
-    return question.answer(label, DELTA, clipped, errors, ends, beyond)
-
-
-def _scores(attribute: Attribute, scores: Scores) -> Shares:
-    """Return the number of each category: as given, or 0, 1, 2, … in their order."""
-    given = np.asarray(scores.get(attribute.name, range(attribute.size)), dtype=np.float64)
-    if given.shape != (attribute.size,) or not np.isfinite(given).all() or np.ptp(given) == 0:
+    cells, categories = pair.schema.domain_size, sum(pair.schema.sizes)
+    if cells > MOST_CELLS or cells * categories**2 > MOST_WORK:
         raise ParameterError(
-            f"the scores of {attribute.name!r} are not {attribute.size} different finite numbers",
-            hint=f"give one number for each of {', '.join(map(repr, attribute.categories[:10]))}",
+            f"a table of {cells:,} cells is too large for a measure of association",
+            hint=f"use attributes with at most {MOST_CELLS:,} joint cells, and fewer if one of"
+            " them has hundreds of categories",
         )
-    return given
+    return pair
 
 
-def _contingency(shares: Shares, sizes: tuple[int, ...]) -> Shares:
-    """Return φ² = Σ (T − rc)²/(rc); cells of an empty row or column add nothing."""
-    table = shares.reshape(*shares.shape[:-1], *sizes)
-    expected = table.sum(axis=-1, keepdims=True) * table.sum(axis=-2, keepdims=True)
-    terms = np.divide((table - expected) ** 2, expected, where=expected > 0, out=table * 0)
-    total: Shares = terms.sum(axis=(-2, -1))
-    return total
-
-
-def _information(shares: Shares, sizes: tuple[int, ...]) -> Shares:
-    """Return Σ T log₂(T/(rc)); empty cells add nothing."""
-    table = shares.reshape(*shares.shape[:-1], *sizes)
-    expected = table.sum(axis=-1, keepdims=True) * table.sum(axis=-2, keepdims=True)
-    ratio = np.divide(table, expected, where=table > 0, out=np.ones_like(table))
-    total: Shares = (table * np.log2(ratio)).sum(axis=(-2, -1))
-    return total
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Line:
-    """The distributions from independence through the best estimate."""
-
-    start: Shares
-    direction: Shares
-    null: Null
-    observed: float
-    pair: ReleasedCounts
-    label: str
-
-    @property
-    def replicates(self) -> int:
-        """How many releases are drawn at each point: fewer for a large table."""
-        return min(MOST_REPLICATES, max(FEWEST_REPLICATES, COUNTS_PER_POINT // self.start.size))
-
-    def at(self, distance: float) -> Shares:
-        """Return the proper distribution at this distance along the line."""
-        return estimators.project(self.start + distance * self.direction)
-
-    def above(self, distance: float) -> float:
-        """Return the chance of a statistic at least as large as the observed one, at a distance.
-
-        All distances share their random numbers, so that the chance grows with the distance.
-        """
-        drawn = resample(
-            self.at(distance),
-            self.null.design,
-            self.null.statistic,
-            seeded_generator(self.pair, self.label),
-            most=self.replicates,
-        )
-        return float(np.mean(drawn >= self.observed))
-
-    def first(self, chance: float, least: float, most: float | None) -> float:
-        """Return the distance from which a statistic this large has at least the given chance.
-
-        It is searched for between ``least`` and ``most``, or beyond ``least`` without a ``most``.
-        """
-        low, high = least, most or max(1.0, 2 * least)
-        while most is None and self.above(high) < chance and high < FARTHEST:
-            low, high = high, 2 * high
-        for _ in range(STEPS):
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.above(middle) >= chance else (middle, high)
-        return (low + high) / 2
-
-
-def _associate(question: Question, pair: ReleasedCounts, label: str, measure: Measure) -> Quantity:
+def _associate(
+    question: Question,
+    pair: ReleasedCounts,
+    label: str,
+    estimate: Estimator,
+    scales: tuple[Callable[[float], float], Callable[[float, float], float]],
+) -> Quantity:
     """Estimate a measure of association that cannot be negative."""
-    line = _line(question, pair, label)
-    if not np.abs(line.direction).max() > 0:
-        return question.refuse(label, BOOTSTRAP, "the release shows no dependence at all")
-    outer = (1 - question.level) / 2
-    distances = _distances(line, outer)
-    low, value, high = (float(measure(line.at(d))) if d else 0.0 for d in distances)
-    errors = _errors(line, line.at(distances[1]), measure)
-    if low > 0:
-        return question.answer(label, BOOTSTRAP, value, errors, (low, high))
-    warning = "it cannot be distinguished from zero: independence is not excluded"
-    return question.answer(label, BOOTSTRAP, value, errors, (low, high), warning)
-
-
-def _distances(line: _Line, outer: float) -> tuple[float, float, float]:
-    """Return the distances at the lower end of the interval, at its median, and at its upper end.
-
-    There the observed statistic is exceeded with the chances ``outer``, 1/2 and 1 − ``outer``.
-    """
-    independent = line.above(0)
-    middle = 0.0 if independent >= 1 / 2 else line.first(1 / 2, 0.0, None)
-    nearest = 0.0 if independent >= outer else line.first(outer, 0.0, middle)
-    farthest = 0.0 if independent >= 1 - outer else line.first(1 - outer, middle, None)
-    return nearest, middle, farthest
-
-
-def _line(question: Question, pair: ReleasedCounts, label: str) -> _Line:
-    check_size(pair.schema.domain_size, MOST_CELLS)
-    rows, columns = pair.schema.sizes
-    null = Null(pair.design(question.population), rows, columns, 1)
-    start = null.fit(pair.counts)
-    return _Line(
-        start=start,
-        direction=pair.plausible - start,
-        null=null,
-        observed=float(null.statistic(pair.counts)),
-        pair=pair,
-        label=label,
+    tables = pair.unbiased.reshape(1, *pair.schema.sizes)
+    rows, columns = clear_categories(tables, pair.design(question.population))
+    clarity = Clarity(rows[0], columns[0])
+    unclear = _unclear(pair, clarity)
+    if not clarity.enough:
+        return question.refuse(label, SECOND_ORDER, unclear)
+    found = estimate(tables, clarity)
+    scale, error = scales
+    low, value, high = (
+        scale(float(number[0])) for number in (found.interval.low, found.value, found.interval.high)
     )
+    total, private = error(float(found.value[0]), float(found.error[0])), float(found.privacy[0])
+    errors = total, total * (1 - private) ** 0.5, total * private**0.5
+    warnings = [] if low > 0 else [NOT_EXCLUDED]
+    if not clarity.all:
+        warnings.append(
+            f"{unclear}: it is counted with the most frequent one, and the upper end allows for"
+            " any distribution within it"
+        )
+    return question.answer(label, SECOND_ORDER, value, errors, (low, high), *warnings)
 
 
-def _errors(line: _Line, point: Shares, measure: Measure) -> tuple[float, float, float]:
-    """Return the standard error of the measure over other releases, and its two parts.
+def _unclear(pair: ReleasedCounts, clarity: Clarity) -> str:
+    """Say which categories are not clearly there."""
+    names = [
+        f"{attribute.name} = {category!r}"
+        for attribute, clear in zip(
+            pair.schema.attributes, (clarity.rows, clarity.columns), strict=True
+        )
+        for category, is_clear in zip(attribute.categories, clear, strict=True)
+        if not is_clear
+    ]
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} others" if len(names) > 3 else "")  # noqa: PLR2004 - a short list
+    return f"the share of {shown} cannot be clearly distinguished from zero"
 
-    The parts are in proportion to those of the linear statistic that best separates the points of
-    the line.
-    """
-    design = line.null.design
 
-    def statistic(counts: np.ndarray) -> Shares:
-        return measure(estimators.projected(counts, design))
+def correlation(question: Question, x: str, y: str, scores: NamedScores | None) -> Quantity:
+    """Estimate Pearson's correlation of two attributes with numeric scores."""
+    pair = pair_table(question.released, x, y)
+    label = f"correlation of {x} and {y}"
+    named = check_named_scores(scores, question.released.schema)
+    first, second = (ordered_scores(attribute, named) for attribute in pair.schema.attributes)
+    tables = pair.unbiased.reshape(1, *pair.schema.sizes)
+    design = pair.design(question.population)
+    found = estimate_correlation(tables, design, (first, second), question.critical)
+    clearness = found.clearness[0] / question.critical
+    for name, clear in zip((x, y), clearness, strict=True):
+        if clear <= 1:
+            why = f"the variance of {name}, a denominator, cannot be distinguished from zero"
+            return question.refuse(label, FIELLER, why)
+    ends = float(found.interval.low[0]), float(found.interval.high[0])
+    plain, total, privacy = (
+        float(number[0]) for number in (found.value, found.error, found.privacy_error)
+    )
+    warnings = []
+    if abs(plain) > 1:
+        warnings.append(f"the unbiased estimate is {plain:.4g}, outside −1..1 because of the noise")
+    if clearness.min() < CLEARLY:
+        warnings.append(_doubtful(ends))
+    errors = total, max(total**2 - privacy**2, 0.0) ** 0.5, privacy
+    value = float(np.clip(plain, -1, 1))
+    return question.answer(label, FIELLER, value, errors, ends, *warnings)
 
-    generator = seeded_generator(line.pair, f"{line.label}, error")
-    drawn = resample(point, design, statistic, generator, most=line.replicates)
-    total = float(drawn.std(ddof=1))
-    constant, slope = map(float, design.cell_variance)
-    weights = line.direction / (constant + slope * line.start)
-    uncertainty = line.pair.uncertainty(design.population)
-    private = float(uncertainty.privacy(weights) / uncertainty.total(weights))
-    return total, total * (1 - private) ** 0.5, total * private**0.5
+
+def _doubtful(ends: tuple[float, float]) -> str:
+    """Say that a variance is uncertain, and which end of the interval still says something."""
+    text = "the variance of an attribute is itself uncertain: the interval is wide and rough"
+    if ends == (-1.0, 1.0):
+        return f"{text}, and excludes nothing"
+    if ends[0] == -1:
+        return f"{text}, and only its upper end says something"
+    if ends[1] == 1:
+        return f"{text}, and only its lower end says something"
+    return text

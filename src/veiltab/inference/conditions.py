@@ -2,7 +2,9 @@
 
 A small language, read by hand: names (in double quotes if they are not plain words), ``=``,
 ``!=``, ``in (…)``, ``and``, ``or``, ``not`` and parentheses; categories stand in single quotes,
-where ``''`` is a quote.  Nothing is ever evaluated as Python.
+where ``''`` is a quote.  ``<``, ``<=``, ``>`` and ``>=`` compare with a number, by the bounds that
+the categories' names state, or with a category, by the schema's order.  Nothing is ever evaluated
+as Python.
 """
 
 import re
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 
 from veiltab.core.schema import Attribute, Schema
 from veiltab.errors import ConditionError
+from veiltab.inference.scores import Span, spans_of
 
 Mask = NDArray[np.bool_]
 Categories = str | Sequence[str]
@@ -25,11 +28,16 @@ MAX_DEPTH = 100
 
 WORDS = frozenset(("and", "or", "not", "in"))
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<text>'(?:[^']|'')*')|(?P<quoted>"(?:[^"]|"")*")|(?P<sign>!=|<>|==|=|\(|\)|,)"""
-    r"""|(?P<word>\w+)|(?P<end>$)|(?P<other>.))""",
+    r"""\s*(?:(?P<text>'(?:[^']|'')*')|(?P<quoted>"(?:[^"]|"")*")|(?P<sign>!=|<>|==|=|<=|>=|<|>"""
+    r"""|\u2264|\u2265|\(|\)|,)|(?P<number>[-+\u2212]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"""
+    r"""(?:[eE][-+]?[0-9]+)?(?![\w.]))|(?P<word>\w+)|(?P<end>$)|(?P<other>.))""",
     re.DOTALL,
 )
+ORDERED = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "\u2264": "<=", "\u2265": ">="}
+"""Signs that compare, and how they are written in ASCII."""
+
 _SHOWN = 40
+_BOUNDS = 10
 _HINT = "write it as in: salary = '>50K' and \"marital status\" in ('single', 'widowed')"
 
 
@@ -73,6 +81,12 @@ def negate(condition: Condition) -> Condition:
     return combine(f"not ({condition.text})", ~condition.mask)
 
 
+def describe(names: Iterable[str], categories: Iterable[str]) -> str:
+    """Write the condition that attributes have these categories, one each."""
+    pairs = zip(names, categories, strict=True)
+    return " and ".join(f"{quote_name(name)} = {quote(category)}" for name, category in pairs)
+
+
 def _from_mapping(condition: Mapping[str, Categories], schema: Schema) -> tuple[str, Mask]:
     if not condition:
         raise ConditionError("the condition is empty", hint="name at least one attribute")
@@ -82,8 +96,8 @@ def _from_mapping(condition: Mapping[str, Categories], schema: Schema) -> tuple[
         categories = _listed(wanted, attribute)
         mask = mask & _chosen(attribute, [(category, None) for category in categories], schema)
         listed = ", ".join(map(quote, categories))
-        shown = quote_name(name)
-        parts.append(f"{shown} = {listed}" if len(categories) == 1 else f"{shown} in ({listed})")
+        several = f"{quote_name(name)} in ({listed})"
+        parts.append(describe([name], categories) if len(categories) == 1 else several)
     return " and ".join(parts), mask
 
 
@@ -104,7 +118,7 @@ def _attribute(name: object, schema: Schema, position: int | None) -> Attribute:
     for attribute in schema.attributes:
         if attribute.name == name:
             return attribute
-    hint = _suggest(str(name), schema.names, "the attributes are")
+    hint = suggest(str(name), schema.names, "the attributes are")
     raise ConditionError(
         f"there is no attribute {name!r}{_at(position)}", hint=hint, position=position
     )
@@ -120,12 +134,55 @@ def _chosen(
         if category not in codes:
             raise ConditionError(
                 f"{attribute.name!r} has no category {category!r}{_at(position)}",
-                hint=_suggest(str(category), attribute.categories, "its categories are"),
+                hint=suggest(str(category), attribute.categories, "its categories are"),
                 position=position,
             )
         chosen[codes[category]] = True
     axis = schema.names.index(attribute.name)
     return chosen.reshape([-1 if i == axis else 1 for i in range(len(schema.names))])
+
+
+def _compared(attribute: Attribute, sign: str, token: "_Token", schema: Schema) -> Mask:
+    """Return the categories that lie entirely on the wanted side of a number."""
+    number = float(token.text.replace("\u2212", "-"))
+    chosen = np.zeros(attribute.size, dtype=np.bool_)
+    spans = spans_of(attribute)
+    for code, (category, span) in enumerate(zip(attribute.categories, spans, strict=True)):
+        if span is None:
+            raise ConditionError(
+                f"{attribute.name!r} cannot be compared with a number{_at(token.position)}: its"
+                f" category {category!r} states none",
+                hint=f"compare it with a category, as in {quote_name(attribute.name)} {sign}"
+                f" {quote(category)}, or list categories with in (…)",
+                position=token.position,
+            )
+        side = span.compared(sign, number)
+        if side is None:
+            raise ConditionError(
+                f"{shorten(token.text)} cuts through the category {category!r} of"
+                f" {attribute.name!r} ({span}){_at(token.position)}",
+                hint=_uncut(spans, sign),
+                position=token.position,
+            )
+        chosen[code] = side
+    axis = schema.names.index(attribute.name)
+    return chosen.reshape([-1 if i == axis else 1 for i in range(len(schema.names))])
+
+
+def _uncut(spans: Sequence[Span | None], sign: str) -> str:
+    """List the numbers at which a comparison cuts no category, or the sign that has such."""
+    named = [span for span in spans if span is not None]
+    ends = sorted({end for span in named for end in (span.low, span.high) if np.isfinite(end)})
+    for other in (sign, {">": ">=", "<=": "<"}.get(sign, sign)):
+        good = [
+            f"{end:g}"
+            for end in ends
+            if all(span.compared(other, end) is not None for span in named)
+        ]
+        if good:
+            more = " and others" if len(good) > _BOUNDS else ""
+            return f"no category is cut by {other} {', '.join(good[:_BOUNDS])}{more}"
+    return "list categories with in (…)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,17 +257,33 @@ class _Reader:
             return _chosen(attribute, [self._category(attribute)], self._schema)
         if self._take("!=", "<>"):
             return ~_chosen(attribute, [self._category(attribute)], self._schema)
+        sign = self._take(*ORDERED)
+        if sign is not None:
+            return self._ordered(attribute, ORDERED[sign.text])
         negated = self._take("not") is not None
         if not self._take("in"):
-            raise self._unexpected("=, != or in")
+            raise self._unexpected("=, !=, <, <=, >, >= or in")
         chosen = _chosen(attribute, self._list(attribute), self._schema)
         return ~chosen if negated else chosen
+
+    def _ordered(self, attribute: Attribute, sign: str) -> Mask:
+        token = self._here
+        if token.kind == "number":
+            self._next += 1
+            return _compared(attribute, sign, token, self._schema)
+        if token.kind != "text":
+            example = quote(attribute.categories[0])
+            raise self._unexpected(f"a number, or a category in single quotes, such as {example},")
+        place = _chosen(attribute, [self._category(attribute)], self._schema)
+        upwards = np.logical_or.accumulate(place.reshape(-1)).reshape(place.shape)
+        at_least: Mask = upwards if sign in {">=", "<"} else upwards & ~place
+        return at_least if sign in {">=", ">"} else ~at_least
 
     def _name(self) -> Attribute:
         token = self._here
         if token.kind == "quoted":
             name = token.text[1:-1].replace('""', '"')
-        elif token.kind == "word" and token.text.lower() not in WORDS:
+        elif re.fullmatch(r"\w+", token.text) and token.text.lower() not in WORDS:
             name = token.text
         else:
             raise self._unexpected("an attribute")
@@ -269,7 +342,7 @@ def _at(position: int | None) -> str:
     return "" if position is None else f", at character {position + 1}"
 
 
-def _suggest(wrong: str, known: Sequence[str], listing: str) -> str:
+def suggest(wrong: str, known: Sequence[str], listing: str) -> str:
     """Suggest what was probably meant, or list what there is."""
     folded = {name.casefold(): name for name in known}
     close = get_close_matches(wrong.casefold(), folded, n=1)

@@ -15,9 +15,6 @@ FEW_PER_CELL = 3.0
 ONE_ROW = 1.0
 """With decoys, a standard error below one row makes an interval rough: rows are whole numbers."""
 
-FAR_IN_ERRORS = 3.0
-"""Standard errors by which the projection may move a share before a reader is warned."""
-
 
 def sample_warnings(released: ReleasedCounts) -> tuple[str, ...]:
     """Return the warnings that apply to everything computed from this release."""
@@ -41,25 +38,17 @@ def expected_to_take_part(released: ReleasedCounts) -> float:
 
 def table_warnings(released: ReleasedCounts) -> tuple[str, ...]:
     """Return the warnings for a reader of the whole table."""
-    warnings = [*sample_warnings(released), *_cell_warnings(released)]
-    shares = released.plausible
-    empty = int(np.count_nonzero(shares == 0))
+    warnings = [*sample_warnings(released), *cell_warnings(released)]
+    empty = int(np.count_nonzero(released.unbiased <= 0))
     if empty:
         warnings.append(
-            f"in {empty:,} of {shares.size:,} cells the estimated share is zero: the data cannot"
-            " distinguish it from zero, and its interval starts at zero"
-        )
-    moved = _moved(released)
-    if moved:
-        warnings.append(
-            f"in {moved:,} of {shares.size:,} cells the projection on the proper distributions"
-            " moved the share by more than three standard errors: it can lie outside its interval;"
-            " rely on the interval"
+            f"in {empty:,} of {released.unbiased.size:,} cells the estimated share is zero: the"
+            " data cannot distinguish it from zero, and its interval starts at zero"
         )
     return tuple(warnings)
 
 
-def _cell_warnings(released: ReleasedCounts) -> list[str]:
+def cell_warnings(released: ReleasedCounts) -> list[str]:
     """Say if single cells are too small for the approximations."""
     design = released.design()
     if isinstance(design, RankDesign):
@@ -75,10 +64,3 @@ def _cell_warnings(released: ReleasedCounts) -> list[str]:
         return []
     little = f"the noise of some cells is as small as {rows:.2g} rows, and rows are whole numbers"
     return [f"{little}: the intervals of single cells are rough"]
-
-
-def _moved(released: ReleasedCounts) -> int:
-    """Count the cells whose projected share is far from the unbiased one."""
-    errors = np.sqrt(np.maximum(released.uncertainty().cells().total, 0.0))
-    far = np.abs(released.plausible - released.unbiased) > FAR_IN_ERRORS * errors
-    return int(np.count_nonzero(far))

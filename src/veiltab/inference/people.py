@@ -4,8 +4,6 @@ Where the curators compared their populations, the number of respondents n is kn
 of people is n times a share.  Where the server matched rows among decoys, n itself is estimated.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
 
@@ -13,11 +11,13 @@ from veiltab.core.coin_design import CoinDesign
 from veiltab.core.intervals import people_interval
 from veiltab.core.released import ReleasedCounts
 from veiltab.core.uncertainty import critical_value
+from veiltab.inference import wording
 from veiltab.inference.conditions import Condition, Mask
 from veiltab.inference.distributions import (
     category_columns,
     interval_column,
     joint_table,
+    warning_column,
 )
 from veiltab.inference.quantities import KNOWN, Quantity, Question, probability
 
@@ -32,7 +32,7 @@ def people(question: Question, event: Condition) -> Quantity:
     released = question.released
     size = released.plan.population_size
     if released.size_known and size is not None:
-        return _scaled(probability(question, event), label, size)
+        return _scaled(question, event, label, size)
     return _number(question, label, event.mask)
 
 
@@ -46,22 +46,23 @@ def population(question: Question) -> Quantity:
     return _number(question, label, np.ones(released.counts.size, dtype=np.bool_))
 
 
-def _scaled(share: Quantity, label: str, size: int) -> Quantity:
+def _scaled(question: Question, event: Condition, label: str, size: int) -> Quantity:
     """Turn a share of a known number of people into a number of them."""
+    share = probability(question, event)
+    if share.method == KNOWN:
+        return question.answer(label, KNOWN, float(size), (0.0, 0.0, 0.0), (size, size))
 
     def times(number: float | None) -> float | None:
         return None if number is None else size * number
 
-    return replace(
-        share,
-        label=label,
-        method=PEOPLE,
-        value=times(share.value),
-        standard_error=times(share.standard_error),
-        sampling_error=times(share.sampling_error),
-        privacy_error=times(share.privacy_error),
-        low=times(share.low),
-        high=times(share.high),
+    events = question.events(event)
+    return question.answer(
+        label,
+        PEOPLE,
+        times(share.value),
+        events.errors(np.array([float(size)])),
+        (times(share.low), times(share.high)),
+        *wording.beyond(size * float(events.shares[0]), 0.0, size),
     )
 
 
@@ -76,12 +77,8 @@ def _number(question: Question, label: str, mask: Mask) -> Quantity:
     errors = design.people_errors(np.array([number]), sizes[:1] / design.cells)
     ends = float(interval.low[0]), float(interval.high[0])
     standard, sampling, privacy = (float(error[0]) for error in errors)
-    warnings = (
-        (f"the unbiased estimate is {value[0]:.4g}, below zero because of the noise",)
-        if value[0] < 0
-        else ()
-    )
-    return question.answer(label, PEOPLE, number, (standard, sampling, privacy), ends, *warnings)
+    words = wording.beyond(float(value[0]), 0.0, np.inf)
+    return question.answer(label, PEOPLE, number, (standard, sampling, privacy), ends, *words)
 
 
 def people_table(released: ReleasedCounts, *, level: float) -> pl.DataFrame:
@@ -89,15 +86,19 @@ def people_table(released: ReleasedCounts, *, level: float) -> pl.DataFrame:
     size = released.plan.population_size
     if released.size_known and size is not None:
         shares = joint_table(
-            released, estimator="best", level=level, population="finite", simultaneous=False
+            released, estimator="clipped", level=level, population="finite", simultaneous=False
         )
         numbers = {name: shares[_share_column(name)].to_numpy() * size for name in COLUMNS}
+        words = warning_column(released.unbiased * size, float(size), shown=True)
     else:
         numbers = _unknown_numbers(released, level)
+        unbiased = _coin_design(released).estimate_people(released.counts, 1)
+        words = warning_column(unbiased, np.inf, shown=True)
     return pl.DataFrame(
         [
             *category_columns(released.schema),
             *(pl.Series(name, numbers[name]) for name in COLUMNS),
+            words,
             interval_column(released.counts.size, level, simultaneous=False),
         ]
     )

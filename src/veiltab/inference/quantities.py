@@ -6,17 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from veiltab.core.intervals import fieller, share_interval
+from veiltab.core.intervals import Interval, share_interval
+from veiltab.core.ratios import share_of_both
 from veiltab.core.released import ReleasedCounts, Shares
 from veiltab.core.uncertainty import Population, ReleaseDesign, critical_value
+from veiltab.inference import wording
 from veiltab.inference.conditions import Condition, combine, negate
 from veiltab.inference.diagnostics import sample_warnings
 from veiltab.inference.events import (
     Events,
-    clipped,
-    conditional_interval,
+    doubled,
     estimate_events,
-    ratio_interval,
+    part_and_rest,
+    products,
+    risks_apart,
+    sum_and_difference,
 )
 
 KNOWN = "known"
@@ -24,16 +28,16 @@ SCORE = "linear, score interval within 0..1"
 LINEAR = "linear, closed form"
 FIELLER = "Fieller"
 PROPORTION = "Fieller, within 0..1"
+DIFFERENCE = "Fieller, within −1..1"
 PRODUCTS = "Fieller, on products of shares"
 DELTA = "delta method"
 
 CLEARLY = 3.0
 """A denominator closer to zero than this many half-widths of its interval is doubtful."""
 
-DOUBT = (
-    "the denominator is itself uncertain: the interval is wide and rough, and in such cases it is"
-    " mostly given when the denominator is large by chance"
-)
+DOUBT = wording.DOUBT
+
+Factors = tuple[Condition, Condition, Condition, Condition]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +45,10 @@ class Quantity:
     """An estimated number with its standard error, in two parts, and its interval.
 
     ``sampling_error`` arises because not everybody took part, ``privacy_error`` because of noise
-    and decoys; their squares add up to that of ``standard_error``.  If the quantity is not
-    ``estimable``, the numbers are None and the warnings say why; they are never NaN.
+    and decoys; their squares add up to that of ``standard_error``.  An end of the interval that
+    is None is no limit: the release excludes no value on that side.  Without a ``value`` only the
+    interval says something.  If the quantity is not ``estimable``, all numbers are None and the
+    warnings say why; they are never NaN.
     """
 
     label: str
@@ -92,17 +98,30 @@ class Quantity:
         listed = f"<ul>{warnings}</ul>" if warnings else ""
         return f"<p><b>{escape(self.label)}</b>: {escape(self._text())}</p>{listed}"
 
+    @property
+    def interval_text(self) -> str:
+        """The interval in words, such as "at least 1.3; no upper limit"."""
+        if self.low is None and self.high is None:
+            return "no limits"
+        if self.high is None:
+            return f"at least {_written(self.low or 0.0)}; no upper limit"
+        if self.low is None:
+            return f"at most {_written(self.high)}; no lower limit"
+        return f"{_written(self.low)} to {_written(self.high)}"
+
     def _text(self) -> str:
-        if self.value is None or self.low is None or self.high is None:
+        if not self.estimable:
             return "not estimable"
+        level = f"{100 * self.level:g}% interval"
+        if self.value is None:
+            return f"{self.interval_text} ({level}; {self.method})"
         if self.method == KNOWN:
             return f"{_written(self.value)} (known)"
         errors = (self.standard_error, self.sampling_error, self.privacy_error)
         standard, sampling, privacy = (_written(error or 0.0, 2) for error in errors)
         return (
-            f"{_written(self.value)} ({100 * self.level:g}% interval {_written(self.low)} to"
-            f" {_written(self.high)}; standard error {standard} = sampling {sampling} ⊕ privacy"
-            f" {privacy}; {self.method})"
+            f"{_written(self.value)} ({level} {self.interval_text}; standard error {standard} ="
+            f" sampling {sampling} ⊕ privacy {privacy}; {self.method})"
         )
 
 
@@ -138,18 +157,22 @@ class Question:
         self,
         label: str,
         method: str,
-        value: float,
-        errors: tuple[float, float, float],
-        ends: tuple[float, float],
+        value: float | None,
+        errors: tuple[float, float, float] | None,
+        ends: tuple[float | None, float | None],
         *warnings: str,
     ) -> Quantity:
-        """Return a quantity with its numbers and the warnings about its release."""
+        """Return a quantity with its numbers and the warnings about its release.
+
+        An end that is None is no limit.  A quantity without a value has no errors either.
+        """
+        standard, sampling, privacy = errors or (None, None, None)
         return Quantity(
             label=label,
             value=value,
-            standard_error=errors[0],
-            sampling_error=errors[1],
-            privacy_error=errors[2],
+            standard_error=standard,
+            sampling_error=sampling,
+            privacy_error=privacy,
             low=ends[0],
             high=ends[1],
             level=self.level,
@@ -169,14 +192,14 @@ def probability(question: Question, event: Condition) -> Quantity:
     """Estimate the share of those who meet a condition."""
     label = f"P({event.text})"
     if event.mask.all():
-        return question.answer(label, LINEAR, 1.0, (0.0, 0.0, 0.0), (1.0, 1.0))
+        return question.answer(label, KNOWN, 1.0, (0.0, 0.0, 0.0), (1.0, 1.0))
     events = question.events(event)
     cells = np.array([float(np.count_nonzero(event.mask))])
     interval = share_interval(events.shares, cells, question.design, question.critical)
     value = float(np.clip(events.shares[0], 0, 1))
     ends = float(interval.low[0]), float(interval.high[0])
     return question.answer(
-        label, SCORE, value, events.errors(np.ones(1)), ends, *_boundary(events.shares[0])
+        label, SCORE, value, events.errors(np.ones(1)), ends, *wording.beyond(events.shares[0])
     )
 
 
@@ -184,17 +207,16 @@ def proportion(question: Question, event: Condition, given: Condition) -> Quanti
     """Estimate the share of a condition among those who meet another one."""
     label = f"P({event.text} | {given.text})"
     both = _and(event, given)
+    if np.array_equal(both.mask, given.mask):
+        return question.answer(label, KNOWN, 1.0, (0.0, 0.0, 0.0), (1.0, 1.0))
     events = question.events(both, given)
-    part, whole = events.shares
-    interval = conditional_interval(events, question.critical)
-    if not interval.bounded:
-        return question.refuse(label, PROPORTION, _near_zero(given.text))
-    value = float(np.clip(part / whole, 0, 1))
-    errors = events.errors(np.array([1.0, -value]) / whole)
-    doubts = () if _clear(question, events, 1, CLEARLY) else (DOUBT,)
-    ends = float(interval.low), float(interval.high)
-    return question.answer(
-        label, PROPORTION, value, errors, ends, *_boundary(part / whole), *doubts
+    part, whole = (float(share) for share in events.shares)
+    value, gradient = None, None
+    if whole > 0:
+        value = part / whole
+        gradient = np.array([1.0, -min(max(value, 0.0), 1.0)]) / whole
+    return _Quotient(label, PROPORTION, events, (given.text,), (1,), 0.0).answer(
+        question, share_of_both(events.ratio(part_and_rest, question.critical)), value, gradient
     )
 
 
@@ -204,12 +226,15 @@ def difference(
     """Estimate P(first) − P(second), or the same among those who meet a third condition."""
     if given is not None:
         return _difference_within(question, first, second, given)
+    label = f"P({first.text}) − P({second.text})"
+    if np.array_equal(first.mask, second.mask):
+        return question.answer(label, KNOWN, 0.0, (0.0, 0.0, 0.0), (0.0, 0.0))
     events = question.events(first, second)
     gradient = np.array([1.0, -1.0])
-    label = f"P({first.text}) − P({second.text})"
     value = float(gradient @ events.shares)
-    ends = events.ends(gradient, value, question.critical)
-    return question.answer(label, LINEAR, clipped(value), events.errors(gradient), ends)
+    ends = _ends(events.difference(gradient, question.critical))
+    errors, words = events.errors(gradient), wording.beyond(value, -1.0)
+    return question.answer(label, LINEAR, min(max(value, -1.0), 1.0), errors, ends, *words)
 
 
 def risk_difference(
@@ -218,7 +243,18 @@ def risk_difference(
     """Estimate P(outcome | group) − P(outcome | versus)."""
     label = f"P({outcome.text} | {group.text}) − P({outcome.text} | {versus.text})"
     groups = (_and(outcome, group), group, _and(outcome, versus), versus)
-    return _proportions_apart(question, label, groups)
+    events = question.events(*groups)
+    a, b, c, d = (float(share) for share in events.shares)
+    value, gradient = None, None
+    if b > 0 and d > 0:
+        value = a / b - c / d
+        gradient = np.array([1 / b, -a / b**2, -1 / d, c / d**2])
+    return _Quotient(label, DIFFERENCE, events, (group.text, versus.text), (1, 3), -1.0).answer(
+        question,
+        doubled(share_of_both(events.ratio(risks_apart, question.critical))),
+        value,
+        gradient,
+    )
 
 
 def risk_ratio(
@@ -243,58 +279,66 @@ def odds_ratio(
 def _difference_within(
     question: Question, first: Condition, second: Condition, given: Condition
 ) -> Quantity:
-    """Estimate P(first | given) − P(second | given): one ratio, so Fieller's interval is exact."""
+    """Estimate P(first | given) − P(second | given): one ratio, with the same denominator."""
     label = f"P({first.text} | {given.text}) − P({second.text} | {given.text})"
-    events = question.events(_and(first, given), _and(second, given), given)
-    pair = np.array([[1.0, -1.0, 0.0], [0.0, 0.0, 1.0]])
-    part, whole = pair @ events.shares
-    gradient = np.array([1.0, -1.0, -part / whole if whole > 0 else 0.0])
-    critical = events.widened(gradient, question.critical)
-    interval = fieller(part, whole, pair @ events.total @ pair.T, critical)
-    if not interval.bounded:
-        return question.refuse(label, FIELLER, _near_zero(given.text))
-    value = float(part / whole)
-    errors = events.errors(np.array([1.0, -1.0, -value]) / whole)
-    ends = clipped(float(interval.low)), clipped(float(interval.high))
-    doubts = () if _clear(question, events, 2, CLEARLY) else (DOUBT,)
-    return question.answer(label, FIELLER, clipped(value), errors, ends, *doubts)
+    conditions = (_and(first, given), _and(second, given), given)
+    if np.array_equal(conditions[0].mask, conditions[1].mask):
+        return question.answer(label, KNOWN, 0.0, (0.0, 0.0, 0.0), (0.0, 0.0))
+    events = question.events(*conditions)
+    a, b, whole = (float(share) for share in events.shares)
+    value, gradient = None, None
+    if whole > 0:
+        value = (a - b) / whole
+        gradient = np.array([1.0, -1.0, -value]) / whole
+    interval = doubled(share_of_both(events.ratio(sum_and_difference, question.critical)))
+    return _Quotient(label, DIFFERENCE, events, (given.text,), (2,), -1.0).answer(
+        question, interval, value, gradient
+    )
 
 
-def _proportions_apart(
-    question: Question, label: str, groups: tuple[Condition, Condition, Condition, Condition]
-) -> Quantity:
-    """Estimate a/b − c/d by the delta method; both denominators must be clear of zero."""
-    events = question.events(*groups)
-    a, b, c, d = (float(share) for share in events.shares)
-    for position in (1, 3):
-        if not _clear(question, events, position, 1.0):
-            return question.refuse(label, DELTA, _near_zero(groups[position].text))
-    gradient = np.array([1 / b, -a / b**2, -1 / d, c / d**2])
-    clear = all(_clear(question, events, position, CLEARLY) for position in (1, 3))
-    doubts = () if clear else (DOUBT,)
-    value = a / b - c / d
-    ends = events.ends(gradient, value, question.critical)
-    return question.answer(label, DELTA, clipped(value), events.errors(gradient), ends, *doubts)
-
-
-def _product_ratio(
-    question: Question, label: str, factors: tuple[Condition, Condition, Condition, Condition]
-) -> Quantity:
+def _product_ratio(question: Question, label: str, factors: Factors) -> Quantity:
+    """Estimate x₀x₃/(x₁x₂), where a denominator near zero leaves no upper limit."""
     events = question.events(*factors)
-    shares = events.shares
-    interval = ratio_interval(events, question.critical)
-    if not interval.bounded:
-        doubtful = " and ".join(
-            factors[i].text for i in (1, 2) if not _clear(question, events, i, 1.0)
-        )
-        return question.refuse(label, PRODUCTS, _near_zero(doubtful or "the denominator"))
-    value = max(float(shares[0] * shares[3] / (shares[1] * shares[2])), 0.0)
-    gradient = _product_gradient(shares)
-    lower = float(shares[1] * shares[2])
-    error = events.errors(np.array([0.0, shares[2], shares[1], 0.0]))[0]
-    doubts = () if lower > CLEARLY * question.critical * error else (DOUBT,)
-    ends = float(interval.low), float(interval.high)
-    return question.answer(label, PRODUCTS, value, events.errors(gradient), ends, *doubts)
+    x0, x1, x2, x3 = (float(share) for share in events.shares)
+    value, gradient = None, None
+    if x1 > 0 and x2 > 0:
+        value = x0 * x3 / (x1 * x2) * (-1 if x0 < 0 and x3 < 0 else 1)
+        gradient = _product_gradient(events.shares)
+    divisors = factors[1].text, factors[2].text
+    return _Quotient(label, PRODUCTS, events, divisors, (1, 2), 0.0, np.inf).answer(
+        question, events.ratio(products, question.critical), value, gradient
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Quotient:
+    """A quotient of estimates: which events it is divided by, and what values it can have."""
+
+    label: str
+    method: str
+    events: Events
+    names: tuple[str, ...]
+    divisors: tuple[int, ...]
+    least: float
+    most: float = 1.0
+
+    def answer(
+        self, question: Question, interval: Interval, value: float | None, gradient: Shares | None
+    ) -> Quantity:
+        """Return what is known about it; without a value if that has no meaning."""
+        clear = [clearness(self.events, i, question.critical) for i in self.divisors]
+        named = zip(self.names, clear, strict=True)
+        vague = " and ".join(name for name, (at_all, _) in named if not at_all)
+        at_all, clearly = all(c[0] for c in clear), all(c[1] for c in clear)
+        if not interval.bounded:
+            why = wording.nothing_known(vague, clear=at_all)
+            return question.refuse(self.label, self.method, why)
+        limits, ends = (self.least, self.most), (float(interval.low), float(interval.high))
+        words = () if value is None else wording.beyond(value, *limits)
+        words += wording.about_quotient((at_all, clearly), ends, limits, vague)
+        shown = None if value is None else min(max(value, self.least), self.most)
+        errors = None if gradient is None else self.events.errors(gradient)
+        return question.answer(self.label, self.method, shown, errors, _ends(interval), *words)
 
 
 def _product_gradient(shares: Shares) -> Shares:
@@ -308,19 +352,14 @@ def _and(first: Condition, second: Condition) -> Condition:
     return combine(f"({first.text}) and ({second.text})", first.mask & second.mask)
 
 
-def _clear(question: Question, events: Events, position: int, times: float) -> bool:
-    """Tell whether a share exceeds ``times`` the half-width of its interval."""
-    error = float(events.total[position, position]) ** 0.5
-    return bool(events.shares[position] > times * question.critical * error)
+def _ends(interval: Interval) -> tuple[float | None, float | None]:
+    """Return both ends; one that is infinite is no limit."""
+    low, high = float(interval.low), float(interval.high)
+    return low, high if np.isfinite(high) else None
 
 
-def _boundary(share: float) -> tuple[str, ...]:
-    if 0 <= share <= 1:
-        return ()
-    side, edge = ("below", "zero") if share < 0 else ("above", "one")
-    unbiased = f"the unbiased estimate is {share:.4g}, {side} {edge} because of the noise"
-    return (f"{unbiased}; it is shown as {edge}",)
-
-
-def _near_zero(text: str) -> str:
-    return f"the denominator, the share of {text}, cannot be distinguished from zero"
+def clearness(events: Events, position: int, critical: float) -> tuple[Any, Any]:
+    """Tell whether a share exceeds the half-width of its interval, and three times that."""
+    share = events.shares[..., position]
+    half = critical * np.sqrt(np.maximum(events.total[..., position, position], 0))
+    return share > half, share > CLEARLY * half

@@ -253,6 +253,15 @@ def expect_study(named: bytes, study: bytes, what: str) -> None:
         )
 
 
+def expect_digest(signed: Signed[Any], digest: bytes) -> None:
+    """Refuse another message than the one that was asked for by its digest."""
+    if signed.digest != digest:
+        raise MismatchError(
+            f"the {signed.body.kind} has the digest {signed.digest.hex()}, not {digest.hex()}",
+            hint="the server has mixed up messages, perhaps on purpose; ask its operator",
+        )
+
+
 PROBLEM_TYPE = "application/problem+json"
 MAX_SHOWN = 500
 """Characters of a server's detail or hint that are shown."""

@@ -11,6 +11,8 @@ from veiltab.protocol.verify import publication_epsilon
 from veiltab.wire.contract import Contract
 
 Who = Literal[
+    "server",
+    "curator",
     "researcher",
     "researcher and server",
     "researcher and curator",
@@ -48,6 +50,8 @@ class Coalition:
 
 def coalitions(contract: Contract) -> list[Coalition]:
     """Return what each coalition would learn from a study with this contract."""
+    if contract.overlap is not None:
+        return _overlap(contract)
     epsilon, delta = contract.epsilon, contract.delta
     hardly = HARDLY.format(delta=", plus δ" if delta else "")
     found = [
@@ -59,6 +63,37 @@ def coalitions(contract: Contract) -> list[Coalition]:
     ]
     membership = _membership(contract)
     return found if membership is None else [*found, membership]
+
+
+def _overlap(contract: Contract) -> list[Coalition]:
+    """Of an overlap count, what is protected is who holds whom: there are no values."""
+    changes = (
+        "whether, and with whom, one person is held changes the chance of what they see by a factor"
+        " of e^ε at most"
+    )
+    return [
+        Coalition(
+            "server",
+            contract.epsilon,
+            0.0,
+            f"the server, also if it reads the answer, sees equal tokens among decoys: {changes},"
+            " if no curator tells it the study's secret and none leaves decoys out",
+        ),
+        Coalition(
+            "curator",
+            contract.epsilon,
+            0.0,
+            "a curator, or several, know who takes part and all decoys, and read one number with"
+            f" the server's noise: {changes}, also if their own tables have one person",
+        ),
+        Coalition(
+            "server and curator",
+            None,
+            0.0,
+            "the server together with a curator learns, of people whose ids the curator guesses,"
+            " whether the others hold them",
+        ),
+    ]
 
 
 def _with_server(contract: Contract) -> Coalition:

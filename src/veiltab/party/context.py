@@ -32,7 +32,7 @@ class PartyContext:
         return int(self.clock())
 
     def find_study(self, text: str) -> bytes:
-        """Find the study with this exact title, or whose id starts with these digits.
+        """Find the study whose title begins like this, or whose id starts with these digits.
 
         The server's titles count only for studies whose contract is not known here, and those of
         proposals that nobody has looked at only if nothing else matches: whoever proposes a study
@@ -70,7 +70,8 @@ class PartyContext:
         self.check_identities([*named, *others])
 
     def check_identities(self, identities: Iterable[PublicIdentity]) -> None:
-        """Refuse impostors, and those who have revoked their keys; remember who is new."""
+        """Refuse impostors, the server's first, and revoked keys; remember who is new."""
+        self.server.check_server()
         named = list(identities)
         self.home.known.remember(named)
         by_id = {identity.party_id: identity for identity in named}
@@ -86,6 +87,6 @@ def check_registered(home: Home) -> PinnedServer:
     if pinned is None:
         raise HomeError(
             f"{home.path} is not registered with a server yet",
-            hint="register with the invitation of a server's operator: veiltab register URL",
+            hint="register with the invitation of a server's operator: veiltab register SERVER",
         )
     return pinned

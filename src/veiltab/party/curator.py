@@ -5,17 +5,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veiltab.core.entropy import random_bytes
-from veiltab.errors import HomeError, InputError, NotFoundError, ParameterError, StateError
+from veiltab.errors import (
+    ConnectionFailedError,
+    HomeError,
+    InputError,
+    NotFoundError,
+    NotGrantedError,
+    ParameterError,
+    StateError,
+    VeiltabError,
+)
 from veiltab.files.chunks import FolderChunks
 from veiltab.files.disk import check_new
 from veiltab.files.private import write_private
 from veiltab.party.context import PartyContext
-from veiltab.party.evidence import check_uploaded, fetch_release
+from veiltab.party.evidence import check_uploaded, fetch_release, read_log
+from veiltab.party.grants import is_revoked, own_grants
 from veiltab.party.home import Home, read_identity
 from veiltab.party.ledgers import Note
 from veiltab.party.proposal import StudyDraft
+from veiltab.party.refunds import refund
 from veiltab.party.remote import Status
 from veiltab.party.secrets import is_proposer, share_contribution
+from veiltab.party.times import SECONDS_A_DAY
 from veiltab.party.vaults.answers import answer_folder, check_own_answer
 from veiltab.party.vaults.steps import check_stored_study, stored_uploads
 from veiltab.protocol.curator.agreement import new_secret, sign_contract, unsigned
@@ -25,15 +37,14 @@ from veiltab.protocol.curator.upload import CuratorContext, Prepared
 from veiltab.protocol.verify import (
     check_own_upload,
     may_see_release,
-    verify,
     verify_agreement,
 )
+from veiltab.wire.codec import MAX_TEXT
 from veiltab.wire.contract import NONCE_BYTES, Contract, PublicIdentity, Vault
 from veiltab.wire.messages import Release, Repad, SignedGrant, Upload
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import State
 
-SECONDS_A_DAY = 86_400
 LONGEST_GRANT_DAYS = 3_650
 
 
@@ -68,22 +79,85 @@ def propose(context: PartyContext, draft: StudyDraft, ledger: Ledger) -> Contrac
         return _propose_stored(context, draft, draft.vault, ledger)
     unsigned_contract = _unfinished(context, draft)
     if unsigned_contract is None:
+        for study in context.home.studies():
+            if context.home.ledgers.ledger_of(study) is None:
+                context.home.study(study).forget_if_unused()
         contribution, commitment, nonce = new_secret(context.entropy)
         contract = draft.contract(
             server=context.server.pinned, secret_commitment=commitment, nonce=nonce
         )
-        context.home.study(contract.study_id).save_contribution(contribution)
         unsigned_contract = unsigned(contract)
+        sign_contract(unsigned_contract, context.identity, ledger)  # a refusal leaves nothing
+        context.home.study(contract.study_id).save_contribution(contribution)
     signed = _sign(context, unsigned_contract, ledger)
-    context.server.propose(signed)
+    _send_proposal(context, signed)
     share_contribution(context, signed.body)
     return signed.body
+
+
+def _send_proposal(context: PartyContext, signed: Signed[Contract]) -> None:
+    """Send a proposal; if the server refuses it, the charge is taken back and nothing is left.
+
+    A connection that breaks is no refusal: the proposal may have arrived, and is taken up by the
+    next one with the same terms.
+    """
+    try:
+        context.server.propose(signed)
+    except ConnectionFailedError:
+        raise
+    except VeiltabError as error:
+        study = signed.body.study_id
+        if _is_unknown(context, study):
+            _take_back(context, study, f"the proposal was refused: {error.message}", error)
+            context.home.study(study).forget()
+        raise
+
+
+def _is_unknown(context: PartyContext, study: bytes) -> bool:
+    """Tell whether the server says that there is no such study."""
+    try:
+        context.server.status(study)
+    except VeiltabError as error:
+        return isinstance(error, NotFoundError)
+    return False
+
+
+def _take_back(context: PartyContext, study: bytes, reason: str, error: VeiltabError) -> None:
+    """Refund a study that the server has refused; if that cannot be, raise why it was refused."""
+    try:
+        refund(context, study, reason[:MAX_TEXT])
+    except VeiltabError:
+        raise error from None
+
+
+def intended(context: PartyContext, draft: StudyDraft) -> Signed[Contract]:
+    """Return what a proposal would sign: one that was broken off, or one that has no id yet."""
+    unfinished = (
+        _unfinished(context, draft)
+        if draft.vault is None
+        else _unfinished_stored(context, _stored_contract(context, draft, draft.vault))
+    )
+    return unfinished or unsigned(draft.provisional(context.server.pinned))
 
 
 def _propose_stored(
     context: PartyContext, draft: StudyDraft, vault: Vault, ledger: Ledger
 ) -> Contract:
     """Propose a study on stored tables, whose secret is the vault's."""
+    contract_with = _stored_contract(context, draft, vault)
+    proposal = _unfinished_stored(context, contract_with)
+    if proposal is None:
+        proposal = unsigned(contract_with(random_bytes(NONCE_BYTES, context.entropy)))
+    check_stored_study(context, proposal.body)
+    signed = _sign(context, proposal, ledger)
+    _send_proposal(context, signed)
+    return signed.body
+
+
+def _stored_contract(
+    context: PartyContext, draft: StudyDraft, vault: Vault
+) -> Callable[[bytes], Contract]:
+    """Return how the contract of a study on stored tables comes from its nonce."""
     uploads = stored_uploads(context, vault)
 
     def contract_with(nonce: bytes) -> Contract:
@@ -94,19 +168,21 @@ def _propose_stored(
             uploads=uploads,
         )
 
+    return contract_with
+
+
+def _unfinished_stored(
+    context: PartyContext, contract_with: Callable[[bytes], Contract]
+) -> Signed[Contract] | None:
     proposal = None
     for study in context.home.studies():
         signed = context.home.study(study).contract()
         # One that was not charged was never sent, and is forgotten.
-        charged = context.home.ledgers.ledger_of(study) is not None
+        ledgers = context.home.ledgers
+        charged = ledgers.ledger_of(study) is not None and ledgers.refund_of(study) is None
         if signed is not None and charged and contract_with(signed.body.nonce) == signed.body:
             proposal = signed if _still_proposed(context, study) else proposal
-    if proposal is None:
-        proposal = unsigned(contract_with(random_bytes(NONCE_BYTES, context.entropy)))
-    check_stored_study(context, proposal.body)
-    signed = _sign(context, proposal, ledger)
-    context.server.propose(signed)
-    return signed.body
+    return proposal
 
 
 def sign(context: PartyContext, signed: Signed[Contract], ledger: Ledger) -> Status:
@@ -114,14 +190,44 @@ def sign(context: PartyContext, signed: Signed[Contract], ledger: Ledger) -> Sta
 
     The contribution to the secret goes first: once everybody has signed, no part of it is missing.
     A study on stored tables has the vault's secret, and must be about this curator's own table.
+    A study that takes no signature any more is not charged; one that ends before the signature
+    arrives is refunded.
     """
     context.check_parties(signed.body)
+    _check_signable(context, signed)
     if signed.body.stored is not None:
         check_stored_study(context, signed.body)
+    study = signed.body.study_id
+    is_new = context.home.ledgers.ledger_of(study) is None
     cosigned = _sign(context, signed, ledger)
-    if signed.body.stored is None:
-        share_contribution(context, signed.body)
-    return context.server.sign(signed.body.study_id, cosigned)
+    try:
+        if signed.body.stored is None:
+            share_contribution(context, signed.body)
+        return context.server.sign(study, cosigned)
+    except StateError as error:
+        if is_new:
+            reason = f"the signature was refused: {error.message}"
+            _take_back(context, study, reason, error)
+            raise StateError(f"{error.message}; nothing stays charged", hint=error.hint) from error
+        raise
+
+
+def _check_signable(context: PartyContext, signed: Signed[Contract]) -> None:
+    """Refuse a study that takes no signature of this curator any more, before it is charged.
+
+    Whoever has signed may sign again, unless the study was ended: that sends what is missing, and
+    charges a ledger that was restored from an old copy.
+    """
+    status = context.server.status(signed.body.study_id)
+    own = context.home.public.signing_key
+    again = any(signature.root == own for signature in signed.signatures)
+    if status.state == State.PROPOSED or (again and status.state != State.ABORTED):
+        return
+    reason = f": {status.reason}" if status.reason else ""
+    raise StateError(
+        f"the study is {status.state}{reason}; it takes no signature, and nothing was charged",
+        hint="ask its proposer for a new study",
+    )
 
 
 def choose_ledger(home: Home, dataset: str | None) -> Ledger:
@@ -224,6 +330,7 @@ def give_grant(
         sealing_key=context.sealing_key(researcher),
     )
     context.home.study(contract.study_id).save_grant(made)
+    context.home.ledgers.check_charged(contract)  # it may be refunded meanwhile (party.refunds)
     before_sending(made)
     context.server.send_grant(contract.study_id, made)
     curator.outgoing.clear()  # released: the server needs nothing of it any more
@@ -271,6 +378,12 @@ def _fetch_release(context: PartyContext, contract: Contract) -> Release | None:
 
     Where a curator may not see it, the researcher finds out if it was made from another upload.
     """
+    if contract.overlap is not None:
+        raise NotGrantedError(
+            "an overlap count has no values to grant",
+            hint=f"its curators read its number: veiltab overlap show"
+            f" {contract.study_id.hex()[:16]}",
+        )
     state = context.server.status(contract.study_id).state
     if state != State.RELEASED:
         raise StateError(
@@ -291,16 +404,18 @@ def _with_earlier(
 ) -> list[str] | None:
     """Add what the researcher has already, so that the newest grant is all that it needs.
 
-    Only grants that this curator has signed count: a server could make up others, to have more
-    granted than the curator means to.
+    Only grants count that this curator has signed, and has not revoked: a server could make up
+    others, or hide a revocation, to have more granted than the curator means to.
     """
     if wanted is None:
         return None
-    earlier = set()
-    for given in context.server.grants(contract.study_id):
-        verify(given.signed, [context.home.public.signing_key])
-        if given.body.researcher == researcher.party_id and given.body.expires > context.now:
-            earlier |= set(given.body.attributes)
+    earlier, logged = set(), read_log(context, contract)
+    for given in own_grants(context, contract, logged):
+        body = given.body
+        sent = given.signed.digest in logged.grants
+        good = body.expires > context.now and not is_revoked(context, logged, body)
+        if sent and good and body.researcher == researcher.party_id:
+            earlier |= set(body.attributes)
     mine = contract.schema_of(context.identity.party_id).names
     return [*wanted, *(name for name in mine if name in earlier and name not in wanted)]
 
@@ -326,6 +441,8 @@ def _unfinished(context: PartyContext, draft: StudyDraft) -> Signed[Contract] | 
     for study in context.home.studies():
         signed = context.home.study(study).contract()
         if signed is None or not is_proposer(context, signed.body):
+            continue
+        if context.home.ledgers.refund_of(study) is not None:
             continue
         contract = signed.body
         same = draft.contract(

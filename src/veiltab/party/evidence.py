@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from veiltab.core.overlap import OverlapEstimate
 from veiltab.core.plan import Plan
 from veiltab.errors import MismatchError, NotGrantedError
 from veiltab.party.answers import Log
@@ -17,7 +18,7 @@ from veiltab.party.study_folder import PinnedLog
 from veiltab.protocol import logged as log
 from veiltab.protocol.audit_log import verify_log, verify_more
 from veiltab.protocol.logged import Logged
-from veiltab.protocol.verify import may_see_release, verify_release
+from veiltab.protocol.verify import may_see_release, verify_overlap, verify_release
 from veiltab.wire.audit import AuditEntry, AuditHead
 from veiltab.wire.contract import Agreement, Contract, Vault
 from veiltab.wire.messages import Release, Repad, RepadRequest, Upload
@@ -48,7 +49,7 @@ def fetch_contract(context: "PartyContext", study: bytes) -> Signed[Contract]:
     folder = context.home.study(study)
     before = folder.log.read()
     signed = context.server.contract(study)
-    if signed.body.server != context.server.pinned:
+    if signed.body.server.party_id != context.server.pinned.party_id:
         raise MismatchError(
             "the contract names another server than the one you registered with",
             hint="compare the server's fingerprint with whoever proposed the study",
@@ -64,6 +65,14 @@ def fetch_release(context: "PartyContext", contract: Contract) -> tuple[Signed[R
     log.check_release(contract, read_log(context, contract), signed)
     _, plan = verify_release(contract, signed)
     return signed, plan
+
+
+def fetch_overlap(context: "PartyContext", contract: Contract) -> OverlapEstimate:
+    """Fetch the number of an overlap count, compare it with the log, and verify it."""
+    signed = context.server.overlap(contract.study_id)
+    estimate = verify_overlap(contract, signed)
+    log.check_overlap(contract, read_log(context, contract), signed)
+    return estimate
 
 
 def check_uploaded(
@@ -136,5 +145,6 @@ def examine(context: "PartyContext", study: bytes) -> Examined:
     if logged.release is not None and not archived and may_see_release(contract, me):
         # A researcher without a grant is shown no release, and has nothing to compare.
         with contextlib.suppress(NotGrantedError):
-            fetch_release(context, contract)
+            fetch = fetch_release if contract.overlap is None else fetch_overlap
+            fetch(context, contract)
     return Examined(contract, entries, head, logged)

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, ClassVar
 from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import LOCKED, PrivateIdentity, check_passphrase, fingerprint
-from veiltab.errors import HomeError, InputError, MalformedError
+from veiltab.errors import (
+    HomeError,
+    InputError,
+    MalformedError,
+    ParameterError,
+    ServerChangedError,
+)
 from veiltab.files.disk import check_new, drop_unfinished, write_output
 from veiltab.files.private import (
     check_private_folder,
@@ -23,21 +29,27 @@ from veiltab.files.private import (
     write_private,
 )
 from veiltab.party.keyfile import load_identity, save_identity
-from veiltab.party.known.fingerprints import check_digits
+from veiltab.party.known.fingerprints import check_digits, check_same_server
 from veiltab.party.known.known import KnownParties
 from veiltab.party.ledgers import Ledgers, StoredLedger
+from veiltab.party.progress import OnProgress, ignore_progress
 from veiltab.party.study_folder import StudyFolder
 from veiltab.party.vaults.folder import VaultFolder
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.keys import extends
+from veiltab.wire import titles as titles_of
 from veiltab.wire.codec import TEXT, dump, load, message, nested, wired
 from veiltab.wire.contract import PublicIdentity
+from veiltab.wire.invitations import read_code
 from veiltab.wire.rotation import ROTATIONS, Rotation
 from veiltab.wire.signed import Message, Signed
 
 if TYPE_CHECKING:
+    from veiltab.data.recode import Recode, Rule
+    from veiltab.party.checking import Preview
     from veiltab.party.connection import Retry
     from veiltab.party.session import Session
+    from veiltab.protocol.curator.table import Duplicates
 
 CA_FILE = "ca.pem"
 """In a home: the authority of a server whose certificate the system does not know."""
@@ -47,8 +59,6 @@ LARGEST_IDENTITY = 1 << 16
 LOCK_WAIT = 5.0
 """Seconds that a command waits for another one in the same home."""
 
-SHORTEST_PREFIX = 4
-_LISTED = 10
 _ID = re.compile("[0-9a-f]{64}")
 
 
@@ -202,13 +212,27 @@ class Home:
         """Remember a server; any other than the one that is pinned already is refused."""
         with self.lock():
             trusted = self.server
-            if trusted is not None and trusted.identity.party_id != identity.party_id:
-                raise _impostor(url, identity, trusted)
+            if trusted is not None:
+                check_same_server(url, identity, trusted.identity)
             rotations = () if trusted is None else trusted.rotations
             pinned = PinnedServer(url=url, identity=identity, rotations=rotations)
             if pinned != trusted:
                 write_private(self._server, pinned.canonical())
         return pinned
+
+    def meet_server(self, shown: PublicIdentity, rotations: Sequence[Signed[Rotation]]) -> None:
+        """Refuse any other server than the pinned one, before anything is sent to it.
+
+        Newer keys are in order if they follow those that are known; they are remembered once the
+        server has signed with them.  A new name is remembered: it proves nothing.
+        """
+        trusted = self.server
+        if trusted is None:
+            return
+        check_same_server(trusted.url, shown, trusted.identity)
+        _check_follows(trusted, rotations)
+        if shown != trusted.identity:
+            self.pin_server(trusted.url, shown)
 
     def follow_server(self, rotations: Sequence[Signed[Rotation]]) -> None:
         """Remember the newest keys of the server, which has signed with them.
@@ -219,13 +243,7 @@ class Home:
         trusted = self.server
         if trusted is None or rotations == trusted.rotations:
             return
-        if not extends(rotations, trusted.rotations):
-            raise HomeError(
-                f"THE SERVER HAS CHANGED: {trusted.url} signs with a key that it had replaced, or"
-                " with one that does not follow the keys known here",
-                hint="send nothing: somebody may have stolen an old key of the server; ask its"
-                " operator by telephone",
-            )
+        _check_follows(trusted, rotations)
         with self.lock():
             write_private(self._server, replace(trusted, rotations=tuple(rotations)).canonical())
 
@@ -283,36 +301,35 @@ class Home:
 
     def register(
         self,
-        url: str,
-        invitation: str,
+        server: str | PathLike[str],
+        invitation: str | None = None,
         *,
         fingerprint: str,
         passphrase: str | None = None,
         ca_file: str | PathLike[str] | None = None,
         replace: bool = False,
     ) -> PinnedServer:
-        """Register with the server at a URL, by an invitation from its operator.
+        """Register with a server, by an invitation from its operator.
 
-        ``fingerprint`` is what the operator has told you: a server with another one is refused.
-        With ``replace`` a server that was known before is forgotten.
+        ``server`` is the file that the operator has sent, or the server's URL, with the code as
+        ``invitation``.  ``fingerprint`` is what the operator has told you: a server with another
+        one is refused.  With ``replace`` a server that was known before is forgotten.
         """
-        from veiltab.party import session  # noqa: PLC0415 - sessions are made of homes
+        from veiltab.party import registration  # noqa: PLC0415 - it is made of homes
 
         self.check_identity()  # before a server is asked
         check_digits(fingerprint)
+        code = None if invitation is None else read_code(invitation)
         authority = None if ca_file is None else Path(ca_file)
-        server = session.discover(url, ca_file=authority)
-        session.check_fingerprint(server, fingerprint)
-        identity = self.open(passphrase)
-        return session.register(
-            self,
-            url,
-            server,
-            identity=identity,
-            invitation=invitation,
-            ca_file=authority,
-            replace=replace,
-        )
+        met = registration.meet(self, server, ca_file=authority, replace=replace)
+        met.check_fingerprint(fingerprint)
+        code = code or met.code
+        if code is None:
+            raise ParameterError(
+                "a URL needs the code of an invitation too",
+                hint="give the code, or the operator's file instead of the URL",
+            )
+        return met.finish(self.open(passphrase), code)
 
     def connect(self, passphrase: str | None = None, retry: "Retry | None" = None) -> "Session":
         """Open a session with the server that this home is registered with.
@@ -362,6 +379,38 @@ class Home:
                 smallest_population=smallest_population,
             )
 
+    def check(
+        self,
+        file: str | PathLike[str],
+        table: object,
+        ids: str | Sequence[str] = (),
+        *,
+        recode: "Recode | Mapping[str, Rule] | str | PathLike[str] | None" = None,
+        duplicates: "Duplicates | None" = None,
+        query: str | None = None,
+        dataset: str | None = None,
+        offenders: str | PathLike[str] | None = None,
+        progress: OnProgress = ignore_progress,
+    ) -> "Preview":
+        """Check a table against a study file, before the study is proposed; nobody is asked.
+
+        :meth:`Study.check` does the same for a study that was proposed, and explains the arguments.
+        """
+        from veiltab.party import checking  # noqa: PLC0415 - it is made of homes
+
+        return checking.check_file(
+            self,
+            Path(file),
+            table,
+            ids,
+            recode=recode,
+            duplicates=duplicates,
+            query=query,
+            dataset=dataset,
+            offenders_file=None if offenders is None else Path(offenders),
+            progress=progress,
+        )
+
     def study(self, study_id: bytes) -> StudyFolder:
         """Return the folder of one study, which need not exist yet."""
         return StudyFolder(self.path / "studies" / study_id.hex(), study_id)
@@ -376,15 +425,14 @@ class Home:
         listed: Iterable[tuple[bytes, str]] = (),
         unseen: Callable[[], Iterable[tuple[bytes, str]]] = tuple,
     ) -> bytes:
-        """Find the one study with this exact title, or whose id starts with these digits.
+        """Find the one study whose title begins like this, or whose id starts with these digits.
 
-        ``listed`` are ids and titles from elsewhere, such as the server's list, and ``unseen``
-        returns others, which count if nothing else matches.
+        An exact title counts first, and one in other case next.  ``listed`` are ids and titles
+        from elsewhere, such as the server's list, and ``unseen`` returns others, which count if
+        nothing else matches.
         """
         titles = {study: self.study(study).title() for study in self.studies()} | dict(listed)
-        if not _matching(titles, text):
-            titles |= dict(unseen())
-        return _find(text, titles, "study", "studies")
+        return _find(text, titles, unseen, "study", "studies")
 
     def vault(self, vault_id: bytes) -> VaultFolder:
         """Return the folder of one vault, which need not exist yet."""
@@ -402,9 +450,7 @@ class Home:
     ) -> bytes:
         """Find a vault, as :meth:`find_study` does a study."""
         titles = {vault: self.vault(vault).title() for vault in self.vaults()} | dict(listed)
-        if not _matching(titles, text):
-            titles |= dict(unseen())
-        return _find(text, titles, "vault", "vaults")
+        return _find(text, titles, unseen, "vault", "vaults")
 
     def _ids(self, name: str) -> list[bytes]:
         check_private_folder(self.path)
@@ -464,47 +510,41 @@ def read_identity(path: Path) -> PublicIdentity:
         ) from error
 
 
+def _check_follows(trusted: PinnedServer, rotations: Sequence[Signed[Rotation]]) -> None:
+    """Refuse a server that has gone back to an older key, or changed it in another way."""
+    if not extends(rotations, trusted.rotations):
+        raise ServerChangedError(
+            f"THE SERVER HAS CHANGED: {trusted.url} works with a key that it had replaced, or with"
+            " one that does not follow the keys known here",
+            hint="send nothing: somebody may have stolen an old key of the server, or its operator"
+            " has restored an old copy; ask them by telephone",
+        )
+
+
 def _read_identity(data: bytes) -> PublicIdentity:
     return PublicIdentity.from_json(load(data))
 
 
-def _impostor(url: str, identity: PublicIdentity, trusted: PinnedServer) -> HomeError:
-    return HomeError(
-        f"THE SERVER HAS CHANGED: {url} is not the server that this home trusts."
-        f"  It shows the fingerprint {fingerprint(identity.party_id)}, and the one known at"
-        f" {trusted.url} has {fingerprint(trusted.identity.party_id)}",
-        hint="send nothing: somebody may stand between you and the server; ask its operator by"
-        " telephone, and forget the old server only if they confirm the new fingerprint",
-    )
-
-
-def _matching(titles: Mapping[bytes, str | None], text: str) -> list[bytes]:
-    """Return every id with this exact title, or that starts with these digits."""
-    wanted = text.strip()
-    prefix = wanted.lower() if len(wanted) >= SHORTEST_PREFIX else None
-    return [
-        scope
-        for scope, title in titles.items()
-        if wanted == title or (prefix and scope.hex().startswith(prefix))
-    ]
-
-
-def _find(text: str, titles: Mapping[bytes, str | None], what: str, many: str) -> bytes:
+def _find(
+    text: str,
+    titles: titles_of.Titles,
+    unseen: Callable[[], Iterable[tuple[bytes, str]]],
+    what: str,
+    many: str,
+) -> bytes:
     """Return the one id that matches, or say which ones there are."""
-    matches = _matching(titles, text)
+    matches, every = titles_of.find(text, titles, unseen)
     if len(matches) == 1:
         return matches[0]
-    shown = {scope: titles[scope] for scope in matches or titles}
+    if matches:
+        shown = titles_of.candidates({scope: every[scope] for scope in matches}, most=None)
+        raise HomeError(
+            f"{len(matches):,} {many} match {text!r}{shown}",
+            hint=f"give more of the {what}'s title, or at least {titles_of.SHORTEST_PREFIX} digits"
+            " of its id",
+        )
     raise HomeError(
-        f"{f'{len(matches):,} {many} match' if matches else f'no {what} matches'}"
-        f" {text!r}{_candidates(shown)}",
-        hint=f"give a {what}'s exact title, or at least {SHORTEST_PREFIX} digits of its id",
+        f"no {what} matches {text!r}{titles_of.candidates(every)}",
+        hint=f"give the beginning of a {what}'s title, or at least {titles_of.SHORTEST_PREFIX}"
+        " digits of its id",
     )
-
-
-def _candidates(titles: Mapping[bytes, str | None]) -> str:
-    if not titles:
-        return "; there are none yet"
-    lines = [f"\n  {study.hex()[:16]}  {title or '(no title)'}" for study, title in titles.items()]
-    more = f"\n  and {len(lines) - _LISTED:,} more" if len(lines) > _LISTED else ""
-    return ":" + "".join(lines[:_LISTED]) + more

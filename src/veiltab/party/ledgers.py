@@ -1,8 +1,8 @@
 """A curator's ledgers on disk, one file per data set.
 
 Save a ledger before the signature that it is charged for leaves the house: a study must never run
-uncharged.  A file only ever gains entries; limits may change in both directions.  A limit below
-what is spent means that nothing more can be signed: what was promised cannot be won back.
+uncharged.  A file only ever gains entries and refunds; limits may change in both directions.  A
+limit below what is spent means that nothing more can be signed.
 """
 
 import hashlib
@@ -17,12 +17,16 @@ from typing import Any, ClassVar
 from veiltab.core.schema import check_text
 from veiltab.errors import BudgetError, HomeError, InputError, MalformedError, ParameterError
 from veiltab.files.private import damaged, make_private_folder, parse_file, write_private
-from veiltab.protocol.curator.ledger import Entry, Ledger
+from veiltab.party.answers import FLAG
+from veiltab.party.known.names import alike
+from veiltab.protocol.curator.ledger import Basis, Entry, Ledger, Refund
 from veiltab.wire.codec import (
     MAX_INTEGER,
     MAX_TEXT,
     TEXT,
+    Codec,
     Part,
+    choice,
     input_errors_at,
     integer,
     items,
@@ -41,6 +45,7 @@ from veiltab.wire.signed import Message
 
 _READABLE = 40
 _TIME = integer(0, MAX_INTEGER)
+_BASIS: Codec[Basis] = choice("nothing-sent", "never-granted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,11 @@ class StoredLedger:
     def epsilon_left(self) -> float:
         """What is left of ε: the difference of the decimals that people wrote."""
         return float(Fraction(repr(float(self.ledger.epsilon_limit))) - self.ledger.epsilon_spent)
+
+    @property
+    def delta_left(self) -> float:
+        """What is left of δ, in the same way."""
+        return float(Fraction(repr(float(self.ledger.delta_limit))) - self.ledger.delta_spent)
 
     @property
     def overspent(self) -> bool:
@@ -94,18 +104,25 @@ class Ledgers:
         return sorted(ledgers, key=lambda stored: stored.ledger.dataset)
 
     def ledger_of(self, study: bytes) -> StoredLedger | None:
-        """Return the ledger that a study is charged to, if any."""
+        """Return the ledger that a study is charged to, if any, also if that was refunded."""
         for stored in self.all_ledgers():
-            if any(entry.study == study for entry in stored.ledger.entries):
+            if stored.ledger.entry_of(study) is not None:
                 return stored
         return None
+
+    def refund_of(self, study: bytes) -> Refund | None:
+        """Return the refund of a study, also one that is not done yet."""
+        stored = self.ledger_of(study)
+        return None if stored is None else stored.ledger.refund_of(study)
 
     def check_charged(self, contract: Contract) -> None:
         """Refuse a study that no ledger of this home has paid for: data would leave uncharged.
 
-        That happens where a ledger was restored from an old copy.
+        That happens where a ledger was restored from an old copy, or the charge was taken back.
         """
         stored = self.ledger_of(contract.study_id)
+        if stored is not None:
+            stored.ledger.check_not_refunded(contract.study_id)
         cost = Entry(contract.study_id, contract.epsilon, contract.delta, contract.accounting)
         if stored is not None and cost in stored.ledger.entries:
             return
@@ -124,8 +141,8 @@ class Ledgers:
         """
         _check_dataset(ledger.dataset)
         path = self._path(ledger.dataset)
-        stored = self._read(path) or StoredLedger(replace(ledger, entries=()))
-        if ledger.entries[: len(stored.ledger.entries)] != stored.ledger.entries:
+        stored = self._read(path) or StoredLedger(replace(ledger, entries=(), refunds=()))
+        if not _continues(ledger, stored.ledger):
             raise HomeError(
                 f"the ledger of {ledger.dataset!r} has changed since it was opened",
                 hint="open it again and repeat the step; entries are never taken back",
@@ -158,6 +175,8 @@ class Ledgers:
         """
         _check_dataset(dataset)
         stored = self._read(self._path(dataset))
+        if stored is None:
+            self._check_unlike(dataset)
         ledger = (
             Ledger(dataset=dataset, epsilon_limit=epsilon_limit, delta_limit=0.0)
             if stored is None
@@ -172,6 +191,19 @@ class Ledgers:
         changed = {name: limit for name, limit in limits.items() if limit is not None}
         return self.save(replace(ledger, **changed))
 
+    def _check_unlike(self, dataset: str) -> None:
+        """Refuse a new data set that people could take for one there is: it would be charged twice.
+
+        Each of the two would have a budget, for the same people.
+        """
+        for other in self.all_ledgers():
+            name = other.ledger.dataset
+            if alike(name, dataset):
+                raise ParameterError(
+                    f"the data set {dataset!r} looks like {name!r}, which has a budget already",
+                    hint=f"write {name!r} if you mean it, or choose a name that is clearly another",
+                )
+
     def _path(self, dataset: str) -> Path:
         """Return a file name that any disk takes: a digest, after what people can recognise."""
         readable = re.sub("[^a-z0-9]+", "-", dataset.lower())[:_READABLE].strip("-")
@@ -183,6 +215,20 @@ class Ledgers:
         if stored is not None and self._path(stored.ledger.dataset) != path:
             raise damaged(path)
         return stored
+
+
+def _continues(ledger: Ledger, stored: Ledger) -> bool:
+    """Tell whether a ledger has all that is stored, in its order; a refund may be done since."""
+    refunds = ledger.refunds[: len(stored.refunds)]
+    same = ledger.entries[: len(stored.entries)] == stored.entries
+    return (
+        same
+        and len(refunds) == len(stored.refunds)
+        and all(
+            new in (old, replace(old, done=True))
+            for old, new in zip(stored.refunds, refunds, strict=True)
+        )
+    )
 
 
 def _limit(value: float) -> None:
@@ -201,6 +247,26 @@ class _Line(Part):
     title: str = wired(TEXT)
 
 
+@part
+class _LogEnd(Part):
+    """How far a study's audit log went when the study was refunded."""
+
+    hash: bytes = wired(DIGEST)
+    length: int = wired(integer(0, MAX_INTEGER))
+
+
+@part
+class _RefundLine(Part):
+    """A refund of one of the entries."""
+
+    at: int = wired(_TIME)
+    basis: Basis = wired(_BASIS)
+    done: bool = wired(FLAG)
+    log: _LogEnd | None = wired(optional(nested(_LogEnd)))
+    reason: str = wired(TEXT)
+    study: bytes = wired(DIGEST)
+
+
 @message
 class _LedgerFile(Message):
     """A ledger as it is written."""
@@ -212,12 +278,17 @@ class _LedgerFile(Message):
     entries: tuple[_Line, ...] = wired(items(nested(_Line)))
     epsilon_limit: float = wired(number(_limit))
     largest_epsilon: float | None = wired(optional(number(_limit)))
+    refunds: tuple[_RefundLine, ...] = wired(items(nested(_RefundLine)))
     smallest_population: int = wired(integer(0, MAX_INTEGER))
 
     def check(self) -> None:
-        """Refuse a study that comes twice."""
-        if len({line.study for line in self.entries}) != len(self.entries):
-            raise malformed("entries", "a study comes twice")
+        """Refuse a study that comes twice, and a refund of what was not charged."""
+        charged, refunded = ([line.study for line in part] for part in (self.entries, self.refunds))
+        for name, studies in (("entries", charged), ("refunds", refunded)):
+            if len(set(studies)) != len(studies):
+                raise malformed(name, "a study comes twice")
+        if not set(refunded) <= set(charged):
+            raise malformed("refunds", "a study was refunded and not charged")
 
 
 def _to_file(stored: StoredLedger) -> _LedgerFile:
@@ -240,6 +311,17 @@ def _to_file(stored: StoredLedger) -> _LedgerFile:
         entries=tuple(lines),
         epsilon_limit=ledger.epsilon_limit,
         largest_epsilon=ledger.largest_epsilon,
+        refunds=tuple(
+            _RefundLine(
+                refund.at,
+                refund.basis,
+                refund.done,
+                None if refund.log is None else _LogEnd(refund.log[1], refund.log[0]),
+                refund.reason,
+                refund.study,
+            )
+            for refund in ledger.refunds
+        ),
         smallest_population=ledger.smallest_population,
     )
 
@@ -255,6 +337,17 @@ def _from_file(file: _LedgerFile) -> StoredLedger:
             entries=tuple(
                 Entry(line.study, line.epsilon, line.delta, line.accounting)
                 for line in file.entries
+            ),
+            refunds=tuple(
+                Refund(
+                    study=line.study,
+                    reason=line.reason,
+                    at=line.at,
+                    basis=line.basis,
+                    log=None if line.log is None else (line.log.length, line.log.hash),
+                    done=line.done,
+                )
+                for line in file.refunds
             ),
         )
     notes = {line.study: Note(line.title, line.at) for line in file.entries}

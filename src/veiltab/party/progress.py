@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Step = Literal["reading rows", "encrypting", "sending", "waiting"]
+Step = Literal["reading rows", "dropping repeated rows", "encrypting", "sending", "waiting"]
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
 """Seconds between two requests to the server, while others have to act first."""
@@ -15,7 +15,8 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
 class Progress:
     """One report: the step, how much of it is done, and who is being waited for.
 
-    Reading is counted in rows, sending in percent.
+    Reading and dropping are counted in rows, sending in percent.  ``difference`` says what
+    curators have to correct before a push goes on.
     """
 
     step: Step
@@ -23,6 +24,7 @@ class Progress:
     total: int | None = None
     waiting_for: tuple[str, ...] = ()
     state: str = ""
+    difference: str | None = None
 
 
 OnProgress = Callable[[Progress], None]

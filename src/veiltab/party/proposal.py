@@ -8,6 +8,7 @@ from veiltab.core.plan import Plan, plan
 from veiltab.errors import InputError
 from veiltab.protocol.verify import plan_for
 from veiltab.wire.contract import (
+    NONCE_BYTES,
     Contract,
     CuratorTerms,
     Linkage,
@@ -74,6 +75,14 @@ class StudyDraft:
             stored=stored,
         )
 
+    def provisional(self, server: PublicIdentity) -> Contract:
+        """Return the contract as it is going to be, for looking at: its id will be another one."""
+        uploads = [] if self.vault is None else [bytes(32)] * len(self.curators)
+        nothing = bytes(NONCE_BYTES)
+        return self.contract(
+            server=server, secret_commitment=bytes(32), nonce=nothing, uploads=uploads
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VaultDraft:
@@ -111,9 +120,16 @@ class DecoyWishes:
 
 
 def plan_decoys(
-    wishes: DecoyWishes, linkage: Linkage, curators: tuple[CuratorTerms, ...]
+    wishes: DecoyWishes,
+    linkage: Linkage,
+    curators: tuple[CuratorTerms, ...],
+    *,
+    anyway: bool = False,
 ) -> DecoyTerms:
-    """Choose the numbers that the contract of a study with decoys states."""
+    """Choose the numbers that the contract of a study with decoys states.
+
+    Numbers that would say less than a guess are refused, unless ``anyway``.
+    """
     cells = tuple(terms.schema.domain_size for terms in curators)
     chosen = plan(
         population_size=wishes.population,
@@ -125,6 +141,7 @@ def plan_decoys(
         epsilon_public=wishes.epsilon_public,
         linkage=linkage.mode,
         curator_cells=cells,
+        anyway=anyway,
     )
     return DecoyTerms.from_plan(chosen)
 
@@ -133,8 +150,10 @@ def plan_of(contract: Contract, expected_population: int | None = None) -> Plan 
     """Return the plan of a study, for about this many respondents if the contract states none.
 
     Decoys have a plan however many there are.  The paper's mechanism has none before that is known,
-    or if none is possible.
+    or if none is possible; nor has an overlap count, which is about no table.
     """
+    if contract.overlap is not None:
+        return None
     population = contract.population or expected_population
     if contract.decoys is not None:
         return replace(contract.decoy_plan, population_size=population)

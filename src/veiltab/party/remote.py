@@ -13,9 +13,8 @@ from veiltab.core.entropy import Entropy, random_bytes
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import (
-    MalformedError,
     MismatchError,
-    ParameterError,
+    UnauthenticatedError,
     VersionError,
 )
 from veiltab.party.answers import (
@@ -28,6 +27,7 @@ from veiltab.party.answers import (
     Status,
     StudySummary,
     as_message,
+    expect_digest,
     expect_study,
     read_list,
     read_log_page,
@@ -36,6 +36,7 @@ from veiltab.party.answers import (
     read_pages,
 )
 from veiltab.party.connection import CHUNK, Call, ClosedAtEnd, Connection, Headers, Reach, Retry
+from veiltab.party.known.fingerprints import check_same_server
 from veiltab.party.transfer import (
     ReleasedChunks,
     read_bundle,
@@ -48,9 +49,18 @@ from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.keys import verify_rotations
 from veiltab.wire.audit import Witness
 from veiltab.wire.bundles import BUNDLE_BYTES, NamedChunk, bundle_pieces
-from veiltab.wire.codec import MAX_TEXT, TEXT, dump
+from veiltab.wire.codec import check_typed, dump
 from veiltab.wire.contract import DIGEST, Contract, PublicIdentity
-from veiltab.wire.messages import Alignment, Publication, Release, Secret, SignedGrant, Upload
+from veiltab.wire.messages import (
+    Alignment,
+    GrantRevocation,
+    Overlap,
+    Publication,
+    Release,
+    Secret,
+    SignedGrant,
+    Upload,
+)
 from veiltab.wire.requests import (
     NONCE_BYTES,
     RequestSignature,
@@ -59,7 +69,7 @@ from veiltab.wire.requests import (
     signature_base,
     signature_headers,
 )
-from veiltab.wire.rotation import PartyKeys, Revocation
+from veiltab.wire.rotation import PartyKeys, Revocation, Rotation
 from veiltab.wire.signed import VERSION, Signed
 
 __all__ = [
@@ -77,6 +87,9 @@ __all__ = [
 
 _MAX_DISCOVERY_BYTES = 2**16
 
+Meet = Callable[[PublicIdentity, Sequence[Signed[Rotation]]], None]
+"""Refuses a server by who it is, and by the keys that it has had."""
+
 
 class RemoteServer(ClosedAtEnd):
     """The pinned server of a party; many threads may use it at once."""
@@ -91,18 +104,21 @@ class RemoteServer(ClosedAtEnd):
         clock: Callable[[], float] = time.time,
         retry: Retry | None = None,
         reach: Reach | None = None,
+        meet: Meet | None = None,
     ) -> None:
         """Refuse an unsafe URL; nothing is sent yet.
 
         Every request is signed by ``identity`` for the ``pinned`` server, with a nonce drawn from
-        ``entropy``, by default the operating system's.
+        ``entropy``, by default the operating system's.  Before the first one the server is asked
+        who it is; ``meet`` looks at its answer too, and refuses what a home knows better.
         """
         self.pinned, self.identity = pinned, identity
+        self._meet, self._met, self._meeting = meet, False, Lock()
         self._entropy = SystemEntropy() if entropy is None else entropy
         self._clock = clock
         self._lock = Lock()
         self._connection = Connection(url, reach or Reach(), retry or Retry(), clock)
-        self.vaults = RemoteVaults(lambda call: self._connection.send(call, self._sign))
+        self.vaults = RemoteVaults(self._send)
 
     @staticmethod
     def discover(
@@ -111,17 +127,9 @@ class RemoteServer(ClosedAtEnd):
         """Ask a server who it is; people compare the fingerprint before they pin the identity."""
         connection = Connection(url, reach or Reach(), retry or Retry(), time.time)
         try:
-            call = Call("GET", "/v1/server", limit=_MAX_DISCOVERY_BYTES)
-            status = ServerStatus.from_json(read_object(connection.send(call, lambda _: {})))
+            return _ask_who(connection, _unsigned).identity
         finally:
             connection.close()
-        if VERSION not in status.versions:
-            raise VersionError(
-                f"the server does not speak version {VERSION} of the protocol",
-                hint="use the same version of veiltab on both sides",
-            )
-        verify_rotations(status.identity, status.rotations)
-        return status.identity
 
     @staticmethod
     def revoke(
@@ -130,12 +138,19 @@ class RemoteServer(ClosedAtEnd):
         *,
         retry: Retry | None = None,
         reach: Reach | None = None,
+        meet: Meet | None = None,
     ) -> bytes:
-        """Tell a server that a party's keys are revoked; its own signature is all that counts."""
+        """Tell a server that a party's keys are revoked; its own signature is all that counts.
+
+        ``meet`` is shown who the server is, and may refuse it.
+        """
         connection = Connection(url, reach or Reach(), retry or Retry(), time.time)
         try:
+            if meet is not None:
+                status = _ask_who(connection, _unsigned)
+                meet(status.identity, status.rotations)
             call = Call("POST", "/v1/parties/revocations", certificate.dumps())
-            answer = read_object(connection.send(call, lambda _: {}))
+            answer = read_object(connection.send(call, _unsigned))
         finally:
             connection.close()
         return DIGEST.read(answer.get("party"), "party")
@@ -163,7 +178,7 @@ class RemoteServer(ClosedAtEnd):
         """Tell the server this party's newest keys; telling it again changes nothing."""
         keys = self._keys()
         body = dump({"rotation": keys["rotations"][-1], "sealing_key": keys["sealing_key"]})
-        self._connection.send(Call("POST", "/v1/parties/rotations", body), lambda _: {})
+        self._send(Call("POST", "/v1/parties/rotations", body), _unsigned)
 
     def party_keys(self, party: bytes) -> PartyKeys:
         """Return what the server knows of a party's keys, which is not verified yet."""
@@ -184,11 +199,11 @@ class RemoteServer(ClosedAtEnd):
 
     def block(self, party: bytes) -> None:
         """Refuse a party's proposals from now on."""
-        self._connection.send(Call("PUT", _block(party)), self._sign)
+        self._send(Call("PUT", _block(party)))
 
     def unblock(self, party: bytes) -> None:
         """Allow a party's proposals again."""
-        self._connection.send(Call("DELETE", _block(party)), self._sign)
+        self._send(Call("DELETE", _block(party)))
 
     def blocks(self) -> dict[bytes, int]:
         """Return whom this party has blocked on the server, and since when."""
@@ -219,7 +234,7 @@ class RemoteServer(ClosedAtEnd):
 
     def abort(self, study: bytes, reason: str) -> Status:
         """End a study before its release; everybody in it sees the reason."""
-        body = dump({"reason": _reason(reason)})
+        body = dump({"reason": check_typed(reason, "the reason")})
         return _status(self._post(_path(study, "abort"), body), study)
 
     # What curators tell each other
@@ -252,9 +267,13 @@ class RemoteServer(ClosedAtEnd):
 
     # Uploads
 
-    def sent_chunks(self, study: bytes) -> set[bytes]:
-        """Return the digests of what this curator has sent; a resumed upload leaves these out."""
-        return set(read_list(self._get(_path(study, "chunks")), "chunks", DIGEST.read))
+    def sent_chunks(self, study: bytes, total: int = 0) -> set[bytes]:
+        """Return the digests of what this curator has sent; a resumed upload leaves these out.
+
+        ``total`` is how many bytes all chunks have: a server without room for them says so now.
+        """
+        path = _path(study, "chunks") + (f"?total={total}" if total else "")
+        return set(read_list(self._get(path), "chunks", DIGEST.read))
 
     def send_chunks(
         self,
@@ -270,7 +289,7 @@ class RemoteServer(ClosedAtEnd):
 
         def send(some: Sequence[NamedChunk]) -> None:
             body, *more = bundle_pieces(some)
-            self._connection.send(Call("PUT", path, body, CHUNK, more=more), self._sign)
+            self._send(Call("PUT", path, body, CHUNK, more=more))
 
         return send_all(send, chunks, on_sent)
 
@@ -287,11 +306,17 @@ class RemoteServer(ClosedAtEnd):
         expect_study(signed.body.study, study, "release")
         return signed
 
+    def overlap(self, study: bytes) -> Signed[Overlap]:
+        """Return the number of an overlap count, whose signature is not verified yet."""
+        signed = Overlap.loads(self._get(_path(study, "release")))
+        expect_study(signed.body.study, study, "number")
+        return signed
+
     def release_chunks(self, study: bytes, digests: Sequence[bytes]) -> list[bytes]:
         """Return chunks of the release that grants to this researcher cover, checked."""
         body = dump({"chunks": [DIGEST.write(digest, "digest") for digest in digests]})
         call = Call("POST", _path(study, "release", "chunks"), body, limit=BUNDLE_BYTES)
-        return read_bundle(self._connection.send(call, self._sign), digests)
+        return read_bundle(self._send(call), digests)
 
     def send_grant(self, study: bytes, grant: SignedGrant) -> None:
         """Send a grant; one with one-time pads without its sealed part, which nobody may store."""
@@ -306,6 +331,24 @@ class RemoteServer(ClosedAtEnd):
         for grant in grants:
             expect_study(grant.body.study, study, "grant")
         return grants
+
+    def grant_header(self, study: bytes, digest: bytes) -> SignedGrant:
+        """Return what a curator has signed of a grant, by its digest in the log."""
+        grant = SignedGrant.loads(self._get(_path(study, "grants", DIGEST.write(digest, "digest"))))
+        expect_digest(grant.signed, digest)
+        return grant
+
+    def send_revocation(self, study: bytes, signed: Signed[GrantRevocation]) -> None:
+        """Take a grant of one's own back; sending it again changes nothing."""
+        expect_study(signed.body.study, study, "revocation")
+        self._post(_path(study, "revocations"), signed.dumps())
+
+    def revocation(self, study: bytes, digest: bytes) -> Signed[GrantRevocation]:
+        """Return the revocation of a grant, by its digest in the log."""
+        path = _path(study, "revocations", DIGEST.write(digest, "digest"))
+        signed = GrantRevocation.loads(self._get(path))
+        expect_digest(signed, digest)
+        return signed
 
     def publish(self, study: bytes, signed: Signed[Publication]) -> None:
         """Say which copy of this researcher's counts is the published one; the same ever after."""
@@ -326,7 +369,7 @@ class RemoteServer(ClosedAtEnd):
         def fetch(start: int) -> Log:
             path = _path(study, "audit") + (f"?after={start}" if start else "")
             call = Call("GET", path, limit=MAX_LOG_PAGE_BYTES)
-            return read_log_page(self._connection.send(call, self._sign), study)
+            return read_log_page(self._send(call), study)
 
         return read_log_pages(fetch, after)
 
@@ -340,10 +383,39 @@ class RemoteServer(ClosedAtEnd):
         return read_list(self._get(_path(study, "heads")), "heads", as_message(Witness.loads))
 
     def _get(self, path: str) -> bytes:
-        return self._connection.send(Call("GET", path), self._sign)
+        return self._send(Call("GET", path))
 
     def _post(self, path: str, body: bytes) -> bytes:
-        return self._connection.send(Call("POST", path, body), self._sign)
+        return self._send(Call("POST", path, body))
+
+    def _send(self, call: Call, sign: Callable[[Call], Headers] | None = None) -> bytes:
+        """Send a request to the pinned server, and to no other.
+
+        A server that refuses the sender is asked once more who it is: another one may have taken
+        its place in the meantime.
+        """
+        self.check_server()
+        try:
+            return self._connection.send(call, sign or self._sign)
+        except UnauthenticatedError:
+            self._met = False
+            self.check_server()
+            raise
+
+    def check_server(self) -> None:
+        """Ask the server who it is, unless it was asked before, and refuse any but the pinned one.
+
+        This request is signed like all others: so it counts as the party's own, and not among
+        those of strangers, which may be too many.
+        """
+        with self._meeting:
+            if self._met:
+                return
+            status = _ask_who(self._connection, self._sign)
+            check_same_server(self._connection.url, status.identity, self.pinned)
+            if self._meet is not None:
+                self._meet(status.identity, status.rotations)
+            self.pinned, self._met = status.identity, True
 
     def _sign(self, call: Call) -> Headers:
         """Sign a request with a nonce of its own, as of now."""
@@ -355,6 +427,23 @@ class RemoteServer(ClosedAtEnd):
         created, party = int(self._clock()), self.identity.party_id
         signature = self.identity.signing.sign(signature_base(parts, created, nonce, party))
         return signature_headers(parts, RequestSignature(created, nonce, party, signature))
+
+
+def _unsigned(_: Call) -> Headers:
+    return {}
+
+
+def _ask_who(connection: Connection, sign: Callable[[Call], Headers]) -> ServerStatus:
+    """Ask a server who it is, and check that what it says is possible."""
+    call = Call("GET", "/v1/server", limit=_MAX_DISCOVERY_BYTES)
+    status = ServerStatus.from_json(read_object(connection.send(call, sign)))
+    if VERSION not in status.versions:
+        raise VersionError(
+            f"the server does not speak version {VERSION} of the protocol",
+            hint="use the same version of veiltab on both sides",
+        )
+    verify_rotations(status.identity, status.rotations)
+    return status
 
 
 def _block(party: bytes) -> str:
@@ -369,14 +458,3 @@ def _status(body: bytes, study: bytes) -> Status:
     status = Status.from_json(read_object(body))
     expect_study(status.study, study, "status")
     return status
-
-
-def _reason(reason: str) -> str:
-    """Refuse a reason that no answer could carry, before anything is ended."""
-    try:
-        return TEXT.read(reason, "reason")
-    except MalformedError as error:
-        raise ParameterError(
-            "the reason is empty, too long, or has control characters",
-            hint=f"say it on one line, in at most {MAX_TEXT:,} characters",
-        ) from error

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from veiltab.errors import InputError, MessageError, MismatchError, NotGrantedError
 from veiltab.estimates import Estimate, Provenance
+from veiltab.files.private import check_private_file
 from veiltab.party.context import PartyContext
 from veiltab.party.evidence import fetch_release
+from veiltab.party.grants import attributes_left, list_grants
 from veiltab.party.publishing import StudyPublisher, published_part
 from veiltab.party.remote import ReleasedChunks, reading_order, released_sizes
 from veiltab.protocol.researcher import Access, count_records, granted_attributes, open_access
@@ -22,15 +24,20 @@ def estimate_study(
     signed: Signed[Contract],
     attributes: Sequence[str] | None = None,
     grants: Sequence[SignedGrant] = (),
+    *,
+    partial: bool = False,
 ) -> Estimate:
     """Estimate the joint distribution of attributes that were granted, all of them by default.
 
-    ``grants`` are those that curators have handed over directly, as one-time pads must be.  The
-    verified plan, the study's title and who took part travel with the estimate; the promises follow
-    from the plan.
+    ``grants`` are those that curators have handed over directly, as one-time pads must be.  What
+    expired or revoked grants covered is an error, or with ``partial`` left out.  The verified plan,
+    the study's title and who took part travel with the estimate; the promises follow from the plan.
     """
-    access = open_study(context, signed, grants)
-    study, wanted = access.contract.study_id, granted_attributes(access, attributes)
+    seen = list_grants(context, signed.body)
+    left = attributes_left(signed.body, seen, attributes, partial=partial)
+    ended = [one.grant for one in seen if one.state != "good"]
+    access = open_study(context, signed, [one for one in grants if one.body not in ended])
+    study, wanted = access.contract.study_id, granted_attributes(access, left)
     order = reading_order(access.contract, access.release, wanted)
     sizes = released_sizes(access.contract, access.release)
     with ReleasedChunks(context.server, study, order, sizes) as chunks:
@@ -107,13 +114,20 @@ def open_study(
 
 
 def as_grant(given: SignedGrant | str | PathLike[str]) -> SignedGrant:
-    """Read a grant file that a curator has handed over; a grant is returned as it is."""
+    """Read a grant file that a curator has handed over; a grant is returned as it is.
+
+    One with one-time pads must be readable by its owner alone: whoever copies it, and breaks the
+    seal some day, has the pads.
+    """
     if isinstance(given, SignedGrant):
         return given
     path = Path(given)
     try:
         with path.open("rb") as file:
-            return SignedGrant.loads(file.read(MAX_MESSAGE_BYTES + 1))
+            grant = SignedGrant.loads(file.read(MAX_MESSAGE_BYTES + 1))
+            if grant.body.pads == "one-time":
+                check_private_file(file.fileno(), path)
+            return grant
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", hint="check the path") from error
     except MessageError as error:

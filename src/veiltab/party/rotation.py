@@ -18,6 +18,7 @@ from veiltab.party.keyfile import load_identity, replace_identity, save_identity
 from veiltab.party.remote import RemoteServer
 from veiltab.protocol import rotating
 from veiltab.protocol.keys import verify_revocation
+from veiltab.wire.codec import check_typed
 from veiltab.wire.rotation import Revocation
 from veiltab.wire.signed import Signed
 
@@ -57,7 +58,9 @@ def _announce(home: "Home", new: PrivateIdentity, retry: Retry | None) -> None:
     if pinned is None:
         return
     reach = Reach(ca_file=home.authority)
-    with RemoteServer(pinned.url, pinned.identity, new, retry=retry, reach=reach) as server:
+    with RemoteServer(
+        pinned.url, pinned.identity, new, retry=retry, reach=reach, meet=home.meet_server
+    ) as server:
         try:
             server.rotate()
         except StateError:  # another rotation has this one's place: it will never be taken
@@ -67,6 +70,7 @@ def _announce(home: "Home", new: PrivateIdentity, retry: Retry | None) -> None:
 
 def make_certificate(home: "Home", passphrase: str | None, reason: str) -> Signed[Revocation]:
     """Make what revokes a home's identity; it may be kept for years."""
+    check_typed(reason, "the reason")
     return rotating.revoke(home.open(passphrase), int(time.time()), reason)
 
 
@@ -111,5 +115,9 @@ def revoke(
         verify_revocation(home.public, certificate)
     target = url or (pinned.url if pinned else "")
     return RemoteServer.revoke(
-        target, certificate, reach=Reach(ca_file=home.authority), retry=retry
+        target,
+        certificate,
+        reach=Reach(ca_file=home.authority),
+        retry=retry,
+        meet=home.meet_server if url is None else None,
     )

@@ -1,17 +1,20 @@
 """A party connected to its server: proposing studies and finding them."""
 
-import re
+from collections.abc import Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 
-from veiltab.crypto.identity import PrivateIdentity, fingerprint
-from veiltab.errors import InputError, InvitationError, MismatchError
+from veiltab.core.overlap import PEOPLE
+from veiltab.crypto.identity import PrivateIdentity
+from veiltab.errors import StateError
 from veiltab.party.connection import ClosedAtEnd, Reach, Retry
 from veiltab.party.context import PartyContext, check_registered
-from veiltab.party.curator import choose_ledger, propose
-from veiltab.party.home import Home, PinnedServer
-from veiltab.party.known.fingerprints import same_digits
+from veiltab.party.curator import choose_ledger, intended, propose
+from veiltab.party.grants import GrantStatus
+from veiltab.party.home import Home
 from veiltab.party.known.known import BlockedParty
+from veiltab.party.overlaps import draft_overlap, id_linkage, plan_count
 from veiltab.party.proposal import StudyDraft, VaultDraft
 from veiltab.party.remote import RemoteServer, StudySummary
 from veiltab.party.study import Study
@@ -20,9 +23,10 @@ from veiltab.party.vaults.remote import VaultSummary
 from veiltab.party.vaults.steps import known_vault, propose_vault
 from veiltab.party.vaults.vault import Vault
 from veiltab.party.vaults.vault_file import read_vault_file
-from veiltab.wire.contract import PublicIdentity
-
-_INVITATION = re.compile("[0-9a-f]{40}")
+from veiltab.protocol.curator.agreement import charge
+from veiltab.wire.contract import Contract, PublicIdentity
+from veiltab.wire.signed import Signed
+from veiltab.wire.states import State
 
 
 class Session(ClosedAtEnd):
@@ -59,6 +63,19 @@ class Session(ClosedAtEnd):
         """List the studies that this party has looked at, or with ``inbox`` those it has not."""
         return self._context.server.studies(inbox=inbox)
 
+    def grants(self) -> list[GrantStatus]:
+        """Return who can read what until when, in all studies that are released and not archived.
+
+        See :meth:`Study.grants`.
+        """
+        lines = [*self.studies(), *self.studies(inbox=True)]
+        grants: list[GrantStatus] = []
+        for line in lines:
+            if line.state == State.RELEASED:
+                with suppress(StateError):  # it is archived, and nobody can read it any more
+                    grants += Study(self._context, line.study).grants()
+        return grants
+
     def block(self, party: str | PathLike[str] | PublicIdentity) -> BlockedParty:
         """Have nothing to do with a party: the server refuses its proposals, and so do you.
 
@@ -77,26 +94,66 @@ class Session(ClosedAtEnd):
         return blocked
 
     def study(self, name: str) -> Study:
-        """Find a study by its exact title, or by the first digits of its id."""
+        """Find a study by its title or the beginning of it, or by the first digits of its id."""
         return Study(self._context, self._context.find_study(name))
 
-    def propose(self, draft: StudyDraft | str | PathLike[str], dataset: str | None = None) -> Study:
+    def preview(self, draft: StudyDraft, dataset: str | None = None) -> Signed[Contract]:
+        """Return the contract that :meth:`propose` would sign and charge; nothing is sent.
+
+        Before a study is proposed nobody has signed it, and its id is not known yet.  What the data
+        set's budget or policy does not allow is refused.
+        """
+        signed = intended(self._context, draft)
+        charge(signed.body, choose_ledger(self.home, dataset))
+        return signed
+
+    def propose(
+        self,
+        draft: StudyDraft | str | PathLike[str],
+        dataset: str | None = None,
+        *,
+        anyway: bool = False,
+    ) -> Study:
         """Propose the study that a study file describes, sign it, and charge it to a data set.
 
-        The same file again takes up a proposal that was interrupted, and costs nothing more.
+        The same file again takes up a proposal that was interrupted, and costs nothing more.  A
+        study that would say less than a guess is refused, unless ``anyway``.
         """
         if not isinstance(draft, StudyDraft):
-            draft = read_study_file(Path(draft), self.identity, known_vault(self.home))
+            vaults = known_vault(self.home)
+            draft = read_study_file(Path(draft), self.identity, vaults, anyway=anyway)
         with self.home.lock():
             contract = propose(self._context, draft, choose_ledger(self.home, dataset))
         return Study(self._context, contract.study_id)
+
+    def propose_overlap(
+        self,
+        title: str,
+        curators: Sequence[str | PathLike[str] | PublicIdentity],
+        epsilon: float,
+        *,
+        people: int = PEOPLE,
+        columns: int = 1,
+        normalisation: Sequence[str] = (),
+        dataset: str | None = None,
+    ) -> Study:
+        """Ask how many people you and other curators have in common, and charge ε to a data set.
+
+        ``curators`` are the others: public identities, their files, or names of known parties.
+        ``people`` is about how many you expect in common; the error is least for so many, and no
+        promise depends on it.  Ids have so many ``columns``, made alike by ``normalisation``.
+        """
+        others = [self.home.known.identify(party) for party in curators]
+        plan = plan_count(self.identity, others, epsilon, people)
+        linkage = id_linkage(columns, normalisation)
+        return self.propose(draft_overlap(title, self.identity, others, plan, linkage), dataset)
 
     def vaults(self, *, inbox: bool = False) -> list[VaultSummary]:
         """List the vaults that you have looked at, or with ``inbox`` those you have not."""
         return self._context.server.vaults.all_vaults(inbox=inbox)
 
     def vault(self, name: str) -> Vault:
-        """Find a vault by its exact title, or by the first digits of its id.
+        """Find a vault by its title or the beginning of it, or by the first digits of its id.
 
         The server's titles count only for vaults whose terms are not known here, and those that you
         have not looked at only if nothing else matches.
@@ -131,60 +188,7 @@ def open_context(home: Home, identity: PrivateIdentity, retry: Retry | None = No
     """Return what every step of a registered party needs."""
     pinned = check_registered(home)
     reach = Reach(ca_file=home.authority)
-    server = RemoteServer(pinned.url, pinned.identity, identity, retry=retry, reach=reach)
+    server = RemoteServer(
+        pinned.url, pinned.identity, identity, retry=retry, reach=reach, meet=home.meet_server
+    )
     return PartyContext(home, identity, server)
-
-
-def discover(
-    url: str, *, ca_file: Path | None = None, retry: Retry | None = None
-) -> PublicIdentity:
-    """Ask a server who it is; compare its fingerprint with the operator's before you register."""
-    return RemoteServer.discover(url, reach=Reach(ca_file=ca_file), retry=retry)
-
-
-def check_fingerprint(server: PublicIdentity, expected: str) -> None:
-    """Refuse a server whose fingerprint is not the one that its operator gave."""
-    if not same_digits(server.party_id, expected):
-        shown = fingerprint(server.party_id)
-        raise MismatchError(
-            f"the server that answers has the fingerprint {shown}, not {expected}",
-            hint="check the URL and the fingerprint with the operator; nothing was sent",
-        )
-
-
-def register(
-    home: Home,
-    url: str,
-    server: PublicIdentity,
-    *,
-    identity: PrivateIdentity,
-    invitation: str,
-    ca_file: Path | None = None,
-    replace: bool = False,
-    retry: Retry | None = None,
-) -> PinnedServer:
-    """Register with a server whose fingerprint was compared, and remember it."""
-    code = invitation.strip().lower()
-    if not _INVITATION.fullmatch(code):  # neither shown nor sent: it may be any other secret
-        raise InvitationError(
-            "this is not an invitation: a code has forty digits and letters from a to f",
-            hint="give the code that the server's operator has sent you, and nothing else",
-        )
-    if home.server is not None and not replace:
-        home.pin_server(url, server)  # refuses any other server than the one before
-    certificates = None if ca_file is None else _read_certificates(ca_file)
-    reach = Reach(ca_file=ca_file)
-    with RemoteServer(url, server, identity, reach=reach, retry=retry) as remote:
-        remote.register(code)
-    if replace:
-        home.forget_server()
-    pinned = home.pin_server(url, server)
-    home.keep_authority(certificates)
-    return pinned
-
-
-def _read_certificates(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", hint="check the path") from error

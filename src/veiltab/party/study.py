@@ -4,21 +4,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
-from veiltab.core.schema import Schema
-from veiltab.data.recode import Recode, Rule, read_recode_file
-from veiltab.data.tables import open_table
+from veiltab.core.overlap import OverlapEstimate
+from veiltab.data.recode import Recode, Rule
 from veiltab.errors import ParameterError, StateError
 from veiltab.estimates import Estimate
+from veiltab.party.alignments import AlignmentStatus, compare
+from veiltab.party.checking import Preview, Source, as_names, as_recode, check, make_source
 from veiltab.party.coalitions import Coalition, coalitions
 from veiltab.party.context import PartyContext
 from veiltab.party.curator import GivenGrant, choose_ledger, grant, sign
+from veiltab.party.grants import GrantStatus, list_grants, revoke
 from veiltab.party.known.known import Acquaintance, acquaintances
+from veiltab.party.ledgers import StoredLedger
+from veiltab.party.overlaps import read_overlap
 from veiltab.party.progress import OnProgress, Patience, Progress, ignore_progress
-from veiltab.party.push import Preview, Source, check, push
+from veiltab.party.push import push
+from veiltab.party.refunds import refund
 from veiltab.party.remote import Status
 from veiltab.party.researcher import as_grant, estimate_study, publish_study
+from veiltab.party.roles import check_curator, check_researcher
 from veiltab.party.vaults.answers import answer_study
 from veiltab.party.witnesses import Audit, audit
+from veiltab.protocol.curator.table import Duplicates
+from veiltab.protocol.curator.upload import needs_alignment
 from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import SignedGrant
 from veiltab.wire.signed import Signed
@@ -32,8 +40,9 @@ class Study:
     """A study that names this party.  :meth:`Session.study` and ``propose`` make these.
 
     A curator calls :meth:`sign`, :meth:`check`, :meth:`push` and :meth:`grant`, in this order; a
-    researcher calls :meth:`estimate` and :meth:`publish`.  Each step fetches the contract once,
-    verifies it, and checks that the server's audit log continues what was seen before.
+    researcher calls :meth:`estimate` and :meth:`publish`; :meth:`grants` is for both.  Each step
+    fetches the contract once, verifies it, and checks that the server's audit log continues what
+    was seen before.
     """
 
     def __init__(self, context: PartyContext, study_id: bytes) -> None:
@@ -78,6 +87,17 @@ class Study:
         """Ask where the study stands, and who has done what."""
         return self._context.server.status(self._id)
 
+    def alignment(self) -> AlignmentStatus | None:
+        """Say whether the curators hold the same respondents and decoys, as far as they have said.
+
+        For curators, while tables are pushed; ``None`` where nothing is compared.
+        """
+        contract = self.terms
+        me, curators = self._context.identity.party_id, {t.party_id for t in contract.curators}
+        if me not in curators or contract.stored is not None or not needs_alignment(contract):
+            return None
+        return compare(contract, self._context.server.alignments(self._id))
+
     def sign(self, dataset: str | None = None) -> Status:
         """Sign the study, and charge it to a data set of this home.
 
@@ -86,12 +106,20 @@ class Study:
         with self._context.home.lock():
             # Fetched anew, however long ago the terms were read: what was seen of the study by now
             # must still be there.  The id binds the terms, so they cannot have changed.
-            signed = self._fetch()
+            signed = self._fetch_as_curator("sign it")
             return sign(self._context, signed, choose_ledger(self._context.home, dataset))
 
     def abort(self, reason: str) -> Status:
-        """End the study before its release, for everybody in it; what was charged stays charged."""
+        """End the study before its release, for everybody in it; to refund it is a second step."""
         return self._context.server.abort(self._id, reason)
+
+    def refund(self, reason: str) -> StoredLedger:
+        """Take back what this home was charged for a study that ended without a release.
+
+        The pads of what was pushed are deleted, and this home refuses the study for ever.  The
+        charge stays visible in the ledger, with the refund and its reason beside it.
+        """
+        return refund(self._context, self._id, reason)
 
     def check(
         self,
@@ -99,13 +127,28 @@ class Study:
         ids: str | Sequence[str] = (),
         *,
         recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None = None,
+        duplicates: Duplicates | None = None,
         query: str | None = None,
+        dataset: str | None = None,
+        offenders: str | PathLike[str] | None = None,
         progress: OnProgress = ignore_progress,
     ) -> Preview:
-        """Read a table as :meth:`push` would, and return what it would send; nothing is sent."""
-        signed = self._fetch()
-        source = self._source(signed, table, ids, recode, query)
-        return check(self._context, signed, source, progress)
+        """Read a table as :meth:`push` would: what would leave, what it costs, what does not fit.
+
+        Nothing is sent, signed or charged; it works before and after signing.  ``dataset`` shows
+        the cost to one data set alone, and ``offenders`` is a new file for every row that does not
+        fit.
+        """
+        signed = self._fetch_as_curator("push a table to it")
+        rules = self._recode(signed, recode, duplicates)
+        return check(
+            self._context.home,
+            signed.body,
+            make_source(table, ids, rules, query),
+            dataset=dataset,
+            offenders_file=None if offenders is None else Path(offenders),
+            progress=progress,
+        )
 
     def push(
         self,
@@ -113,6 +156,7 @@ class Study:
         ids: str | Sequence[str] = (),
         *,
         recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None = None,
+        duplicates: Duplicates | None = None,
         query: str | None = None,
         wait: bool = True,
         timeout: float | None = None,
@@ -121,15 +165,17 @@ class Study:
         """Sample, encrypt and send a table; after an interruption, the same call resumes.
 
         ``table`` is whatever :func:`veiltab.open_table` takes, or a function that returns it.
-        ``ids`` are the columns that tell respondents apart.  Without a table, what was prepared
-        before is sent; with one, it must be the same table.  Where curators compare digests first,
-        this waits until the others push too, for ``timeout`` seconds at most; with ``wait=False``
-        it returns, and must be called again.
+        ``ids`` are the columns that tell respondents apart, unless ``recode`` names them, and
+        ``duplicates`` says which row counts of those with the same id, if ``recode`` does not.
+        Without a table, what was prepared before is sent; with one, it must be the same table,
+        unless nothing was sent yet.  Where
+        curators compare digests first, this waits until the others push too, for ``timeout``
+        seconds at most; with ``wait=False`` it returns, and must be called again.
         """
-        signed = self._fetch()
+        signed = self._fetch_as_curator("push a table to it")
 
         def source() -> Source:
-            return self._source(signed, table, ids, recode, query)
+            return make_source(table, ids, self._recode(signed, recode, duplicates), query)
 
         patience = Patience(timeout) if wait else None
         given = None if table is None else source
@@ -140,7 +186,7 @@ class Study:
 
         There is one answer: the same call again sends the same bytes, where that is needed.
         """
-        return answer_study(self._context, self._fetch(), progress)
+        return answer_study(self._context, self._fetch_as_curator("answer it"), progress)
 
     def wait(
         self,
@@ -185,22 +231,49 @@ class Study:
         """
         to = researcher if isinstance(researcher, PublicIdentity) else str(researcher)
         path = None if file is None else Path(file)
-        signed = self._fetch()
+        signed = self._fetch_as_curator("grant it to researchers")
         return grant(self._context, signed, to, as_names(attributes), days=days, file=path)
+
+    def grants(self) -> list[GrantStatus]:
+        """Return who can read what until when, the grants that end first before the others.
+
+        A curator sees all grants of the study, also those of other curators, and a researcher those
+        given to it; expired and revoked ones too.
+        """
+        return list_grants(self._context, self._fetch().body)
+
+    def revoke(self, researcher: str | PathLike[str] | PublicIdentity) -> list[GrantStatus]:
+        """Take back all that this curator has granted to a researcher, and return those grants.
+
+        From now on the server serves nothing by them.  What the researcher has downloaded before,
+        and what it has published, stays.  :meth:`grant` lets it read again.
+        """
+        who = researcher if isinstance(researcher, PublicIdentity) else str(researcher)
+        return revoke(self._context, self._fetch_as_curator("revoke grants").body, who)
 
     def estimate(
         self,
         attributes: str | Sequence[str] | None = None,
         *,
         grants: Iterable[SignedGrant | str | PathLike[str]] = (),
+        partial: bool = False,
     ) -> Estimate:
         """Verify, fetch, decrypt and estimate, as a researcher whom the curators have authorised.
 
         ``grants`` are files that curators have handed over directly; the others come from the
-        server.
+        server.  Attributes whose grants have expired or were revoked are an error, or are left out
+        with ``partial``.
         """
         given = [as_grant(grant) for grant in grants]
-        return estimate_study(self._context, self._fetch(), as_names(attributes), given)
+        signed, names = self._fetch_as_researcher(), as_names(attributes)
+        return estimate_study(self._context, signed, names, given, partial=partial)
+
+    def overlap(self) -> OverlapEstimate:
+        """Return how many people the curators have in common, as one of them.
+
+        The study must be an overlap count, to which every curator has pushed its ids.
+        """
+        return read_overlap(self._context, self._fetch_as_curator("read its number").body)
 
     def publish(
         self,
@@ -214,7 +287,8 @@ class Study:
         and the audit log names it.  Later calls return the same copy, or a part of it.
         """
         given = [as_grant(grant) for grant in grants]
-        return publish_study(self._context, self._fetch(), as_names(attributes), given)
+        signed = self._fetch_as_researcher()
+        return publish_study(self._context, signed, as_names(attributes), given)
 
     def audit(
         self,
@@ -235,43 +309,24 @@ class Study:
         self._signed = self._context.contract(self._id)
         return self._signed
 
-    def _source(
+    def _fetch_as_curator(self, doing: str) -> Signed[Contract]:
+        signed = self._fetch()
+        check_curator(signed.body, self._context.home.public, doing)
+        return signed
+
+    def _fetch_as_researcher(self) -> Signed[Contract]:
+        signed = self._fetch()
+        check_researcher(signed.body, self._context.home.public)
+        return signed
+
+    def _recode(
         self,
         signed: Signed[Contract],
-        table: object,
-        ids: str | Sequence[str],
         recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None,
-        query: str | None,
-    ) -> Source:
+        duplicates: Duplicates | None,
+    ) -> Recode:
         schema = signed.body.schema_of(self._context.identity.party_id)
-        return make_source(schema, table, ids, recode, query)
-
-
-def make_source(
-    schema: Schema,
-    table: object,
-    ids: str | Sequence[str],
-    recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None,
-    query: str | None,
-) -> Source:
-    """Open a table as a curator names it; ``schema`` is its own part of the agreement."""
-    opened = open_table(table() if callable(table) else table, query)
-    return Source(opened, tuple(as_names(ids) or ()), _as_recode(recode, schema))
-
-
-def as_names(names: str | Sequence[str] | None) -> Sequence[str] | None:
-    """Return names as a sequence: one name by itself stands for a list of it alone."""
-    return [names] if isinstance(names, str) else names
-
-
-def _as_recode(
-    recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None, schema: Schema
-) -> Recode:
-    if recode is None:
-        return Recode()
-    if isinstance(recode, Mapping):
-        return Recode(recode)
-    return recode if isinstance(recode, Recode) else read_recode_file(Path(recode), schema)
+        return as_recode(recode, schema, duplicates)
 
 
 def is_reached(status: Status, wanted: str) -> bool:

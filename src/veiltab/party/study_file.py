@@ -7,21 +7,28 @@ key.
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
 from veiltab.core.hashing import SEALING_PUBLIC_BYTES, SIGNING_PUBLIC_BYTES
 from veiltab.core.mechanism import LinkageMode
+from veiltab.core.plan import plan
 from veiltab.core.schema import MAX_CATEGORIES, Attribute
-from veiltab.errors import HomeError, InputError, MalformedError, StudyFileError
-from veiltab.files.toml import Document, TomlTable, read_bytes
+from veiltab.errors import (
+    HomeError,
+    InputError,
+    MalformedError,
+    StudyFileError,
+    UselessPlanError,
+)
+from veiltab.files.toml import Document, TomlTable, check_filled_in, read_bytes
+from veiltab.party.known.names import look
 from veiltab.party.proposal import DecoyWishes, StudyDraft, plan_decoys
-from veiltab.wire.codec import MAX_INTEGER, TEXT, Codec, choice, describe, integer, items, malformed
+from veiltab.wire.codec import TEXT, Codec, choice, describe, integer, items, malformed
 from veiltab.wire.contract import (
     LINKAGE_MODE,
-    NONCE_BYTES,
     PADS,
     POPULATION,
     CuratorTerms,
@@ -34,6 +41,7 @@ from veiltab.wire.contract import (
 from veiltab.wire.mechanism import DELTA, EPSILON, SAMPLE_SIZE, PaperTerms
 
 ME = "me"
+
 OPTIMAL = "optimal"
 UNBOUNDED = "unbounded"
 
@@ -78,6 +86,9 @@ IDENTITY_KEYS = {
 }
 
 _BY: Codec[LinkageBy] = choice("ids", "rows")
+MOST_ID_COLUMNS = 100
+"""More columns than any id has: whoever signs for more has mistyped, and could never push."""
+
 _MECHANISM: Codec[str] = choice("decoys", "paper", "shuffle")
 _NORMALISATION: Codec[tuple[Normalisation, ...]] = items(choice("nfc", "trim", "lowercase"))
 _CATEGORIES = items(TEXT, least=1, most=MAX_CATEGORIES)
@@ -94,14 +105,16 @@ FindVault = Callable[[str], Vault]
 
 
 def read_study_file(
-    path: Path, me: PublicIdentity, find_vault: FindVault | None = None
+    path: Path, me: PublicIdentity, find_vault: FindVault | None = None, *, anyway: bool = False
 ) -> StudyDraft:
     """Read a study file; ``me`` is the proposer, whom it calls ``"me"``.
 
-    Refused is whatever could not become a contract, so that nobody signs in vain.  A file with
-    ``[vault]`` is about stored tables, which ``find_vault`` knows.
+    Refused is whatever could not become a contract, and unless ``anyway`` a study that would say
+    less than a guess, so that nobody signs in vain.  A file with ``[vault]`` is about stored
+    tables, which ``find_vault`` knows.
     """
     document = Document(read_bytes(path, "study file"), str(path))
+    check_filled_in(document)
     table = TomlTable(document, (), document.values, STUDY_KEYS)
     parties = Parties(path.parent, me)
     vault = None if "vault" not in table else _vault(table, find_vault)
@@ -120,8 +133,10 @@ def read_study_file(
     )
     _check_terms(path, draft, me)
     if _mechanism(table, draft) == "decoys":
-        return _with_decoys(path, draft, table)
+        return _with_decoys(path, draft, table, anyway=anyway)
     _check_without_decoys(draft, table)
+    if not anyway:
+        _check_useful(draft)
     return draft
 
 
@@ -184,7 +199,27 @@ _WRONG_DELTA = {
 }
 
 
-def _with_decoys(path: Path, draft: StudyDraft, table: TomlTable) -> StudyDraft:
+def _check_useful(draft: StudyDraft) -> None:
+    """Refuse a study by rank that would say less than a guess, if its population is stated."""
+    terms = draft.mechanism
+    if draft.population is None or not isinstance(terms, PaperTerms):
+        return
+    try:
+        plan(
+            population_size=draft.population,
+            domain_size=math.prod(curator.schema.domain_size for curator in draft.curators),
+            epsilon=draft.epsilon,
+            delta=draft.delta,
+            sample_size=terms.sample_size,
+            mechanism="shuffle" if draft.delta else "paper",
+        )
+    except UselessPlanError:
+        raise
+    except InputError:  # a contract may state what cannot be planned; then it shows no plan
+        return
+
+
+def _with_decoys(path: Path, draft: StudyDraft, table: TomlTable, *, anyway: bool) -> StudyDraft:
     """Plan the decoys' numbers, for the promises that the file states."""
     if "sample_size" in table:
         raise table.error(
@@ -201,7 +236,9 @@ def _with_decoys(path: Path, draft: StudyDraft, table: TomlTable) -> StudyDraft:
         epsilon_public=table.get_or("epsilon_public", EPSILON.read, None),
     )
     try:
-        terms = plan_decoys(wishes, draft.linkage, draft.curators)
+        terms = plan_decoys(wishes, draft.linkage, draft.curators, anyway=anyway)
+    except UselessPlanError:  # nothing is wrong with the file
+        raise
     except InputError as error:
         raise StudyFileError(f"{path}: {error.message}", hint=error.hint) from error
     return replace(draft, mechanism=terms)
@@ -245,7 +282,7 @@ def read_linkage(document: TomlTable, default: LinkageMode = "aligned") -> Linka
     mode = table.get_or("mode", LINKAGE_MODE.read, default)
     if table.get("by", _BY.read) == "ids":
         return Linkage.by_ids(
-            table.get_or("columns", integer(1, MAX_INTEGER).read, 1),
+            table.get_or("columns", integer(1, MOST_ID_COLUMNS).read, 1),
             table.get_or("normalisation", _NORMALISATION.read, ()),
             mode,
         )
@@ -275,7 +312,26 @@ def _attribute(table: TomlTable) -> Attribute:
     def read(value: object, path: str) -> Attribute:
         return Attribute(name, _CATEGORIES.read(value, path))
 
-    return table.get("categories", read)
+    attribute = table.get("categories", read)
+    twins = look_alikes(attribute.categories)
+    if twins is not None:
+        raise table.error(
+            "categories",
+            f"{twins[1]!r} looks like {twins[0]!r}: they differ by case, spaces or letters that"
+            " look the same",
+            "write one category for both, and map the values to it in a recode file",
+        )
+    return attribute
+
+
+def look_alikes(categories: Iterable[str]) -> tuple[str, str] | None:
+    """Return the first two categories that people could take for one another, if there are any."""
+    seen: dict[str, str] = {}
+    for category in categories:
+        other = seen.setdefault(look(category), category)
+        if other != category:
+            return other, category
+    return None
 
 
 def _researchers(table: TomlTable, parties: "Parties") -> tuple[PublicIdentity, ...] | None:
@@ -326,12 +382,8 @@ def any_server() -> PublicIdentity:
 
 def _check_terms(path: Path, draft: StudyDraft, me: PublicIdentity) -> None:
     """Refuse terms that contradict each other: those of the contract, with any server."""
-    nobody = any_server()
-    uploads = [] if draft.vault is None else [bytes(32)] * len(draft.curators)
     try:
-        draft.contract(
-            server=nobody, secret_commitment=bytes(32), nonce=bytes(NONCE_BYTES), uploads=uploads
-        )
+        draft.provisional(any_server())
     except (MalformedError, InputError) as error:
         raise StudyFileError(
             f"{path}: {error.message}",

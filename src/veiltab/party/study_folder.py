@@ -1,12 +1,15 @@
 """What a party keeps of one study: the contract, its secrets, and what it has sent and seen."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from veiltab.core.schema import Schema
 from veiltab.crypto.derivation import DERIVED_BYTES, SECRET_BYTES
 from veiltab.errors import AuditError, HomeError, MismatchError, StateError
+from veiltab.files.chunks import FolderChunks
+from veiltab.files.disk import disk_errors, remove_folder
 from veiltab.files.private import damaged, make_private_folder, parse_file, write_private
 from veiltab.protocol.curator.upload import OneTimePads, Pads, Prepared, StreamPads
 from veiltab.protocol.logged import Logged
@@ -28,12 +31,24 @@ from veiltab.wire.codec import (
     wired,
 )
 from veiltab.wire.contract import DIGEST, PARTY_ID, Contract
-from veiltab.wire.messages import CHUNKS, Publication, Repad, SignedGrant, Upload, check_chunks
+from veiltab.wire.messages import (
+    CHUNKS,
+    Alignment,
+    GrantRevocation,
+    Publication,
+    Repad,
+    SignedGrant,
+    Upload,
+    check_chunks,
+)
 from veiltab.wire.signed import Message, Signed
 
 if TYPE_CHECKING:
     from veiltab.core.released import ReleasedCounts
     from veiltab.inference.provenance import Provenance
+
+
+T = TypeVar("T")
 
 
 def _read_signed(value: object, path: str) -> Signed[Upload]:
@@ -158,10 +173,18 @@ class _TableFile(Message):
 
 
 @part
-class _LoggedUpload(Part):
-    """The upload of a curator, or its new pads, in a log."""
+class _LoggedMessage(Part):
+    """The upload of a curator, its new pads, or a grant of it, in a log."""
 
     curator: bytes = wired(PARTY_ID)
+    digest: bytes = wired(DIGEST)
+
+
+@part
+class _LoggedRevocation(Part):
+    """The revocation of a grant in a log, and when it came."""
+
+    at: int = wired(integer(0, MAX_INTEGER))
     digest: bytes = wired(DIGEST)
 
 
@@ -172,12 +195,14 @@ class _LogFile(Message):
     kind: ClassVar[str] = "home-audit"
 
     contract: bytes | None = wired(optional(DIGEST))
+    grants: tuple[_LoggedMessage, ...] = wired(items(nested(_LoggedMessage)))
     hash: bytes = wired(DIGEST)
     length: int = wired(integer(0, MAX_INTEGER))
     release: bytes | None = wired(optional(DIGEST))
     requests: tuple[bytes, ...] = wired(items(DIGEST))
+    revoked: tuple[_LoggedRevocation, ...] = wired(items(nested(_LoggedRevocation)))
     signers: tuple[bytes, ...] = wired(items(PARTY_ID))
-    uploads: tuple[_LoggedUpload, ...] = wired(items(nested(_LoggedUpload)))
+    uploads: tuple[_LoggedMessage, ...] = wired(items(nested(_LoggedMessage)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +224,8 @@ class PinnedLog:
             uploads={upload.curator: upload.digest for upload in file.uploads},
             requests=frozenset(file.requests),
             release=file.release,
+            grants={grant.digest: grant.curator for grant in file.grants},
+            revoked={revocation.digest: revocation.at for revocation in file.revoked},
         )
 
     def save(self, logged: Logged) -> None:
@@ -215,12 +242,14 @@ class PinnedLog:
             )
         file = _LogFile(
             contract=logged.contract,
+            grants=tuple(_LoggedMessage(who, d) for d, who in sorted(logged.grants.items())),
             hash=last,
             length=length,
             release=logged.release,
             requests=tuple(sorted(logged.requests)),
+            revoked=tuple(_LoggedRevocation(at, d) for d, at in sorted(logged.revoked.items())),
             signers=tuple(sorted(logged.signers)),
-            uploads=tuple(_LoggedUpload(*pair) for pair in sorted(logged.uploads.items())),
+            uploads=tuple(_LoggedMessage(*pair) for pair in sorted(logged.uploads.items())),
         )
         make_private_folder(self.path.parent)
         write_private(self.path, file.canonical())
@@ -289,19 +318,33 @@ class StudyFolder:
         return None if pinned is None else pinned.digest
 
     def pin_table(self, digest: bytes) -> None:
-        """Keep the keyed digest of the table, before anything of it leaves; refuse another one.
+        """Keep the keyed digest of the table that is about to be prepared; nothing has left yet."""
+        self._write("table", _TableFile(digest=digest, study=self.study_id).canonical())
+
+    def check_table(self, digest: bytes) -> None:
+        """Refuse another table than the one of which something may have left already.
 
         With the same decoys, the difference between two tables would show who has changed.
         """
-        pinned = self.pinned_table()
-        if pinned is None:
-            self._write("table", _TableFile(digest=digest, study=self.study_id).canonical())
-        elif pinned != digest:
+        if self.pinned_table() != digest:
             raise StateError(
                 "this is not the table that was pushed to this study before",
                 hint="push the same table again, or propose a new study: a table that has changed"
                 " needs one",
             )
+
+    def alignment(self) -> Signed[Alignment] | None:
+        """Return the alignment that this home has signed last."""
+        path = self._file("alignment")
+        signed = parse_file(path, Alignment.loads)
+        if signed is not None and signed.body.study != self.study_id:
+            raise damaged(path)
+        return signed
+
+    def save_alignment(self, signed: Signed[Alignment]) -> None:
+        """Keep an alignment before it is sent: in one attempt, a home signs one."""
+        self._check_own(signed.body.study)
+        self._write("alignment", signed.dumps())
 
     def prepared(self, schema: Schema, private: ChunkStore) -> Prepared[Upload] | None:
         """Return the upload that was prepared, with its pads.
@@ -319,6 +362,30 @@ class StudyFolder:
         """Keep the upload with its pads: without them nobody can ever be granted anything."""
         self._check_own(prepared.message.body.scope)
         self._write("prepared", dump_prepared(prepared))
+
+    def forget_pads(self) -> None:
+        """Delete the pads of what was prepared, and the rest of it, for good.
+
+        From then on nobody can decrypt what was sent, however much else they learn.
+        """
+        with disk_errors("deleting pads"):
+            self._file("prepared").unlink(missing_ok=True)
+        for name in ("private", "outgoing"):  # waits for the disk, which has the first name too
+            FolderChunks(self.path / name).clear()
+
+    def forget(self) -> None:
+        """Delete the whole folder: of a study that nobody else knows of, or ever will."""
+        with disk_errors("deleting a study that was never proposed"):
+            remove_folder(self.path)
+
+    def forget_if_unused(self) -> None:
+        """Delete what a proposal has left that was interrupted before its contract was kept.
+
+        Nothing refers to it: neither a contract, nor a charge, nor anybody else.
+        """
+        names = {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else set()
+        if names == {"contribution.json"}:
+            self.forget()
 
     @property
     def log(self) -> PinnedLog:
@@ -360,21 +427,40 @@ class StudyFolder:
         self._write("published", storing.dumps(copy, origin))
 
     def grants(self) -> list[SignedGrant]:
-        """Return the one-time grants that are kept here, sealed parts included."""
-        folder = self.path / "grants"
-        paths = sorted(folder.glob("[!.]*.json")) if folder.is_dir() else []
-        grants = [(path, parse_file(path, SignedGrant.loads)) for path in paths]
-        for path, grant in grants:
-            if grant is not None and grant.body.study != self.study_id:
-                raise damaged(path)
-        return [grant for _, grant in grants if grant is not None]
+        """Return the grants that this curator has made here, sealed parts included."""
+        grants = self._read_all("grants", SignedGrant.loads)
+        self._check_all((grant.body.study for grant in grants), "grants")
+        return grants
 
-    def save_grant(self, grant: SignedGrant) -> Path:
-        """Keep a one-time grant, and return its file, which goes to the researcher directly."""
+    def save_grant(self, grant: SignedGrant) -> None:
+        """Keep a grant, before it is sent anywhere."""
         self._check_own(grant.body.study)
-        path = self._folder("grants") / f"{grant.body.grant_id.hex()}.json"
-        write_private(path, grant.dumps())
-        return path
+        self._write_one("grants", grant.body.grant_id, grant.dumps())
+
+    def revocations(self) -> list[Signed[GrantRevocation]]:
+        """Return the revocations of grants that this curator has signed here."""
+        revocations = self._read_all("revocations", GrantRevocation.loads)
+        self._check_all((signed.body.study for signed in revocations), "revocations")
+        return revocations
+
+    def save_revocation(self, signed: Signed[GrantRevocation]) -> None:
+        """Keep the revocation of a grant, before it is sent."""
+        self._check_own(signed.body.study)
+        self._write_one("revocations", signed.body.grant_id, signed.dumps())
+
+    def _read_all(self, name: str, loads: Callable[[bytes], T]) -> list[T]:
+        """Read all files of a folder, which need not be there."""
+        folder = self.path / name
+        paths = sorted(folder.glob("[!.]*.json")) if folder.is_dir() else []
+        parsed = [parse_file(path, loads) for path in paths]
+        return [one for one in parsed if one is not None]
+
+    def _check_all(self, studies: Iterable[bytes], name: str) -> None:
+        if any(study != self.study_id for study in studies):
+            raise damaged(self.path / name)
+
+    def _write_one(self, folder: str, grant_id: bytes, data: bytes) -> None:
+        write_private(self._folder(folder) / f"{grant_id.hex()}.json", data)
 
     def _read_secret(self, name: str, kind: type[_SecretFile]) -> bytes | None:
         path = self._file(name)

@@ -12,6 +12,7 @@ from veiltab.files.disk import check_new
 from veiltab.files.private import write_private
 from veiltab.party.context import PartyContext
 from veiltab.party.evidence import Examined, examine
+from veiltab.party.grants import GrantStatus, list_grants
 from veiltab.protocol.witness import (
     check_head,
     compare,
@@ -20,7 +21,9 @@ from veiltab.protocol.witness import (
     verify_witness,
 )
 from veiltab.wire.audit import AuditEntry, AuditHead, Equivocation, Witness
-from veiltab.wire.signed import Signed
+from veiltab.wire.messages import GrantRevocation
+from veiltab.wire.signed import Signed, digest
+from veiltab.wire.states import AuditEvent
 
 MAX_HEAD_BYTES = 2**16
 Verdict = Literal["same", "behind", "invalid"]
@@ -47,6 +50,8 @@ class Audit:
 
     examined: Examined = field(repr=False)
     witnesses: tuple[Witnessed, ...]
+    grants: tuple[GrantStatus, ...] = ()
+    """The grants in the log that this party may see; none once the study is archived."""
 
     @property
     def entries(self) -> list[AuditEntry]:
@@ -67,6 +72,13 @@ class Audit:
     def hash(self) -> bytes:
         """The hash of the last entry."""
         return self.head.body.hash
+
+    def grant_of(self, entry: AuditEntry) -> GrantStatus | None:
+        """Return the grant that was given or revoked, if the entry is about one to be seen."""
+        for one in self.grants:
+            if entry.message in (digest(one.grant), digest(GrantRevocation.of(one.grant))):
+                return one
+        return None
 
     def save_head(self, path: str | PathLike[str]) -> None:
         """Write the signed end of the log to a new file, for others to compare."""
@@ -133,7 +145,13 @@ def audit(
     witnesses += [_with_witness(comparison, study, signed) for signed in others]
     with suppress(OutOfSpaceError, QuotaError):  # the log is verified, whatever the server takes
         context.server.leave_head(study, leave_witness(comparison.examined.head, context.identity))
-    return Audit(comparison.examined, tuple(witnesses))
+    return Audit(comparison.examined, tuple(witnesses), _grants(context, comparison.examined))
+
+
+def _grants(context: PartyContext, examined: Examined) -> tuple[GrantStatus, ...]:
+    if any(entry.event == AuditEvent.ARCHIVED for entry in examined.entries):
+        return ()
+    return tuple(list_grants(context, examined.contract))
 
 
 def _with_file(comparison: _Comparison, study: bytes, path: Path) -> Witnessed:

@@ -10,7 +10,7 @@ from itertools import permutations
 
 from veiltab.core.entropy import Entropy
 from veiltab.core.mechanism import LinkageMode
-from veiltab.core.schema import Attribute, Codes, Schema
+from veiltab.core.schema import Attribute, Codes, table_schema
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.linkage import IdMessages
 from veiltab.protocol.curator.agreement import (
@@ -27,7 +27,7 @@ from veiltab.protocol.curator.agreement import (
 from veiltab.protocol.curator.grant import grant
 from veiltab.protocol.curator.ledger import Ledger
 from veiltab.protocol.curator.stored import StoredTable
-from veiltab.protocol.curator.table import Intake
+from veiltab.protocol.curator.table import Duplicates, Intake
 from veiltab.protocol.curator.upload import (
     CuratorContext,
     Prepared,
@@ -43,7 +43,7 @@ from veiltab.protocol.server.study import ServerStudy
 from veiltab.protocol.sorting import MemorySpool
 from veiltab.protocol.stores import MemoryChunks
 from veiltab.wire.contract import Agreement, Contract, CuratorTerms, Linkage, PadMode, Stored, Vault
-from veiltab.wire.mechanism import MechanismTerms, PaperTerms
+from veiltab.wire.mechanism import MechanismTerms, OverlapTerms, PaperTerms
 from veiltab.wire.messages import Release, Repad, SignedGrant, Upload
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import State
@@ -62,6 +62,7 @@ class Holding:
     attributes: tuple[Attribute, ...]
     codes: Sequence[Codes]
     ids: IdMessages
+    duplicates: Duplicates = "refuse"
 
     @property
     def partitions(self) -> int:
@@ -222,7 +223,7 @@ class Rehearsal:
             server=public_identity(self.server),
             linkage=replace(self.linkage, mode=terms.linkage),
             secret_commitment=commitment,
-            researchers=None,
+            researchers=() if isinstance(mechanism, OverlapTerms) else None,
             epsilon=terms.epsilon,
             delta=terms.delta,
             accounting=mechanism.accounting(terms.delta),
@@ -303,9 +304,17 @@ class Rehearsal:
 
 def take_in(agreement: Agreement, secret: bytes, holding: Holding, curator: bytes) -> Intake:
     """Take in a curator's whole holding in memory."""
-    schema, parts = Schema(holding.attributes), holding.partitions
+    schema, parts = table_schema(holding.attributes), holding.partitions
     spool = MemorySpool()
-    intake = Intake(agreement, secret, schema, spool, curator=curator, partitions=parts)
+    intake = Intake(
+        agreement,
+        secret,
+        schema,
+        spool,
+        curator=curator,
+        partitions=parts,
+        duplicates=holding.duplicates,
+    )
     holding.fill(intake)
     intake.close()
     return intake

@@ -11,7 +11,14 @@ from veiltab.errors import AuditError
 from veiltab.protocol.audit_log import Seen
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Agreement, Contract, Vault
-from veiltab.wire.messages import Release, Repad, RepadRequest, Upload
+from veiltab.wire.messages import (
+    Overlap,
+    Release,
+    Repad,
+    RepadRequest,
+    SignedGrant,
+    Upload,
+)
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import AuditEvent
 
@@ -28,6 +35,7 @@ _BY_CURATORS = (
     AuditEvent.ALIGNED,
     *_OF_UPLOADS,
     AuditEvent.GRANTED,
+    AuditEvent.REVOKED,
 )
 _BY_THE_SERVER = (
     AuditEvent.OPENED,
@@ -43,7 +51,8 @@ class Logged:
     """How far a log goes, and the digests of the messages in it that bind everybody.
 
     ``uploads`` has each curator's upload, or its new pads for stored rows; ``requests`` are the
-    server's requests for those.
+    server's requests for those.  ``grants`` are the digests of all grants with their curators, and
+    ``revoked`` those of their revocations with the time.
     """
 
     seen: Seen
@@ -52,6 +61,8 @@ class Logged:
     uploads: Mapping[bytes, bytes] = field(default_factory=dict)
     requests: frozenset[bytes] = frozenset()
     release: bytes | None = None
+    grants: Mapping[bytes, bytes] = field(default_factory=dict)
+    revoked: Mapping[bytes, int] = field(default_factory=dict)
 
     def followed_by(self, entries: Iterable[AuditEntry], seen: Seen) -> "Logged":
         """Return what is logged after further entries, which were verified up to ``seen``.
@@ -59,10 +70,14 @@ class Logged:
         Entries that contradict each other are refused: a study has one contract, one upload of
         each curator and one release.
         """
-        logged = self
+        logged, grants, revoked = self, dict(self.grants), dict(self.revoked)
         for entry in entries:
             logged = logged._with(entry)
-        return replace(logged, seen=seen)
+            if entry.event == AuditEvent.GRANTED:
+                grants[_once(entry, None)] = entry.actor
+            elif entry.event == AuditEvent.REVOKED:
+                revoked.setdefault(_once(entry, None), entry.at)
+        return replace(logged, seen=seen, grants=grants, revoked=revoked)
 
     def _with(self, entry: AuditEntry) -> "Logged":
         event, digest = entry.event, entry.message
@@ -134,9 +149,23 @@ def check_release(contract: Contract, logged: Logged, signed: Signed[Release]) -
         check_digest(what, logged.uploads.get(upload.curator), upload.digest)
 
 
+def check_overlap(contract: Contract, logged: Logged, signed: Signed[Overlap]) -> None:
+    """Refuse a number that is not the logged one, or that is made from other uploads."""
+    check_digest("number", logged.release, signed.digest)
+    for terms, digest in zip(contract.curators, signed.body.uploads, strict=False):
+        what = f"upload of {terms.identity.name!r}"
+        check_digest(what, logged.uploads.get(terms.party_id), digest)
+
+
 def check_upload(logged: Logged, own: Signed[Upload] | Signed[Repad]) -> None:
     """Refuse a log with another upload, or none, where a curator's own must be."""
     check_digest(f"{own.body.kind} of yours", logged.uploads.get(own.body.curator), own.digest)
+
+
+def check_grant(logged: Logged, grant: SignedGrant) -> None:
+    """Refuse a grant that is not in the log, or that the log says another curator gave."""
+    if logged.grants.get(grant.signed.digest) != grant.body.curator:
+        raise _other_message("grant", None, grant.signed.digest)
 
 
 def check_request(logged: Logged, request: Signed[RepadRequest]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from veiltab.core.overlap import OverlapEstimate
 from veiltab.core.plan import Plan, plan
 from veiltab.core.plausible import plausible_rows
 from veiltab.core.schema import Attribute
@@ -26,7 +27,15 @@ from veiltab.protocol.keys import verify_chain
 from veiltab.protocol.stores import Digests, check_column_names
 from veiltab.wire.contract import Agreement, Contract, CuratorTerms, Vault
 from veiltab.wire.mechanism import PURE_1, PaperTerms, accounting_name
-from veiltab.wire.messages import Grant, Publication, Release, SignedGrant, Upload
+from veiltab.wire.messages import (
+    Grant,
+    GrantRevocation,
+    Overlap,
+    Publication,
+    Release,
+    SignedGrant,
+    Upload,
+)
 from veiltab.wire.signed import Message, Signature, Signed, signing_input
 
 Body = TypeVar("Body", bound=Message)
@@ -109,6 +118,11 @@ def plan_for(contract: Contract, population_size: int | None) -> Plan:
     With decoys the contract alone has all its numbers, and where rows are matched, nobody knows how
     many respondents there are: then it is None.
     """
+    if contract.overlap is not None:
+        raise MismatchError(
+            "an overlap count tells one number, and has no plan of a table",
+            hint="its numbers are in the contract",
+        )
     if contract.decoys is not None:
         known = None if contract.matched else _known_population(contract, population_size)
         return replace(contract.decoy_plan, population_size=known)
@@ -120,6 +134,7 @@ def plan_for(contract: Contract, population_size: int | None) -> Plan:
         delta=contract.delta,
         sample_size=_stated_size(contract, known),
         mechanism="shuffle" if contract.delta else "paper",
+        anyway=True,  # what was signed is carried out
     )
 
 
@@ -235,10 +250,20 @@ def shares(contract: Contract, release: Release, attributes: Sequence[str]) -> l
 
 
 def verify_release(contract: Contract, signed: Signed[Release]) -> tuple[Release, Plan]:
-    """Return a release that the contract's server has signed, with the plan that it follows."""
+    """Return a release of rows that the contract's server has signed, with its plan."""
     released = verify(signed, [contract.server.signing_key])
     _check_release(contract, released)
     return released, _checked_plan(contract, released)
+
+
+def verify_overlap(contract: Contract, signed: Signed[Overlap]) -> OverlapEstimate:
+    """Return what the number says that the contract's server has signed (spec 13)."""
+    told = verify(signed, [contract.server.signing_key])
+    if told.study != contract.study_id or len(told.uploads) != len(contract.curators):
+        raise MismatchError(
+            "the number is not of this overlap count", hint="fetch the number of this study"
+        )
+    return OverlapEstimate(told.number, contract.overlap_plan)
 
 
 def check_own_upload(release: Release, upload: Signed[Upload]) -> None:
@@ -348,7 +373,8 @@ def may_see_release(contract: Contract, party_id: bytes) -> bool:
     """Tell whether a party may see the release and the number of its rows, if it is let in at all.
 
     A curator knows the decoys.  Where the server matches, the number of rows would tell it how many
-    respondents it has in common with the others.
+    respondents it has in common with the others.  The number of an overlap count has noise of its
+    own, and is for the curators.
     """
     curators = {terms.party_id for terms in contract.curators}
     return party_id not in curators or not contract.matched or contract.decoys is None
@@ -423,6 +449,23 @@ def verify_grant(
     _check_terms(contract, terms, body)
     _check_sealed(grant)
     return terms
+
+
+def verify_revocation(
+    contract: Contract, signed: Signed[GrantRevocation], grant: Grant | None = None
+) -> GrantRevocation:
+    """Return the revocation of a grant, if the curator who gave the grant has signed it.
+
+    ``grant`` is the one that it must be of.
+    """
+    body = signed.body
+    if body.study != contract.study_id or (grant is not None and body != GrantRevocation.of(grant)):
+        raise MismatchError(
+            "the revocation is of another study or another grant",
+            hint="a curator revokes its own grants, in the study that they are of",
+        )
+    verify(signed, [contract.curator(body.curator).identity.signing_key])
+    return body
 
 
 def _check_terms(contract: Contract, terms: CuratorTerms, body: Grant) -> None:

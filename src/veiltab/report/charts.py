@@ -102,6 +102,12 @@ def chart_svg(chart: alt.TopLevelMixin) -> str:
     return vl_convert.vegalite_to_svg(chart.to_dict() | {"config": _CONFIG})
 
 
+def chart_png(chart: alt.TopLevelMixin) -> bytes:
+    """Return a chart in the house style as a PNG picture."""
+    picture: bytes = vl_convert.svg_to_png(chart_svg(chart), scale=PIXELS_PER_POINT)
+    return picture
+
+
 def save_chart(chart: alt.TopLevelMixin, *paths: Path) -> None:
     """Write a chart in the house style to each path; the suffixes decide the formats."""
     for path in paths:

@@ -1,7 +1,7 @@
 """How numbers are written: shares in per cent, intervals, p-values and powers of ten."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from statistics import median
 
 from veiltab.errors import ParameterError
@@ -11,6 +11,9 @@ FEWEST_DECIMALS, MOST_DECIMALS = 2, 6
 
 EXACT = 1e-8
 """A smaller standard error, in per cent, is rounding: the release is without noise."""
+
+LEAST_P_VALUE = 0.001
+"""Smaller p-values are shown as smaller than this."""
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -37,22 +40,21 @@ def percent(share: float, digits: int = FEWEST_DECIMALS) -> str:
     return f"{points(share, digits)} %"
 
 
-def between(low: float, high: float, digits: int = FEWEST_DECIMALS) -> str:
-    """Return an interval of shares, in per cent without the sign."""
-    return f"{points(low, digits)}–{points(high, digits)}"
+def between(low: float | None, high: float | None, digits: int = FEWEST_DECIMALS) -> str:
+    """Return an interval of shares, in per cent without the sign; it may have one end only."""
+    return interval_text(low, high, lambda share: points(share, digits))
 
 
-def significance(p_value: float, replicates: int) -> str:
-    """Return a p-value; the smallest one possible with these replicates becomes a bound."""
-    if is_smallest(p_value, replicates):
-        bound = next((b for b in (0.001, 0.005, 0.01, 0.05) if p_value < b), 1)
-        return f"< {bound:g}"
-    return f"{p_value:.3f}"
+def interval_text(low: float | None, high: float | None, write: Callable[[float], str]) -> str:
+    """Return both ends of an interval, or say which of them there is."""
+    if low is None:
+        return "" if high is None else f"at most {write(high)}"
+    return f"at least {write(low)}" if high is None else f"{write(low)}–{write(high)}"
 
 
-def is_smallest(p_value: float, replicates: int) -> bool:
-    """Tell whether a p-value is the smallest one possible with this many replicates."""
-    return round(p_value * (1 + replicates)) == 1
+def significance(p_value: float) -> str:
+    """Return a p-value with three decimals, or as below the smallest of these."""
+    return f"< {LEAST_P_VALUE:g}" if p_value < LEAST_P_VALUE else f"{p_value:.3f}"
 
 
 def small(number: float) -> str:

@@ -1,20 +1,32 @@
-"""The report of an estimate: one HTML file, without scripts, that needs no network."""
+"""The report of an estimate: one HTML file that needs no network.
+
+Its only script is its own, and works on the joint table; without it the page says as much.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
 
-from veiltab.inference.provenance import Promise
+from veiltab.inference.provenance import Promise, status_words
 from veiltab.report import words
-from veiltab.report.formatting import between, decimals, percent, points, small
+from veiltab.report.dots import Scale, dot_table, key
+from veiltab.report.explorer import controls, policy, scripts
+from veiltab.report.formatting import (
+    between,
+    decimals,
+    interval_text,
+    percent,
+    points,
+    small,
+)
 from veiltab.report.html import (
     Html,
-    Scale,
-    bar_table,
     element,
     error_bar,
     label,
     point_list,
+    scroll,
+    sentence,
     share_cell,
     table,
 )
@@ -31,8 +43,11 @@ SECTIONS = {
     "asked": "Method",
     "cite": "Citation",
 }
-LONG = 30
-"""A table with more rows than this is closed until a reader opens it."""
+LONG = 16
+"""A table with more rows than this is scrolled on a screen; on paper it has two columns."""
+
+SHORT_NAME = 30
+"""Rows with longer names have no room in two columns on paper."""
 
 ERRORS = ("standard error", "sampling", "privacy")
 
@@ -46,8 +61,7 @@ def estimate_page(view: View, made: str | None = None) -> str:
         "head",
         Html('<meta charset="utf-8">'),
         Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Html('<meta http-equiv="Content-Security-Policy" content="default-src \'none\';'),
-        Html(" style-src 'unsafe-inline'\">"),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{policy()}">'),
         element("title", f"{title}: estimates with veiltab"),
         element("style", Html(style)),
     )
@@ -68,7 +82,8 @@ def estimate_page(view: View, made: str | None = None) -> str:
     footer = element(
         "footer", f"Made with {words.software()}. This page is a single file and loads nothing."
     )
-    page = element("html", head, element("body", main, footer), lang="en-GB")
+    script = scripts(view.joint, status_words(view.released))
+    page = element("html", head, element("body", main, footer, script), lang="en-GB")
     return f"<!doctype html>\n{page}\n"
 
 
@@ -78,7 +93,8 @@ def _section(name: str, title: str, *content: object) -> Html:
 
 def _opening(view: View, title: str) -> Html:
     released, names = view.released, view.released.schema.names
-    listed = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
+    *others, last = map(label, names)
+    listed = Html(f"{', '.join(others)} and {last}" if others else last)
     error, _ = error_shares(released, view.options.population)
     cells = released.schema.domain_size
     cards = [
@@ -104,7 +120,7 @@ def _opening(view: View, title: str) -> Html:
         element(
             "p",
             "The joint distribution of " if len(names) > 1 else "The distribution of ",
-            element("bdi", listed),
+            listed,
             how,
             class_="lead",
         ),
@@ -129,7 +145,7 @@ def _people(view: View) -> tuple[str, str]:
     number = view.population
     if number.standard_error == 0:
         return f"{number.value or 0:,.0f}", f"respondents; {decoys}"
-    ends = f"{number.low or 0:,.0f}–{number.high or 0:,.0f}"
+    ends = interval_text(number.low, number.high, "{:,.0f}".format)
     return f"≈ {number.value or 0:,.0f}", f"people in common (interval {ends}); {decoys}"
 
 
@@ -161,16 +177,18 @@ def _contents(view: View) -> Html:
 
 def _largest(view: View) -> tuple[str, str]:
     row = max(view.joint.rows, key=lambda candidate: candidate.share or 0.0)
-    share, low, high = row.share or 0.0, row.low or 0.0, row.high or 0.0
     digits = decimals([row.standard_error])
-    text = f"in the largest cell: {', '.join(row.labels)} (interval {between(low, high, digits)})"
-    return percent(share, digits), text
+    ends = between(row.low, row.high, digits)
+    names = Html(", ").join(map(label, row.labels))
+    return percent(row.share or 0.0, digits), Html(
+        f"in the largest cell: {names} (interval {ends})"
+    )
 
 
 def _warnings(view: View) -> Html:
     if not view.warnings:
         return Html("")
-    listed = (element("li", _sentence(warning)) for warning in view.warnings)
+    listed = (element("li", sentence(warning)) for warning in view.warnings)
     return element(
         "section", element("h2", "Read with care", id="care"), element("ul", *listed),
         class_="care", aria_labelledby="care",
@@ -181,11 +199,13 @@ def _joint(view: View) -> Html:
     part = view.joint
     few = "" if part.whole else f"; the {len(part.rows)} largest of {part.total:,} cells"
     caption = f"Every cell: share and {words.interval_name(view.options)}{few}"
-    bars = bar_table(caption, _halved(part), Scale.over(part.rows), "share")
+    halved = _halved(part)
+    dots = dot_table(caption, halved, Scale.over(part.rows))
+    kind = ""
     if len(part.rows) > LONG:
-        shown = element("details", element("summary", f"The {len(part.rows):,} cells"), bars)
-    else:
-        shown = element("div", bars, class_="card")
+        longest = max(len(row.labels[-1]) for row in halved.rows)
+        kind = " many" if longest <= SHORT_NAME else " many wide"
+    shown = element("div", scroll(dots, caption), class_=f"card joint{kind}", id="joint")
     notes = [element("p", words.interval_words(view.options))]
     if not part.whole:
         more = (
@@ -193,7 +213,8 @@ def _joint(view: View) -> Html:
             " --parquet of veiltab estimate export all of them."
         )
         notes.append(element("p", more))
-    return _section("table", "The whole table", *notes, shown, _columns(part, caption))
+    explored = (controls(), key(part.rows), shown, _columns(part, caption))
+    return _section("table", "The whole table", *notes, *explored)
 
 
 def _halved(part: ShownTable) -> ShownTable:
@@ -331,7 +352,3 @@ def _today() -> str:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."

@@ -14,10 +14,12 @@ from veiltab.inference.association import cramers_v
 from veiltab.inference.conditions import read_condition
 from veiltab.inference.diagnostics import table_warnings
 from veiltab.inference.distributions import NUMBERS, conditional_table, joint_table
-from veiltab.inference.independence import IndependenceTest, independence_test
+from veiltab.inference.hypotheses import HypothesisTest
+from veiltab.inference.independence import independence_test
 from veiltab.inference.people import people, population
 from veiltab.inference.provenance import Provenance
 from veiltab.inference.quantities import Quantity, Question, probability
+from veiltab.inference.residuals import standardised_residuals
 from veiltab.report.formatting import decimals
 
 MOST_CELLS, LARGEST_CELLS = 400, 60
@@ -27,6 +29,12 @@ MOST_CATEGORIES = 40
 MOST_PAIR_CELLS = 144
 MOST_PAIRS = 10
 """Pairs that get pictures: those with the clearest dependence."""
+
+NOTES = ("reason", "warning")
+"""Columns of a table with words about a row, which become its footnote."""
+
+NEAR = 0.1
+"""A share this part of its interval's width from an end, or beyond it, is at an end."""
 
 MOST_TESTS = 45
 MOST_TESTED_CELLS = 1_000
@@ -40,7 +48,7 @@ class ReportOptions:
     level: float = 0.95
     simultaneous: bool = False
     population: Population = "finite"
-    estimator: Estimator = "best"
+    estimator: Estimator = "clipped"
     conditions: tuple[str, ...] = ()
 
     @property
@@ -56,7 +64,10 @@ class ReportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A share with its errors and its interval; all are None if it is not estimable."""
+    """A share with its errors and its interval; all are None if it is not estimable.
+
+    An interval may have one end only, and ``note`` holds words to be read with the numbers.
+    """
 
     labels: tuple[str, ...]
     share: float | None
@@ -65,6 +76,20 @@ class Row:
     privacy_error: float | None
     low: float | None
     high: float | None
+    note: str | None = None
+
+    @property
+    def estimable(self) -> bool:
+        """Whether there is any number: a share, or an end of its interval."""
+        return any(number is not None for number in (self.share, self.low, self.high))
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the share lies near an end of its interval, as one of zero does, or beyond it."""
+        if self.share is None or self.low is None or self.high is None:
+            return False
+        margin = NEAR * (self.high - self.low)
+        return self.share < self.low + margin or self.share > self.high - margin
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +112,31 @@ class ShownTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """Two attributes: their joint table, each one within the other, and their association."""
+class Comparison:
+    """The shares of one attribute within each group of another, and among all.
 
-    test: IndependenceTest
+    ``within`` names the groups first.
+    """
+
+    within: ShownTable
+    overall: ShownTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two attributes: their joint table, each one within the other, and their association.
+
+    The rows of the joint table, which are also the groups of ``comparison``, are the attribute
+    with more categories: a page is longer than it is wide.  ``residuals`` has a number per cell.
+    """
+
+    names: tuple[str, str]
+    test: HypothesisTest
     association: Quantity
     joint: ShownTable
-    within_first: ShownTable
-    within_second: ShownTable
+    residuals: tuple[float, ...]
+    comparison: Comparison
+    reverse: Comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +150,8 @@ class View:
     people: tuple[Quantity, ...]
     marginals: tuple[ShownTable, ...]
     pairs: tuple[Pair, ...]
-    tests: tuple[tuple[tuple[str, str], IndependenceTest], ...]
+    tests: tuple[tuple[tuple[str, str], HypothesisTest], ...]
+    associations: tuple[Quantity | None, ...]
     pairs_in_all: int
     joint: ShownTable
     population: Quantity
@@ -122,11 +165,14 @@ def view_release(released: ReleasedCounts, origin: Provenance, options: ReportOp
         (pair, independence_test(released, *pair, given=(), population="super"))
         for pair in _tested_pairs(released)
     )
-    drawn = sorted(
-        ((pair, test) for pair, test in tests if _cells(released, pair) <= MOST_PAIR_CELLS),
-        key=lambda tested: (tested[1].p_value, -tested[1].statistic),
-    )[:MOST_PAIRS]
-    pairs = [_pair(released, options, pair, test) for pair, test in sorted(drawn, key=tests.index)]
+    associations = tuple(_association(released, options, pair) for pair, _ in tests)
+    small = (place for place, strength in enumerate(associations) if strength is not None)
+    clearest = sorted(small, key=lambda place: _doubt(tests[place][1]))[:MOST_PAIRS]
+    pairs = [
+        _pair(released, options, tests[place], association)
+        for place, association in enumerate(associations)
+        if place in clearest and association is not None
+    ]
     answers = answer_conditions(released, options)
     return View(
         released=released,
@@ -137,6 +183,7 @@ def view_release(released: ReleasedCounts, origin: Provenance, options: ReportOp
         marginals=marginal_parts(released, options),
         pairs=tuple(pairs),
         tests=tests,
+        associations=associations,
         pairs_in_all=len(names) * (len(names) - 1) // 2,
         joint=joint_part(released, options),
         population=population(_question(released, options)),
@@ -184,13 +231,13 @@ def joint_part(
 ) -> ShownTable:
     """Return the joint table, or the largest cells of a table with more than ``most`` cells."""
     frame = joint_table(released, **options.table)
-    return _part(frame, released.schema.names, most, largest)
+    return shown_table(frame, released.schema.names, most, largest)
 
 
 def marginal_parts(released: ReleasedCounts, options: ReportOptions) -> tuple[ShownTable, ...]:
     """Return the table of each attribute by itself."""
     return tuple(
-        _part(joint_table(released.marginal(name), **options.table), (name,), MOST_CATEGORIES)
+        shown_table(joint_table(released.marginal(name), **options.table), (name,), MOST_CATEGORIES)
         for name in released.schema.names
     )
 
@@ -203,6 +250,21 @@ def error_shares(released: ReleasedCounts, population: Population) -> tuple[floa
     variances = released.uncertainty(population).cells()
     total, privacy = float(np.sum(variances.total)), float(np.sum(variances.privacy))
     return (total / variances.total.size) ** 0.5, privacy / total if total > 0 else 1.0
+
+
+def quantity_row(quantity: Quantity, known: Iterable[str] = ()) -> Row:
+    """Return a quantity as a row; its note has the warnings that are not known already."""
+    already = frozenset(known)
+    return Row(
+        (quantity.label,),
+        quantity.value,
+        quantity.standard_error,
+        quantity.sampling_error,
+        quantity.privacy_error,
+        quantity.low,
+        quantity.high,
+        "; ".join(warning for warning in quantity.warnings if warning not in already) or None,
+    )
 
 
 def holm(p_values: Iterable[float]) -> list[float]:
@@ -232,35 +294,60 @@ def _cells(released: ReleasedCounts, pair: tuple[str, str]) -> int:
     return released.schema.subset(pair).domain_size
 
 
+def _doubt(test: HypothesisTest) -> tuple[float, float]:
+    """Order tests by how clearly they show dependence, the clearest first."""
+    return test.p_value, -test.statistic
+
+
+def _association(
+    released: ReleasedCounts, options: ReportOptions, names: tuple[str, str]
+) -> Quantity | None:
+    """Return Cramér's V of a pair; None if it has too many cells to be drawn."""
+    if _cells(released, names) > MOST_PAIR_CELLS:
+        return None
+    return cramers_v(_question(released, options), *names)
+
+
 def _pair(
     released: ReleasedCounts,
     options: ReportOptions,
-    names: tuple[str, str],
-    test: IndependenceTest,
+    tested: tuple[tuple[str, str], HypothesisTest],
+    association: Quantity,
 ) -> Pair:
+    names, test = tested
     first, second = names
-    joint = joint_table(released.marginal(names), **options.table)
-    within_first, within_second = (
-        conditional_table(
-            released,
-            [of],
-            [given],
-            estimator=options.estimator,
-            level=options.level,
-            population=options.population,
-        )
-        for of, given in ((second, first), (first, second))
-    )
+    sizes = released.schema.subset(names).sizes
+    rows, columns = (first, second) if sizes[0] >= sizes[1] else (second, first)
+    joint = released.marginal((rows, columns))
     return Pair(
+        names=names,
         test=test,
-        association=cramers_v(_question(released, options), first, second),
-        joint=_part(joint, (first, second), MOST_PAIR_CELLS),
-        within_first=_part(within_first, (first, second), MOST_PAIR_CELLS),
-        within_second=_part(within_second, (second, first), MOST_PAIR_CELLS),
+        association=association,
+        joint=shown_table(joint_table(joint, **options.table), (rows, columns), MOST_PAIR_CELLS),
+        residuals=tuple(standardised_residuals(joint, test.population).tolist()),
+        comparison=_comparison(joint, options, columns, rows),
+        reverse=_comparison(joint, options, rows, columns),
     )
 
 
-def _part(
+def _comparison(joint: ReleasedCounts, options: ReportOptions, of: str, given: str) -> Comparison:
+    """Compare the groups of one attribute by another one."""
+    within = conditional_table(
+        joint,
+        [of],
+        [given],
+        estimator=options.estimator,
+        level=options.level,
+        population=options.population,
+    )
+    overall = joint_table(joint.marginal(of), **options.table)
+    return Comparison(
+        shown_table(within, (given, of), MOST_PAIR_CELLS),
+        shown_table(overall, (of,), MOST_PAIR_CELLS),
+    )
+
+
+def shown_table(
     frame: pl.DataFrame, names: tuple[str, ...], most: int, largest: int | None = None
 ) -> ShownTable:
     """Return the rows of a table whose first columns are these attributes.
@@ -273,5 +360,16 @@ def _part(
         shown = frame
     labels = shown[:, : len(names)].iter_rows()
     numbers = shown.select(NUMBERS).iter_rows()
-    rows = tuple(Row(tuple(a), *b) for a, b in zip(labels, numbers, strict=True))
+    notes = _notes(shown[:, len(names) :])
+    rows = tuple(
+        replace(Row(tuple(a), *b), note=c) for a, b, c in zip(labels, numbers, notes, strict=True)
+    )
     return ShownTable(names, rows, frame.height)
+
+
+def _notes(frame: pl.DataFrame) -> list[str | None]:
+    """Return the words about each row, None where there are none."""
+    columns = [frame[name].to_list() for name in NOTES if name in frame.columns]
+    if not columns:
+        return [None] * frame.height
+    return ["; ".join(filter(None, texts)) or None for texts in zip(*columns, strict=True)]

@@ -3,7 +3,7 @@
 from importlib.metadata import version
 
 from veiltab.core.plan import PURE, SHUFFLE
-from veiltab.core.released import BEST, Estimator, ReleasedCounts
+from veiltab.core.released import Estimator, ReleasedCounts
 from veiltab.inference.provenance import Provenance
 from veiltab.report.formatting import small
 from veiltab.report.view import ReportOptions
@@ -17,10 +17,12 @@ DECOYS_METHOD = (
     " tell from real ones, are derived in veiltab's documentation."
 )
 ESTIMATORS: dict[Estimator, str] = {
+    "clipped": "the unbiased estimate of each share, shown as 0 or 1 where the noise has taken it"
+    " beyond: one question has one answer, whichever table it is asked of",
     "unbiased": "the unbiased estimate: correct on average, but it can fall below zero in cells"
     " that hold next to nobody",
     "projected": "the unbiased estimate, projected on the nearest proper distribution: no share is"
-    " negative, and the error is smaller",
+    " negative, and all shares sum to one",
     "most_likely": "the maximum likelihood estimate: the distribution under which the released"
     " counts are most likely",
 }
@@ -105,7 +107,7 @@ def estimator_words(released: ReleasedCounts, options: ReportOptions) -> str:
     """Say how the shares were estimated."""
     if options.estimator == "most_likely" and has_decoys(released):
         return QUASI
-    return ESTIMATORS[BEST if options.estimator == "best" else options.estimator]
+    return ESTIMATORS[options.estimator]
 
 
 def has_decoys(released: ReleasedCounts) -> bool:
@@ -116,14 +118,15 @@ def has_decoys(released: ReleasedCounts) -> bool:
 def method_words(options: ReportOptions) -> str:
     """Say how the intervals were computed."""
     band = (
-        "; the simultaneous band uses the simulated quantile of the largest standardised error"
+        "; the simultaneous band uses the law of the largest error, drawn for small tables and"
+        " taken from the cells' tails for large or sparse ones"
         if options.simultaneous
         else ""
     )
     return (
         "computed from the unbiased estimate and its plug-in covariance: score intervals for"
-        " shares, Fieller's method within groups, and a parametric bootstrap through the noise for"
-        f" Cramér's V{band}"
+        " shares, Fieller's method within groups, and the law of the estimate to second order for"
+        f" Cramér's V{band}; the colours of heat maps use the standard error under independence"
     )
 
 

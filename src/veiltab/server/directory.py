@@ -4,8 +4,9 @@ import fcntl
 import os
 import re
 import stat
+import time
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -36,6 +37,9 @@ _RELEASED = "released"
 _DRAWN = "drawn"
 _PROBE = ".writable"
 _LOCK = ".lock"
+_LOCK_SECONDS = 0.2
+"""How long a lock is tried: `veiltab server status` holds it for an instant."""
+
 _BALLAST = ".ballast"
 _UNSAFE_MODE = stat.S_IRWXG | stat.S_IRWXO
 
@@ -47,6 +51,8 @@ class DataDirectory:
         """Create the directory with mode 0700; one that others can open is refused."""
         self._path = path.absolute()
         with disk_errors("making the data directory"):
+            missing = [folder for folder in self._path.parents if not folder.exists()]
+            self._made = [] if self._path.exists() else [self._path, *missing]
             make_folder(self._path)
             mode = stat.S_IMODE(self._path.stat().st_mode)
         if mode & _UNSAFE_MODE:
@@ -70,6 +76,17 @@ class DataDirectory:
     def key_file(self) -> Path:
         """Where the server's own identity is."""
         return self._path / "server.key"
+
+    def undo_start(self) -> None:
+        """Remove what a failed first start has made; the caller has the lock.
+
+        A folder stays in which there is anything else.
+        """
+        for name in (self.key_file.name, _LOCK):
+            (self._path / name).unlink(missing_ok=True)
+        with suppress(OSError):
+            for folder in self._made:
+                folder.rmdir()
 
     def received(self, study: bytes, curator: bytes) -> BundledChunks:
         """Return the chunks that one curator has sent for a study."""
@@ -230,15 +247,40 @@ class DataDirectory:
         finally:
             os.close(descriptor)
 
+    def is_served(self) -> bool:
+        """Tell whether a server runs here; one that starts at this moment waits for the answer."""
+        try:
+            descriptor = os.open(self._path / _LOCK, os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
     def _seize(self, descriptor: int) -> None:
+        end = time.monotonic() + _LOCK_SECONDS
         with disk_errors("locking the data directory"):
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise StateError(
-                    f"another server is using the data directory {self._path}",
-                    hint="stop it first, or give this server a data directory of its own",
-                ) from None
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if time.monotonic() >= end:
+                        raise self._in_use() from None
+                    time.sleep(_LOCK_SECONDS / 10)
+                else:
+                    break
+            if not os.path.samestat(os.fstat(descriptor), (self._path / _LOCK).stat()):
+                raise self._in_use()  # whoever had it has removed it meanwhile
+
+    def _in_use(self) -> StateError:
+        return StateError(
+            f"another server is using the data directory {self._path}",
+            hint="stop it first, or give this server a data directory of its own",
+        )
 
     @property
     def _studies(self) -> Path:

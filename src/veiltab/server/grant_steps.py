@@ -1,15 +1,22 @@
-"""The steps after a release: grants by curators, and what researchers publish."""
+"""The steps after a release: curators grant and revoke, and researchers publish."""
 
 from veiltab.errors import MismatchError, QuotaError
 from veiltab.server import steps
 from veiltab.server.context import ServiceContext
 from veiltab.server.db.lists import HIDDEN, INBOX
-from veiltab.server.db.records import RESEARCHER
+from veiltab.server.db.records import RESEARCHER, MessageRecord
 from veiltab.server.db.usage import GrantLine
 from veiltab.server.http.auth import Sender
 from veiltab.server.quotas import check_space
 from veiltab.server.stored_study import StoredStudy
-from veiltab.wire.messages import PAD_KEY_BYTES, SEAL_BYTES, Grant, Publication, SignedGrant
+from veiltab.wire.messages import (
+    PAD_KEY_BYTES,
+    SEAL_BYTES,
+    Grant,
+    GrantRevocation,
+    Publication,
+    SignedGrant,
+)
 from veiltab.wire.states import AuditEvent
 
 
@@ -21,7 +28,7 @@ def grant(context: ServiceContext, sender: Sender, study: bytes) -> bool:
     steps.check_sender(sent.signed, sender, body.curator, body.study, study)
     with context.database.transaction() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
-        stored.resume().accept_grant(sent, context.now)
+        stored.resume(about=body.grant_id).accept_grant(sent, context.now)
         if sent.sealed is not None:
             steps.check_sealed(sent.sealed, SEAL_BYTES + PAD_KEY_BYTES * len(body.attributes))
         new = stored.keep(body.kind, sender.party, digest, sender.body, reference=body.grant_id)
@@ -51,6 +58,43 @@ def _add_grant(stored: StoredStudy, body: Grant) -> None:
     blocked = records.has_blocked(body.researcher, body.curator)
     place, now = HIDDEN if blocked else INBOX, stored.context.now
     records.add_member(study, body.researcher, RESEARCHER, place=place, now=now)
+
+
+def revoke(context: ServiceContext, sender: Sender, study: bytes) -> bool:
+    """Take a curator's word that a grant of its own is good no more; erase its sealed part.
+
+    Neither a full disk nor a used-up quota stands in the way: like an abort, it only takes access
+    away.  The same word again changes nothing, also when the study is archived.
+    """
+    signed = GrantRevocation.loads(sender.body)
+    body, digest = signed.body, signed.digest
+    steps.check_sender(signed, sender, body.curator, body.study, study)
+    with context.database.transaction() as records:
+        stored = StoredStudy.of_curator(context, records, study, sender.party)
+        if records.message(study, body.kind, sender.party, body.grant_id) is not None:
+            return False
+        stored.resume(about=body.grant_id).accept_revocation(signed)
+        _add_revocation(stored, body.grant_id, digest, sender)
+        for content in records.about_grant(study, Grant.kind, body.grant_id):
+            header = SignedGrant.loads(content).header().dumps()
+            records.revoke_grant(study, body.grant_id, header, context.now)
+        stored.log(AuditEvent.REVOKED, sender.party, digest)
+        return True
+
+
+def _add_revocation(stored: StoredStudy, grant_id: bytes, digest: bytes, sender: Sender) -> None:
+    """Keep a revocation; refuse more of them than there can be grants."""
+    records, study, now = stored.records, stored.study, stored.context.now
+    kind, most = GrantRevocation.kind, stored.context.settings.study_grants
+    records.add_message(
+        MessageRecord(study, kind, sender.party, grant_id, digest, sender.body, now)
+    )
+    records.change_study(study, updated=now)
+    if records.message_count(study, kind, sender.party) > most:
+        raise QuotaError(
+            f"you have revoked {most:,} grants in this study",
+            hint="there cannot be as many; ask the operator",
+        )
 
 
 def publish(context: ServiceContext, sender: Sender, study: bytes) -> bool:

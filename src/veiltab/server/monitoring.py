@@ -99,6 +99,12 @@ class Metrics:
             registry=self._registry,
         )
 
+        self.takes_uploads = Gauge(
+            "veiltab_takes_uploads",
+            "Whether the disk has room for uploads: 1, or 0 while it is nearly full.",
+            registry=self._registry,
+        )
+        self.takes_uploads.set(1)
         self.connections = Gauge(
             "veiltab_connections", "Connections that are open.", registry=self._registry
         )

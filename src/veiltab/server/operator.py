@@ -8,6 +8,7 @@ from veiltab.server.context import ServiceContext
 from veiltab.server.db.operators import OperatorLine, PartyLine
 from veiltab.server.housekeeping import end
 from veiltab.server.quotas import disk_quota, reserve_bytes
+from veiltab.wire.titles import candidates, find
 
 LEAST_DIGITS = 4
 
@@ -53,32 +54,30 @@ def find_party(
         )
     if len(matching) > 1:
         raise ParameterError(
-            f"{len(matching)} parties match {text!r}",
+            f"{len(matching)} parties match {text!r}"
+            f"{candidates({party.party: party.name for party in matching}, most=None)}",
             hint="give the fingerprint, or more digits of the id",
         )
     return matching[0]
 
 
 def find_study(context: ServiceContext, text: str) -> OperatorLine:
-    """Find a study or vault by the first digits of its id, or by its exact title."""
+    """Find a study or vault by its title or the beginning of it, or the first digits of its id."""
     with context.database.reading() as records:
-        studies = records.study_lines()
-    matching = [
-        line
-        for line in studies
-        if line.title == text
-        or (len(text) >= LEAST_DIGITS and line.study.hex().startswith(text.lower()))
-    ]
-    if not matching:
+        lines = {line.study: line for line in records.study_lines()}
+    matches, titles = find(text, {study: line.title for study, line in lines.items()})
+    if not matches:
         raise NotFoundError(
             f"no study or vault matches {text!r}",
             hint="'veiltab server study list' shows all of them",
         )
-    if len(matching) > 1:
+    if len(matches) > 1:
+        shown = candidates({study: titles[study] for study in matches}, most=None)
         raise ParameterError(
-            f"{len(matching)} studies match {text!r}", hint="give more digits of the id"
+            f"{len(matches)} studies match {text!r}{shown}",
+            hint="give more of the title, or more digits of the id",
         )
-    return matching[0]
+    return lines[matches[0]]
 
 
 def party_use(context: ServiceContext, party: bytes) -> PartyUse:

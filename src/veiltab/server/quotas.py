@@ -23,16 +23,48 @@ MAX_BUNDLED = 8_192
 """Chunks of one bundle: more than any table has that fills it."""
 
 MOST_OF_ONE = 64 * GIB
+ROOM_STEPS = 16
+"""In how many steps of the reserve an asker can tell how much room is left."""
+
 UPLOAD_BYTES, UPLOAD_BYTES_A_CHUNK = 256 * KIB, 100
 
 
 def check_space(context: ServiceContext) -> None:
     """Refuse what would take space while the disk is nearly full."""
-    if context.folders.free_bytes() < reserve_bytes(context):
+    if not has_room(context):
         raise OutOfSpaceError(
             "the server's disk is nearly full, and takes nothing new",
             hint="abort studies that nobody needs, and tell the operator; reading still works",
         )
+
+
+def check_room(
+    context: ServiceContext, records: Records, scope: bytes, party: bytes, total: int
+) -> None:
+    """Refuse an upload of so many bytes before any of them is sent, if there is no room for it.
+
+    What is left is known to an asker in large steps only: else it could ask before and after
+    somebody else's upload, and so measure it.
+    """
+    more = max(0, total - records.held_by_study(scope).get(party, 0))
+    if not more:
+        return
+    most = disk_quota(context)
+    if records.message_bytes(party) + records.held_bytes(party) + more > most:
+        raise _over("chunks and messages", most)
+    reserve = reserve_bytes(context)
+    left, step = context.folders.free_bytes() - reserve, max(1, reserve // ROOM_STEPS)
+    if more > step * -(-max(0, left) // step):
+        raise OutOfSpaceError(
+            "the server's disk has no room for your upload",
+            hint="nothing of it was sent now, and nothing is lost: tell the server's operator, and"
+            " run the same command again when there is room",
+        )
+
+
+def has_room(context: ServiceContext) -> bool:
+    """Tell whether the disk takes anything new."""
+    return context.folders.free_bytes() >= reserve_bytes(context)
 
 
 def reserve_bytes(context: ServiceContext) -> int:

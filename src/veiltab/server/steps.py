@@ -7,6 +7,7 @@ from typing import TypeVar
 from veiltab.core.entropy import random_bytes
 from veiltab.crypto.entropy import KEY_BYTES
 from veiltab.errors import (
+    AlignmentError,
     DigestError,
     MalformedError,
     MismatchError,
@@ -42,6 +43,7 @@ from veiltab.wire.messages import (
     Alignment,
     ColumnChunks,
     Grant,
+    GrantRevocation,
     Publication,
     Repad,
     Secret,
@@ -50,7 +52,7 @@ from veiltab.wire.messages import (
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import ENDED, AuditEvent, State
 
-Sent = TypeVar("Sent", Alignment, Secret, Upload, Repad, Grant, Publication)
+Sent = TypeVar("Sent", Alignment, Secret, Upload, Repad, Grant, GrantRevocation, Publication)
 
 
 def propose(context: ServiceContext, sender: Sender) -> tuple[bytes, bool]:
@@ -86,7 +88,7 @@ def abort(context: ServiceContext, sender: Sender, study: bytes, reason: str) ->
         if stored.state is State.RELEASED:
             raise StateError(
                 "the study is released, and cannot be aborted any more",
-                hint="what is released stays; give no further grants, and let the others expire",
+                hint="what is released stays; give no more grants, and revoke those that you gave",
             )
         if stored.state is not State.ABORTED:
             stored.save_aborted(f"{records.member_name(study, sender.party)}: {reason}")
@@ -134,13 +136,41 @@ def check_sealed(sealed: bytes, expected: int) -> None:
 
 
 def send_alignment(context: ServiceContext, sender: Sender, study: bytes) -> bool:
-    """Take a curator's count of respondents and keyed digest, for the other curators."""
+    """Take a curator's count of respondents and keyed digest, for the other curators.
+
+    Until the first upload of the study, by anybody, a curator may begin another attempt: then it
+    has corrected its table, or follows a curator who has.
+    """
     check_space(context)
     signed = Alignment.loads(sender.body)
     check_sender(signed, sender, signed.body.curator, signed.body.study, study)
     with context.database.transaction() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
+        earlier = records.message(study, Alignment.kind, sender.party)
+        if earlier is not None and earlier.digest != signed.digest:
+            _check_next_attempt(stored, earlier.content, signed.body)
+            records.forget_message(study, Alignment.kind, sender.party)
         return _keep(stored, signed, sender, AuditEvent.ALIGNED)
+
+
+def _check_next_attempt(stored: StoredStudy, content: bytes, later: Alignment) -> None:
+    """Refuse to replace an alignment by one of the same attempt, or after an upload.
+
+    Whoever has uploaded relied on it.  The number of attempts is limited, and so is the log.
+    """
+    expect(stored.state, State.PROPOSED, State.OPEN)
+    if stored.records.digests(stored.study, Upload.kind):
+        raise StateError(
+            "a table was uploaded to this study, and alignments cannot be replaced any more",
+            hint="push the table that was aligned, or abort the study and propose a new one",
+        )
+    earlier = Alignment.loads(content).body
+    if later.attempt <= earlier.attempt:
+        raise StateError(
+            f"another alignment was sent in attempt {earlier.attempt}, and this one is of attempt"
+            f" {later.attempt}",
+            hint="push again: the next attempt replaces it, in which everybody aligns again",
+        )
 
 
 def put_chunks(context: ServiceContext, sender: Sender, study: bytes) -> bool:
@@ -227,12 +257,14 @@ def upload(context: ServiceContext, sender: Sender, study: bytes) -> None:
             return
         contract = stored.contract.body
         stored.resume().has_upload(signed)  # refuses one that cannot be taken now
+        _check_aligned(stored)
     with context.lane.turn(sender.party):
         check_received(contract, signed, context.folders.received(study, sender.party))
     with context.database.transaction() as records:
         stored = StoredStudy.of_curator(context, records, study, sender.party)
         server_study = stored.resume()
         server_study.take_upload(signed)
+        _check_aligned(stored)
         if not stored.keep(Upload.kind, sender.party, signed.digest, sender.body):
             return
         # The key decides the sample and its noise: a release that is repeated after a crash comes
@@ -243,6 +275,22 @@ def upload(context: ServiceContext, sender: Sender, study: bytes) -> None:
         stored.log(AuditEvent.UPLOADED, sender.party, signed.digest)
         if complete:
             stored.log(AuditEvent.COMPLETE, context.identity.party_id)
+
+
+def _check_aligned(stored: StoredStudy) -> None:
+    """Refuse an upload while the curators' alignments differ, or some are of another attempt.
+
+    An upload that was prepared for an earlier attempt is refused as well, unless all curators have
+    come back to what they held then.  So nothing is taken that could not be joined, and the wrong
+    table can still be corrected.
+    """
+    messages = stored.records.messages(stored.study, Alignment.kind)
+    bodies = [PARSED.load(Alignment.loads, message.content).body for message in messages]
+    if len({(body.attempt, body.population, body.digest, body.decoys) for body in bodies}) > 1:
+        raise AlignmentError(
+            "not aligned: a curator has replaced its alignment, and it differs from the others'",
+            hint="push again: it waits until all curators have aligned anew",
+        )
 
 
 def check_received(agreement: Agreement, signed: Signed[Upload], store: BundledChunks) -> None:

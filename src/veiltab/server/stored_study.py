@@ -21,6 +21,8 @@ from veiltab.wire.audit import entry_hash
 from veiltab.wire.codec import MAX_TEXT
 from veiltab.wire.contract import Contract
 from veiltab.wire.messages import (
+    GrantRevocation,
+    Overlap,
     Publication,
     Release,
     Repad,
@@ -143,21 +145,24 @@ class StoredStudy(StoredAgreement):
         drawn: Drawn | None = None,
         state: State | None = None,
         reader: bytes | None = None,
+        about: bytes | None = None,
     ) -> ServerStudy:
         """Return the study as the protocol's steps need it.
 
         A draw or a release names the randomness that was fixed for it, and the store that it will
         sync; all other steps draw nothing and write no chunk.  What was drawn of stored tables is
-        needed for the release alone.  Of grants and publications, those of the ``reader`` alone are
-        loaded: others may have given many.  With another ``state`` than its own, a study takes the
-        steps of that state once more.
+        needed for the release alone.  Of grants, their revocations and publications,
+        those of the ``reader`` alone are loaded, because others may have given many; or the grant
+        of the id that the step is ``about``.  With another ``state`` than its own, a study takes
+        the steps of that state once more.
         """
         if self.record.archived is not None:
             raise archived()
         context, folders = self.context, self.context.folders
         curators = [terms.party_id for terms in self.contract.body.curators]
         uploads = self.records.messages(self.study, Upload.kind)
-        grants = [] if reader is None else self.records.grants_of(self.study, reader)
+        grants = self._about_grants(SignedGrant.kind, reader, about)
+        revoked = self._about_grants(GrantRevocation.kind, reader, about)
         published = self._message(Publication.kind, reader)
         return ServerStudy.resume(
             ServerContext(
@@ -172,12 +177,20 @@ class StoredStudy(StoredAgreement):
             # The contents of the uploads are erased when the study ends.
             [PARSED.load(Upload.loads, message.content) for message in uploads if message.content],
             release=self.release(),
+            overlap=self.overlap(),
             grants=[SignedGrant.loads(content) for content in grants],
+            revocations=[GrantRevocation.loads(content) for content in revoked],
             publications=[Publication.loads(content) for content in published],
             requests=() if state is State.OPEN else self.requests(),
             repads=() if state is State.OPEN else self.repads(),
             drawn=drawn,
         )
+
+    def _about_grants(self, kind: str, reader: bytes | None, about: bytes | None) -> list[bytes]:
+        """Return the messages of a kind about a reader's grants, or about the grant of one id."""
+        if about is not None:
+            return self.records.about_grant(self.study, kind, about)
+        return [] if reader is None else self.records.grants_of(self.study, reader, kind)
 
     def _message(self, kind: str, sender: bytes | None) -> list[bytes]:
         """Return the one message of a kind that a party has sent, if it has."""
@@ -200,14 +213,20 @@ class StoredStudy(StoredAgreement):
         return [message.content for message in messages if message.content]
 
     def release_content(self) -> bytes:
-        """Return the bytes of the release, or none before there is one."""
-        messages = self.records.messages(self.study, Release.kind)
+        """Return the bytes of the release, rows or one number, or none before there is one."""
+        kind = Release.kind if self.contract.body.overlap is None else Overlap.kind
+        messages = self.records.messages(self.study, kind)
         return messages[0].content if messages else b""
 
     def release(self) -> Signed[Release] | None:
-        """Return the release, if there is one."""
-        content = self.release_content()
+        """Return the release, if there is one, and it has rows."""
+        content = b"" if self.contract.body.overlap is not None else self.release_content()
         return PARSED.load(Release.loads, content) if content else None
+
+    def overlap(self) -> Signed[Overlap] | None:
+        """Return the number of an overlap count, if there is one."""
+        content = b"" if self.contract.body.overlap is None else self.release_content()
+        return PARSED.load(Overlap.loads, content) if content else None
 
     def save(self, study: ServerStudy, reason: str | None = None, **key: bytes | None) -> None:
         """Write the study's state, signatures and reason; the noise key only if it is given."""

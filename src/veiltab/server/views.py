@@ -24,9 +24,18 @@ from veiltab.server.http.models import (
     StudyList,
 )
 from veiltab.server.limits import Memory, too_large
-from veiltab.server.stored_study import StoredStudy, archived
+from veiltab.server.quotas import check_room
+from veiltab.server.stored_study import StoredAgreement, StoredStudy, archived, not_there
 from veiltab.wire.bundles import bundled_bytes, in_pieces, write_index
-from veiltab.wire.messages import Alignment, Publication, Repad, Secret, SignedGrant, Upload
+from veiltab.wire.messages import (
+    Alignment,
+    GrantRevocation,
+    Publication,
+    Repad,
+    Secret,
+    SignedGrant,
+    Upload,
+)
 from veiltab.wire.states import State
 
 MANY_CHUNKS = 4_096
@@ -122,19 +131,29 @@ def look(context: ServiceContext, sender: Sender, study: bytes, place: str | Non
             records.look(study, sender.party)
 
 
-def contract(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
-    """Return the contract with the signatures so far."""
+def contract(
+    context: ServiceContext,
+    sender: Sender,
+    study: bytes,
+    kind: type[StoredAgreement] = StoredStudy,
+) -> bytes:
+    """Return the contract of a study, or the terms of a vault, with the signatures so far."""
     with context.database.reading() as records:
-        content = StoredStudy.of(context, records, study, sender.party).record.contract
+        content = kind.of(context, records, study, sender.party).record.contract
         place = records.place(study, sender.party)
     look(context, sender, study, place)
     return content
 
 
-def secrets(context: ServiceContext, sender: Sender, study: bytes) -> list[object]:
-    """Return the contributions to the secret that the sender has sealed, or that are for it."""
+def secrets(
+    context: ServiceContext,
+    sender: Sender,
+    study: bytes,
+    kind: type[StoredAgreement] = StoredStudy,
+) -> list[object]:
+    """Return the parts of the secret that the sender has sealed, or that are sealed to it."""
     with context.database.reading() as records:
-        StoredStudy.of_curator(context, records, study, sender.party)
+        kind.of_curator(context, records, study, sender.party)
         messages = records.messages_of(study, Secret.kind, sender.party)
     return [Secret.loads(message.content).to_json() for message in messages]
 
@@ -147,19 +166,24 @@ def alignments(context: ServiceContext, sender: Sender, study: bytes) -> list[ob
     return [Alignment.loads(message.content).to_json() for message in messages if message.content]
 
 
-def chunks(context: ServiceContext, sender: Sender, study: bytes) -> list[str]:
-    """Return the digests of the chunks that the sender has sent, so that it can continue."""
-    with context.database.reading() as records:
-        StoredStudy.of_curator(context, records, study, sender.party)
-    return sent_chunks(context, sender, study)
+def chunks(
+    context: ServiceContext,
+    sender: Sender,
+    study: bytes,
+    kind: type[StoredAgreement] = StoredStudy,
+    *,
+    total: int = 0,
+) -> list[str]:
+    """Return the digests of the chunks that the sender has sent, so that it can continue.
 
-
-def sent_chunks(context: ServiceContext, sender: Sender, scope: bytes) -> list[str]:
-    """Return the digests of what the sender has sent for a study or vault, many of them in turn."""
+    Many of them are listed in turn.  An upload of ``total`` bytes is refused if there is no room.
+    """
     with context.database.reading() as records:
-        many = records.held_chunks(scope, sender.party) > MANY_CHUNKS
+        kind.of_curator(context, records, study, sender.party)
+        check_room(context, records, study, sender.party, total)
+        many = records.held_chunks(study, sender.party) > MANY_CHUNKS
     with context.lane.turn(sender.party) if many else nullcontext():
-        return [digest.hex() for digest in context.folders.received(scope, sender.party).digests()]
+        return [digest.hex() for digest in context.folders.received(study, sender.party).digests()]
 
 
 def release(context: ServiceContext, sender: Sender, study: bytes) -> bytes:
@@ -270,6 +294,38 @@ def grants(context: ServiceContext, sender: Sender, study: bytes) -> list[object
         StoredStudy.of(context, records, study, sender.party)
         contents = records.grants_of(study, sender.party)
     return [SignedGrant.loads(content).to_json() for content in contents]
+
+
+def grant_header(context: ServiceContext, sender: Sender, study: bytes, digest: bytes) -> bytes:
+    """Return what a curator has signed of a grant, by its digest in the log, without its pads."""
+    content = _logged(context, sender, study, SignedGrant, digest)
+    return SignedGrant.loads(content).header().dumps()
+
+
+def revocation(context: ServiceContext, sender: Sender, study: bytes, digest: bytes) -> bytes:
+    """Return the revocation of a grant, by its digest in the log."""
+    return _logged(context, sender, study, GrantRevocation, digest)
+
+
+def _logged(
+    context: ServiceContext,
+    sender: Sender,
+    study: bytes,
+    kind: type[SignedGrant] | type[GrantRevocation],
+    digest: bytes,
+) -> bytes:
+    """Return a message about a grant: to all curators, and to the researcher of the grant."""
+    with context.database.reading() as records:
+        stored = StoredStudy.of(context, records, study, sender.party)
+        if stored.record.archived is not None:
+            raise archived()
+        message = records.message_with(study, kind.kind, digest)
+        curator = records.role(study, sender.party) == CURATOR
+    if message is None or not (
+        curator or kind.loads(message.content).body.researcher == sender.party
+    ):
+        raise not_there(kind.kind)
+    return message.content
 
 
 def publications(context: ServiceContext, sender: Sender, study: bytes) -> list[object]:

@@ -27,7 +27,7 @@ from veiltab.server.queue import FairQueue
 from veiltab.server.quotas import reserve_bytes
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.vaults.drawing import draw_study, resume_release
-from veiltab.wire.messages import Release
+from veiltab.wire.messages import Overlap, Release
 from veiltab.wire.requests import MAX_SKEW_SECONDS
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import AuditEvent, State, VaultState
@@ -69,7 +69,7 @@ def _release(context: ServiceContext, study: bytes) -> str:
         server_study = resume_release(stored, released)
     try:
         with context.metrics.release_seconds.time():
-            release = server_study.release()
+            release = server_study.finish()
     except DigestError as error:
         return _damaged(context, study, error)
     except (AlignmentError, InputError, MismatchError) as error:
@@ -106,14 +106,18 @@ def _forget_aborted(context: ServiceContext, study: bytes) -> None:
 
 
 def _commit(
-    context: ServiceContext, study: bytes, server_study: ServerStudy, release: Signed[Release]
+    context: ServiceContext,
+    study: bytes,
+    server_study: ServerStudy,
+    release: Signed[Release] | Signed[Overlap],
 ) -> str:
     """Make the release visible, erase its key, and only then delete what is not perturbed."""
     with context.database.transaction() as records:
         stored = StoredStudy.find(context, records, study)
         if stored.state not in COMPLETE:
             return "done"
-        stored.keep(Release.kind, context.identity.party_id, release.digest, release.dumps())
+        kind, content = release.body.kind, release.dumps()
+        stored.keep(kind, context.identity.party_id, release.digest, content)
         stored.save_end(server_study)
         size = context.folders.released_bytes(study)
         records.set_held(study, stored.record.proposer, size, 0)
@@ -141,7 +145,7 @@ def _abort(
 def _reason(stored: StoredStudy, error: VeiltabError) -> str:
     """Return what the parties are told; with decoys, no number of rows."""
     told = error.message
-    if stored.contract.body.decoys is not None and any(map(str.isdigit, told)):
+    if stored.contract.body.coin_terms is not None and any(map(str.isdigit, told)):
         return "the curators' uploads do not belong together"
     return told
 
@@ -182,6 +186,7 @@ class Worker:
             for lane, name in zip(self._lanes, THREADS, strict=True)
         ]
         self._kept_house: float | None = None
+        self._had_room = True
 
     @property
     def is_running(self) -> bool:
@@ -244,12 +249,28 @@ class Worker:
             except BaseException:
                 self._lanes[0].tidied = False
                 raise
+        self._watch_disk()
         context.folders.keep_ballast(context.settings.ballast_bytes, reserve_bytes(context))
         with context.database.transaction() as records:
             records.forget_nonces(context.now - _NONCE_SECONDS)
         if self._kept_house is None or context.clock() >= self._kept_house + HOUSE_SECONDS:
             self._kept_house = context.clock()
             keep_house(context)
+
+    def _watch_disk(self) -> None:
+        """Log when the disk is nearly full, and when it is not any more."""
+        context = self._context
+        free, reserve = context.folders.free_bytes(), reserve_bytes(context)
+        room = free >= reserve
+        context.metrics.takes_uploads.set(room)
+        if room == self._had_room:
+            return
+        self._had_room = room
+        extra = {"free_bytes": free, "reserve_bytes": reserve}
+        if room:
+            _log.info("the disk has room again: uploads are taken", extra=extra)
+        else:
+            _log.warning("the disk is nearly full: only reading and aborts work", extra=extra)
 
 
 class Lane:

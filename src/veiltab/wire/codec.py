@@ -15,7 +15,7 @@ from typing import Any, Generic, NoReturn, Self, TypeVar, cast, dataclass_transf
 import rfc8785
 
 from veiltab.core.schema import check_text
-from veiltab.errors import InputError, MalformedError
+from veiltab.errors import InputError, MalformedError, ParameterError
 
 MAX_MESSAGE_BYTES = 67_108_864
 """A longer message is refused before it is looked at (spec 1.1)."""
@@ -142,6 +142,17 @@ def _check_text(value: object, path: str) -> str:
 
 TEXT = Codec(_check_text, _check_text)
 """1 to 1,000 printable characters (spec 1.1)."""
+
+
+def check_typed(text: str, what: str) -> str:
+    """Refuse a text that somebody has typed and no message could carry; return it if one can."""
+    try:
+        return TEXT.read(text, what)
+    except MalformedError as error:
+        raise ParameterError(
+            f"{what} is empty, too long, or has control characters",
+            hint=f"write it on one line, in at most {MAX_TEXT:,} characters",
+        ) from error
 
 
 def hexadecimal(size: int) -> Codec[bytes]:

@@ -6,18 +6,18 @@ which tables are stored for many studies.
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import chain
 from typing import Any, ClassVar, Literal, Self
 
 from veiltab.core import hashing
 from veiltab.core.mechanism import LinkageMode
+from veiltab.core.overlap import OverlapPlan
 from veiltab.core.parameters import (
     MAX_DOMAIN_SIZE,
     check_domain_size,
     check_sample_size,
 )
 from veiltab.core.plan import DECOYS, Plan
-from veiltab.core.schema import MAX_CATEGORIES, Attribute, Schema
+from veiltab.core.schema import MAX_CATEGORIES, Attribute, Schema, table_schema
 from veiltab.errors import MismatchError
 from veiltab.wire.codec import (
     MAX_INTEGER,
@@ -46,8 +46,10 @@ from veiltab.wire.mechanism import (
     MAX_ROWS,
     MECHANISM,
     Accounting,
+    CoinTerms,
     DecoyTerms,
     MechanismTerms,
+    OverlapTerms,
     PaperTerms,
 )
 from veiltab.wire.signed import KEY_BYTES, SignedMessage
@@ -96,7 +98,7 @@ def _write_attribute(attribute: Attribute, path: str) -> dict[str, Any]:
     }
 
 
-_ATTRIBUTES = items(Codec(_read_attribute, _write_attribute), least=1, most=MAX_ATTRIBUTES)
+_ATTRIBUTES = items(Codec(_read_attribute, _write_attribute), most=MAX_ATTRIBUTES)
 
 
 @part
@@ -130,8 +132,8 @@ class CuratorTerms(Part):
 
     @property
     def schema(self) -> Schema:
-        """The curator's part of the joint table."""
-        return Schema(self.attributes)
+        """The curator's part of the joint table; in an overlap count it has none."""
+        return table_schema(self.attributes)
 
     def to_json(self, path: str = "") -> dict[str, Any]:
         """Return the terms as JSON values."""
@@ -234,7 +236,7 @@ class Agreement(SignedMessage):
     @property
     def schema(self) -> Schema:
         """The joint table's schema: the attributes of all curators, in order (spec 4)."""
-        return Schema(chain.from_iterable(terms.attributes for terms in self.curators))
+        return table_schema([a for terms in self.curators for a in terms.attributes])
 
     @property
     def matched(self) -> bool:
@@ -263,14 +265,22 @@ class Agreement(SignedMessage):
 
     def check(self) -> None:
         """Refuse equal parties, equal attribute names, and N outside 2 to 2⁴⁸ (spec 4)."""
+        self._check_parties()
+        self._check_attributes()
+
+    def _check_parties(self) -> None:
         seen: dict[bytes, str] = {}
         for path, party in self.parties():
             # By the signing key: with one key for two parties, one signature would be both's.
             first = seen.setdefault(party.signing_key, path)
             if first != path:
                 raise malformed(path, f"is the same party as {first}")
+
+    def _check_attributes(self) -> None:
         cells = 1
-        for terms in self.curators:
+        for position, terms in enumerate(self.curators):
+            if not terms.attributes:
+                raise malformed(f"curators[{position}].attributes", "must have at least 1 item")
             for attribute in terms.attributes:
                 cells *= attribute.size
                 if cells > MAX_DOMAIN_SIZE:  # at once: the product of a million sizes takes long
@@ -319,7 +329,9 @@ class Contract(Agreement):
 
     def check(self) -> None:
         """Refuse terms that contradict each other, and a promise that is not kept (spec 4)."""
-        Agreement.check(self)
+        self._check_parties()
+        if self.overlap is None:
+            self._check_attributes()
         expected = self.mechanism.accounting(self.delta)
         if self.accounting != expected:
             raise malformed(
@@ -329,6 +341,8 @@ class Contract(Agreement):
             )
         if isinstance(self.mechanism, PaperTerms):
             self._check_sample_size(self.mechanism.sample_size)
+        elif self.overlap is not None:
+            self._check_overlap()
         else:
             with input_errors_at("mechanism"):
                 self.decoy_plan  # noqa: B018 - cannot be built if it breaks its promise
@@ -337,8 +351,27 @@ class Contract(Agreement):
 
     @property
     def decoys(self) -> DecoyTerms | None:
-        """The terms of a study with decoys, or None for the paper's mechanism."""
+        """The terms of a study of values with decoys, or None for any other mechanism."""
         return self.mechanism if isinstance(self.mechanism, DecoyTerms) else None
+
+    @property
+    def overlap(self) -> OverlapTerms | None:
+        """The terms of an overlap count, which is about nobody's values; else None."""
+        return self.mechanism if isinstance(self.mechanism, OverlapTerms) else None
+
+    @property
+    def coin_terms(self) -> CoinTerms | None:
+        """The terms of whatever has a coin for each respondent and decoys; None by rank."""
+        return self.decoys or self.overlap
+
+    @property
+    def overlap_plan(self) -> OverlapPlan:
+        """The plan of an overlap count: all its numbers are fixed by the contract alone."""
+        if self.overlap is None:
+            raise MismatchError(
+                "the study is no overlap count", hint="ask for its plan, or for its release"
+            )
+        return self.overlap.plan(self.epsilon, len(self.curators))
 
     @property
     def decoy_plan(self) -> Plan:
@@ -355,6 +388,26 @@ class Contract(Agreement):
             self.linkage.mode,
             tuple(terms.schema.domain_size for terms in self.curators),
         )
+
+    def _check_overlap(self) -> None:
+        """Refuse an overlap count that has values, or that could tell more than one number."""
+        if not self.matched or self.linkage.by != "ids":
+            raise malformed("linkage", "must be matched, by ids, for an overlap count")
+        for position, terms in enumerate(self.curators):
+            if terms.attributes:
+                raise malformed(
+                    f"curators[{position}].attributes", "must be empty for an overlap count"
+                )
+        if self.researchers != ():
+            raise malformed("researchers", "must be an empty list: curators alone are told")
+        if self.delta != 0:
+            raise malformed("delta", "must be 0 for an overlap count")
+        if self.population is not None or self.stored is not None or self.pads != "stream":
+            raise malformed(
+                "population, stored, pads", 'must be null, null and "stream" for an overlap count'
+            )
+        with input_errors_at("mechanism"):
+            self.overlap_plan  # noqa: B018 - cannot be built if it breaks its promise
 
     def _check_sample_size(self, size: int | None) -> None:
         if size is not None and self.population is not None:

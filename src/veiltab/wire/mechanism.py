@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.mechanism import MAX_WEIGHTS, Coin, Geometric, Law, Mechanism, WeightTable
+from veiltab.core.overlap import OverlapPlan
 from veiltab.core.parameters import check_delta, check_epsilon
 from veiltab.core.plan import Plan
 from veiltab.errors import ParameterError
@@ -25,7 +26,7 @@ from veiltab.wire.codec import (
     wired,
 )
 
-Accounting = Literal["pure-1", "shuffle-1", "decoys-1"]
+Accounting = Literal["pure-1", "shuffle-1", "decoys-1", "overlap-1"]
 
 MAX_ROWS = 2**48
 """Rows of an upload (spec 8)."""
@@ -41,7 +42,10 @@ SHUFFLE_1: Final = "shuffle-1"
 DECOYS_1: Final = "decoys-1"
 """A promise by a coin for each respondent and decoys, exact, with or without δ."""
 
-ACCOUNTING: Codec[Accounting] = choice(PURE_1, SHUFFLE_1, DECOYS_1)
+OVERLAP_1: Final = "overlap-1"
+"""The promise of an overlap count: a coin and decoys for the server, noise for the curators."""
+
+ACCOUNTING: Codec[Accounting] = choice(PURE_1, SHUFFLE_1, DECOYS_1, OVERLAP_1)
 """How a promise is computed: the name that plans have for it, and its version."""
 
 SAMPLE_SIZE = integer(1, MAX_ROWS)
@@ -147,16 +151,57 @@ class DecoyTerms(Part):
         return DECOYS_1
 
 
-MechanismTerms: TypeAlias = PaperTerms | DecoyTerms
+@part
+class OverlapTerms(Part):
+    """An overlap count: a coin for each person, decoys, and noise on the one number (spec 13)."""
+
+    name: ClassVar[str] = "overlap"
+
+    coin_threshold: int = wired(_COIN)
+    decoys: Law = wired(Codec(_read_law, _write_law))
+    noise_threshold: int = wired(THRESHOLD)
+
+    @classmethod
+    def from_plan(cls, plan: OverlapPlan) -> "OverlapTerms":
+        """Return the numbers of a plan that a contract states."""
+        return cls(plan.coin.threshold, plan.decoys, plan.noise.threshold)
+
+    def plan(self, epsilon: float, curators: int) -> OverlapPlan:
+        """Return the plan, which cannot be put together if it breaks its promise."""
+        if not isinstance(self.decoys, Geometric):
+            raise ParameterError(
+                "an overlap count has geometric decoys",
+                hint="a law with a largest number keeps no promise without delta",
+            )
+        coin, noise = Coin(self.coin_threshold), Geometric(self.noise_threshold)
+        return OverlapPlan(epsilon, curators, coin, self.decoys, noise)
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What is done to the records, as data for the mathematics."""
+        return Mechanism(Coin(self.coin_threshold), self.decoys, None)
+
+    def accounting(self, delta: float) -> Accounting:  # noqa: ARG002 - as of the other terms
+        """Return the accounting that a contract with this δ states."""
+        return OVERLAP_1
+
+
+MechanismTerms: TypeAlias = PaperTerms | DecoyTerms | OverlapTerms
+
+CoinTerms: TypeAlias = DecoyTerms | OverlapTerms
+"""The terms that have a coin for each respondent, and decoys."""
+
+_TERMS: dict[str, type[MechanismTerms]] = {
+    terms.name: terms for terms in (PaperTerms, DecoyTerms, OverlapTerms)
+}
 
 
 def _read_mechanism(value: object, path: str) -> MechanismTerms:
     if not isinstance(value, dict):
         raise malformed(path, f"must be an object, not {describe(value)}")
-    name = choice("paper", "decoys").read(value.get("name"), join(path, "name"))
+    name = choice("paper", "decoys", "overlap").read(value.get("name"), join(path, "name"))
     others = {key: item for key, item in value.items() if key != "name"}
-    terms: type[MechanismTerms] = PaperTerms if name == "paper" else DecoyTerms
-    return terms.from_json(others, path)
+    return _TERMS[name].from_json(others, path)
 
 
 def _write_mechanism(terms: MechanismTerms, path: str) -> dict[str, Any]:
@@ -164,4 +209,4 @@ def _write_mechanism(terms: MechanismTerms, path: str) -> dict[str, Any]:
 
 
 MECHANISM = Codec(_read_mechanism, _write_mechanism)
-"""The codec of either mechanism."""
+"""The codec of any mechanism."""

@@ -1,7 +1,7 @@
 """The messages of a study after its contract, in the order in which they are sent.
 
 The sealed secret (spec 4.2), the alignment of respondents (5.1), the upload (8), new pads for
-stored tables (12.2), the release (10) and the grant (11).
+stored tables (12.2), the release (10), the grant (11) and its revocation (11.2).
 """
 
 import hashlib
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from veiltab.core.channel import GammaDiagonal
+from veiltab.core.overlap import FEWEST_CURATORS, MOST_CURATORS
 from veiltab.core.parameters import MAX_DOMAIN_SIZE, check_sample_size
 from veiltab.wire.codec import (
     BASE64,
@@ -52,6 +53,7 @@ from veiltab.wire.packing import chunk_count
 from veiltab.wire.signed import Message, Signed, SignedMessage
 
 UPLOAD_ID = hexadecimal(16)
+GRANT_ID = hexadecimal(16)
 RELEASE_NONCE_BYTES = 16
 MAX_MATCHED_ROWS = 2**33
 """The most rows of a table that the server matches: each is another person, or a decoy."""
@@ -70,6 +72,9 @@ SEALED_SECRET_BYTES = SEAL_BYTES + 32
 PAD_KEY_BYTES = 32
 """The key of an attribute's pad in a grant (spec 11)."""
 
+MAX_ATTEMPTS = 100
+"""How often the curators of a study may align, if a table was wrong; each attempt is logged."""
+
 _EMPTY = hashlib.sha256(b"").digest()
 """The digest of the chunks of an attribute with one category: nothing need be said of it."""
 
@@ -83,6 +88,7 @@ class ColumnChunks(Part):
 
 
 COLUMNS = items(nested(ColumnChunks), least=1)
+_COLUMNS_OR_NONE = items(nested(ColumnChunks))
 
 
 @message
@@ -102,11 +108,13 @@ class Alignment(SignedMessage):
     """What curators compare before they upload: keyed digests of their respondents and decoys.
 
     Where the server matches, nobody is told how many respondents a curator holds: then there is
-    only the digest of the decoys.
+    only the digest of the decoys.  A curator signs one alignment for each ``attempt``; to replace
+    one is to begin the next attempt, in which all of them align again.
     """
 
     kind: ClassVar[str] = "alignment"
 
+    attempt: int = wired(integer(1, MAX_ATTEMPTS))
     curator: bytes = wired(PARTY_ID)
     decoys: bytes | None = wired(optional(DIGEST))
     digest: bytes | None = wired(optional(DIGEST))
@@ -124,11 +132,14 @@ class Alignment(SignedMessage):
 
 @message
 class Upload(SignedMessage):
-    """A curator's columns; with ``population`` if rows are aligned, else with ``tokens``."""
+    """A curator's columns; with ``population`` if rows are aligned, else with ``tokens``.
+
+    To an overlap count a curator uploads tokens alone.
+    """
 
     kind: ClassVar[str] = "upload"
 
-    columns: tuple[ColumnChunks, ...] = wired(COLUMNS)
+    columns: tuple[ColumnChunks, ...] = wired(_COLUMNS_OR_NONE)
     curator: bytes = wired(PARTY_ID)
     population: int | None = wired(optional(POPULATION))
     rows: int = wired(ROWS)
@@ -139,6 +150,8 @@ class Upload(SignedMessage):
     def check(self) -> None:
         """Refuse another number of chunks than the rows need, and a mixture of the two forms."""
         check_columns(self.columns, self.rows)
+        if self.tokens is None and not self.columns:
+            raise malformed("columns", "must not be empty without tokens")
         if (self.population is None) == (self.tokens is None):
             raise malformed("population, tokens", "exactly one of the two must be null")
         if self.tokens is not None:
@@ -252,6 +265,20 @@ class Release(SignedMessage):
 
 
 @message
+class Overlap(SignedMessage):
+    """The release of an overlap count: one number, with the server's noise on it (spec 13).
+
+    ``uploads`` are the digests of the uploads that it comes from, in the order of the curators.
+    """
+
+    kind: ClassVar[str] = "overlap"
+
+    number: int = wired(integer(-2 * MAX_MATCHED_ROWS, 2 * MAX_MATCHED_ROWS))
+    study: bytes = wired(DIGEST)
+    uploads: tuple[bytes, ...] = wired(items(DIGEST, least=FEWEST_CURATORS, most=MOST_CURATORS))
+
+
+@message
 class Publication(SignedMessage):
     """A researcher names the one copy of its counts that others may read, by its digest."""
 
@@ -279,7 +306,7 @@ class Grant(Message):
     attributes: tuple[str, ...] = wired(items(TEXT, least=1))
     curator: bytes = wired(PARTY_ID)
     expires: int = wired(integer(0, MAX_INTEGER))
-    grant_id: bytes = wired(hexadecimal(16), key="grant")
+    grant_id: bytes = wired(GRANT_ID, key="grant")
     pads: PadMode = wired(PADS)
     researcher: bytes = wired(PARTY_ID)
     sealed_digest: bytes = wired(DIGEST)
@@ -295,6 +322,8 @@ class Grant(Message):
 @dataclass(frozen=True, slots=True)
 class SignedGrant:
     """A grant with its signature and its sealed part, or without that for the server."""
+
+    kind: ClassVar[str] = Grant.kind
 
     signed: Signed[Grant]
     sealed: bytes | None
@@ -325,6 +354,32 @@ class SignedGrant:
         """Read a grant; neither its signature nor the digest of its sealed part is verified."""
         members = exact_fields(load(data), ("body", "sealed", "signatures"), "")
         return cls(Signed.from_json(Grant, members), _SEALED.read(members["sealed"], "sealed"))
+
+
+@message
+class GrantRevocation(SignedMessage):
+    """A curator takes a grant of its own back: from now on the server serves nothing by it.
+
+    Every field is one of the grant's, so whoever has the grant knows the digest of its revocation,
+    and can look for it in the log.
+    """
+
+    kind: ClassVar[str] = "grant-revocation"
+
+    curator: bytes = wired(PARTY_ID)
+    grant_id: bytes = wired(GRANT_ID, key="grant")
+    researcher: bytes = wired(PARTY_ID)
+    study: bytes = wired(DIGEST)
+
+    @classmethod
+    def of(cls, grant: Grant) -> "GrantRevocation":
+        """Return the revocation of a grant."""
+        return cls(
+            curator=grant.curator,
+            grant_id=grant.grant_id,
+            researcher=grant.researcher,
+            study=grant.study,
+        )
 
 
 def check_columns(columns: Sequence[ColumnChunks], rows: int) -> None:

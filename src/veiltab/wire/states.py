@@ -46,6 +46,7 @@ class AuditEvent(StrEnum):
     REPADDED = "repadded"
     RELEASED = "released"
     GRANTED = "granted"
+    REVOKED = "revoked"
     PUBLISHED = "published"
     ABORTED = "aborted"
     CLOSED = "closed"

@@ -26,14 +26,17 @@ from veiltab.files.private import locked
 from veiltab.party.agent.log import GRANT, NEW_PADS, REFUSED, STARTED, STOPPED, AgentLog
 from veiltab.party.agent.policy import Allowance, Policy, read_policy
 from veiltab.party.context import PartyContext
-from veiltab.party.curator import SECONDS_A_DAY, give_grant
+from veiltab.party.curator import give_grant
+from veiltab.party.evidence import read_log
+from veiltab.party.grants import own_grants
 from veiltab.party.home import Home
 from veiltab.party.known.known import Standing
 from veiltab.party.progress import Progress
 from veiltab.party.remote import StudySummary
+from veiltab.party.times import SECONDS_A_DAY
 from veiltab.party.vaults.answers import answer_study
 from veiltab.protocol.curator.upload import Prepared
-from veiltab.protocol.verify import renew, verify, verify_agreement
+from veiltab.protocol.verify import renew, verify_agreement
 from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import Repad, SignedGrant
 from veiltab.wire.signed import Signed
@@ -271,7 +274,7 @@ class Agent:
         One that was made before comes with it: there is never a second one.
         """
         me, study = self.context.identity.party_id, contract.study_id
-        given = self._given(study)
+        given = self._given(contract)
         due = []
         for allowance in policy.researchers:
             researcher = allowance.find(contract)
@@ -290,12 +293,15 @@ class Agent:
             )
         return due
 
-    def _given(self, study: bytes) -> set[bytes]:
-        """Return to whom the server has a grant by this curator, whoever made it and when."""
-        grants = self.context.server.grants(study)
-        for grant in grants:
-            verify(grant.signed, [self.context.home.public.signing_key])
-        return {grant.body.researcher for grant in grants}
+    def _given(self, contract: Contract) -> set[bytes]:
+        """Return to whom the server has a grant by this curator, whoever made it and when.
+
+        That a grant has expired or was revoked changes nothing: only the owner gives another one.
+        """
+        logged, folder = read_log(self.context, contract), self.context.home.study(contract.scope)
+        given = own_grants(self.context, contract, logged)
+        sent = {grant.body.researcher for grant in given if grant.signed.digest in logged.grants}
+        return sent | {signed.body.researcher for signed in folder.revocations()}
 
     def _kept_grant(self, study: bytes, researcher: PublicIdentity) -> SignedGrant:
         for grant in self.context.home.study(study).grants():

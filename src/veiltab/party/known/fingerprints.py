@@ -3,7 +3,7 @@
 import re
 
 from veiltab.crypto.identity import fingerprint
-from veiltab.errors import MismatchError, ParameterError
+from veiltab.errors import MismatchError, ParameterError, ServerChangedError
 from veiltab.wire.contract import PublicIdentity
 
 _FINGERPRINT = re.compile("[0-9]{30}")
@@ -36,4 +36,16 @@ def check_same_fingerprint(identity: PublicIdentity, digits: str) -> None:
             f"{identity.name!r} has the fingerprint {fingerprint(identity.party_id)}, not {digits}",
             hint="if nobody has mistyped it, this is not the party that you have asked; nothing was"
             " changed",
+        )
+
+
+def check_same_server(url: str, shown: PublicIdentity, trusted: PublicIdentity) -> None:
+    """Refuse a server that answers with another identity than the one that is pinned."""
+    if shown.party_id != trusted.party_id:
+        raise ServerChangedError(
+            f"THE SERVER HAS CHANGED: {url} is not the server that this home trusts."
+            f"  It shows the fingerprint {fingerprint(shown.party_id)}, and {trusted.name!r},"
+            f" which is known here, has {fingerprint(trusted.party_id)}",
+            hint="nothing was sent: somebody may stand between you and the server; ask its operator"
+            " by telephone, and forget the old server only if they confirm the new fingerprint",
         )

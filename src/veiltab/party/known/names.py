@@ -45,6 +45,18 @@ def alike(name: str, other: str) -> bool:
     return not _forms(name).isdisjoint(_forms(other))
 
 
+def look(text: str) -> str:
+    """Return a form that texts share which look the same but for case and spaces.
+
+    Letters of other scripts count as the Latin ones that they look like.  Punctuation and accents
+    count, and so do small differences such as that of I and l: ``A`` and ``A-``, or ``IT`` and
+    ``LT``, are different categories.
+    """
+    plain = unicodedata.normalize("NFKC", text)
+    latin = "".join(_LIKE_LATIN.get(letter, letter) for letter in plain).casefold()
+    return "".join(letter for letter in latin if unicodedata.category(letter)[0] not in "ZC")
+
+
 @lru_cache(maxsize=4096)
 def _forms(name: str) -> frozenset[str]:
     """Return the folded forms: a letter may look like another one in one of its cases only."""

@@ -62,6 +62,7 @@ def answer_study(
         return _not_asked(status)
     with locked(folder.lock, LOCK_WAIT):
         prepared = _prepare(context, signed, folder, progress)
+        context.home.ledgers.check_charged(contract)  # it may be refunded meanwhile
         before_sending(prepared)
         status = _send(context, prepared, folder, progress)
         check_uploaded(context, contract, prepared.message)
@@ -129,7 +130,8 @@ def _send(
     """Send what the server does not have yet, and then the message that refers to all of it."""
     server, study = context.server, prepared.message.body.study
     digests = chunk_digests(prepared.message.body)
-    sending = ChunkSending(digests, server.sent_chunks(study), folder.outgoing, progress)
+    received = server.sent_chunks(study, folder.outgoing.size(digests))
+    sending = ChunkSending(digests, received, folder.outgoing, progress)
     server.send_chunks(study, sending.missing(), sending.count)
     try:
         return server.vaults.repad(renew(prepared.message, context.identity.signing))

@@ -159,11 +159,11 @@ class VaultFolder(StudyFolder):
             return None
         return None if signed is None else signed.body.title
 
-    def pin_table(self, digest: bytes) -> None:
-        """Keep the keyed digest of the table, before anything of it leaves; refuse another one."""
+    def check_table(self, digest: bytes) -> None:
+        """Refuse another table than the one of which something may have left already."""
         try:
             # No super() here: a class with slots is made twice, and super() would find the first.
-            StudyFolder.pin_table(self, digest)
+            StudyFolder.check_table(self, digest)
         except StateError:
             raise StateError(
                 "this is not the table that was pushed to this vault before",

@@ -103,9 +103,10 @@ class RemoteVaults:
             _expect(signed.body.scope, vault, "secret")
         return secrets
 
-    def sent_chunks(self, vault: bytes) -> set[bytes]:
-        """Return the digests of what this curator has sent."""
-        return set(read_list(self._get(_path(vault, "chunks")), "chunks", DIGEST.read))
+    def sent_chunks(self, vault: bytes, total: int) -> set[bytes]:
+        """Return the digests of what this curator has sent of so many bytes in all."""
+        path = f"{_path(vault, 'chunks')}?total={total}"
+        return set(read_list(self._get(path), "chunks", DIGEST.read))
 
     def send_chunks(
         self, vault: bytes, chunks: Iterable[NamedChunk], on_sent: Callable[[int], None]

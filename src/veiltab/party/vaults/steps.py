@@ -18,12 +18,13 @@ from veiltab.errors import (
 from veiltab.files.chunks import FolderChunks
 from veiltab.files.private import locked
 from veiltab.files.spool import FolderSpool
+from veiltab.party.checking import Source, read_table
 from veiltab.party.context import PartyContext
 from veiltab.party.evidence import read_log, read_whole_log
 from veiltab.party.home import Home
 from veiltab.party.progress import OnProgress, Progress
 from veiltab.party.proposal import VaultDraft
-from veiltab.party.push import LOCK_WAIT, ChunkSending, Source, chunk_digests, read_table
+from veiltab.party.push import LOCK_WAIT, ChunkSending, chunk_digests
 from veiltab.party.vaults.remote import VaultStatus
 from veiltab.protocol.audit_log import Seen
 from veiltab.protocol.curator import agreement
@@ -48,7 +49,7 @@ def fetch_terms(context: PartyContext, vault: bytes) -> Signed[Vault]:
     folder = context.home.vault(vault)
     before = folder.log.read()
     signed = context.server.vaults.terms(vault)
-    if signed.body.server != context.server.pinned:
+    if signed.body.server.party_id != context.server.pinned.party_id:
         raise MismatchError(
             "the vault names another server than the one you registered with",
             hint="compare the server's fingerprint with whoever proposed the vault",
@@ -184,7 +185,7 @@ def push_vault(
             folder.save_prepared(prepared)
         elif source is not None:
             with _read(context, vault, source(), progress) as intake:
-                folder.pin_table(intake.table_digest)
+                folder.check_table(intake.table_digest)
         status = _send(context, prepared, outgoing, progress)
         check_upload(read_log(context, vault), prepared.message)
     return status
@@ -249,7 +250,8 @@ def _send(
     if status.state != VaultState.STORED:  # there, a reason says that the table is damaged
         _check_open(status)
     digests = chunk_digests(prepared.message.body)
-    sending = ChunkSending(digests, vaults.sent_chunks(vault), outgoing, progress)
+    received = vaults.sent_chunks(vault, outgoing.size(digests))
+    sending = ChunkSending(digests, received, outgoing, progress)
     vaults.send_chunks(vault, sending.missing(), sending.count)
     try:
         return vaults.upload(vault, renew(prepared.message, context.identity.signing))

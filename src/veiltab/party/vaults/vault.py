@@ -5,10 +5,9 @@ from os import PathLike
 
 from veiltab.data.recode import Recode, Rule
 from veiltab.errors import ParameterError, StateError
+from veiltab.party.checking import Source, as_recode, make_source
 from veiltab.party.context import PartyContext
 from veiltab.party.progress import OnProgress, Patience, Progress, ignore_progress
-from veiltab.party.push import Source
-from veiltab.party.study import make_source
 from veiltab.party.vaults.remote import VaultStatus
 from veiltab.party.vaults.steps import (
     audit_vault,
@@ -18,6 +17,7 @@ from veiltab.party.vaults.steps import (
     sign_vault,
 )
 from veiltab.protocol.audit_log import Seen
+from veiltab.protocol.curator.table import Duplicates
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Vault as VaultTerms
 from veiltab.wire.signed import Signed
@@ -70,6 +70,7 @@ class Vault:
         ids: str | Sequence[str] = (),
         *,
         recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None = None,
+        duplicates: Duplicates | None = None,
         query: str | None = None,
         progress: OnProgress = ignore_progress,
     ) -> VaultStatus:
@@ -82,7 +83,7 @@ class Vault:
         schema = signed.body.schema_of(self._context.identity.party_id)
 
         def source() -> Source:
-            return make_source(schema, table, ids, recode, query)
+            return make_source(table, ids, as_recode(recode, schema, duplicates), query)
 
         return push_vault(self._context, signed, None if table is None else source, progress)
 

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from veiltab.errors import InputError, MalformedError, StudyFileError
-from veiltab.files.toml import Document, TomlTable, read_bytes
+from veiltab.files.toml import Document, TomlTable, check_filled_in, read_bytes
 from veiltab.party.proposal import VaultDraft
 from veiltab.party.study_file import (
     STUDY_KEYS,
@@ -32,6 +32,7 @@ def example_vault() -> str:
 def read_vault_file(path: Path, me: PublicIdentity) -> VaultDraft:
     """Read a vault file; ``me`` is the proposer, whom it calls ``"me"``."""
     document = Document(read_bytes(path, "vault file"), str(path))
+    check_filled_in(document)
     table = TomlTable(document, (), document.values, VAULT_FILE_KEYS)
     draft = VaultDraft(
         title=table.get("title", TEXT.read),

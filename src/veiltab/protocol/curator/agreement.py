@@ -52,16 +52,20 @@ def sign_contract(
     """
     contract = verify_some(signed, _signing_keys(signed.body))
     contract.curator(identity.party_id)
+    return cosign(signed, identity.signing), charge(contract, ledger)
+
+
+def charge(contract: Contract, ledger: Ledger) -> Ledger:
+    """Return the ledger with the study on it, or refuse what its limits do not allow."""
     # Among decoys nobody can count the people in common: a number that is stated is never checked.
-    unchecked = contract.matched and contract.decoys is not None
-    charged = ledger.charge(
+    unchecked = contract.matched and contract.coin_terms is not None
+    return ledger.charge(
         contract.study_id,
         contract.epsilon,
         contract.delta,
         None if unchecked else contract.population,
         accounting=contract.accounting,
     )
-    return cosign(signed, identity.signing), charged
 
 
 def sign_vault(signed: Signed[Vault], identity: PrivateIdentity) -> Signed[Vault]:

@@ -21,7 +21,7 @@ from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.linkage import TOKEN_BYTES
 from veiltab.wire.codec import dump
 from veiltab.wire.contract import Contract
-from veiltab.wire.mechanism import MECHANISM, DecoyTerms
+from veiltab.wire.mechanism import MECHANISM, CoinTerms
 
 SPAN_DECOYS = 1 << 18
 """Decoys that are made at a time."""
@@ -73,7 +73,7 @@ class Decoys:
     """
 
     def __init__(
-        self, patterns: Patterns, terms: DecoyTerms, secret: bytes, study: bytes, table: int = 0
+        self, patterns: Patterns, terms: CoinTerms, secret: bytes, study: bytes, table: int = 0
     ) -> None:
         """Draw how many decoys each pattern gets."""
         self.patterns = patterns

@@ -4,12 +4,14 @@ import hashlib
 from collections.abc import Sequence
 
 from veiltab.core.entropy import random_bytes
+from veiltab.crypto.identity import PrivateIdentity
 from veiltab.crypto.sealing import seal
 from veiltab.errors import MismatchError, SchemaError
 from veiltab.protocol.curator.upload import CuratorContext, OneTimePads, Prepared
 from veiltab.protocol.verify import SEAL_PURPOSE, check_researcher, seal_context, sign
 from veiltab.wire.contract import Contract, PublicIdentity
-from veiltab.wire.messages import Grant, Repad, SignedGrant, Upload
+from veiltab.wire.messages import Grant, GrantRevocation, Repad, SignedGrant, Upload
+from veiltab.wire.signed import Signed
 
 GRANT_ID_BYTES = 16
 
@@ -52,6 +54,15 @@ def grant(
         upload_digest=prepared.message.digest,
     )
     return SignedGrant(sign(body, context.identity.signing), sealed)
+
+
+def revoke(identity: PrivateIdentity, grant: Grant) -> Signed[GrantRevocation]:
+    """Take one's own grant back (spec 11.2)."""
+    if grant.curator != identity.party_id:
+        raise MismatchError(
+            "another curator has given this grant", hint="ask that curator to revoke it"
+        )
+    return sign(GrantRevocation.of(grant), identity.signing)
 
 
 def _check_belongs(

@@ -9,14 +9,21 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core.schema import Codes, Schema, check_range
 from veiltab.crypto.derivation import alignment_key, table_digest_key, token_key
-from veiltab.crypto.linkage import TOKEN_BYTES, IdMessages, alignment_digest, repeats, tokens
+from veiltab.crypto.linkage import (
+    TOKEN_BYTES,
+    IdMessages,
+    alignment_digest,
+    follows,
+    repeats,
+    tokens,
+)
 from veiltab.errors import LinkageError, ParameterError, SchemaError, StateError
 from veiltab.protocol.curator.decoys import Decoys, Patterns, own_rows
 from veiltab.protocol.sorting import (
@@ -30,15 +37,22 @@ from veiltab.protocol.sorting import (
     Sorter,
     Spool,
     block_bytes,
+    cut,
     range_starts,
 )
 from veiltab.wire.contract import Agreement, Contract
-from veiltab.wire.mechanism import DecoyTerms
+from veiltab.wire.mechanism import CoinTerms
 from veiltab.wire.packing import SPAN_ROWS
 
 Tokens: TypeAlias = NDArray[np.uint8]
 Rows: TypeAlias = tuple[Tokens, list[Codes]]
 """Some rows: their tokens, and the codes of each attribute."""
+
+Duplicates = Literal["refuse", "first", "last", "identical"]
+"""What becomes of rows with the same id: refused, or one of them is kept."""
+
+OnRepeated: TypeAlias = Callable[[NDArray[np.int64], Tokens], None]
+"""Told of rows, counted from 0, that share their token; equal tokens stand together."""
 
 _ROW, _TOKEN = "row", "token"
 _NO_ROW = -1
@@ -53,6 +67,9 @@ class Intake:
     Add the whole table, close, then align and prepare.  Where the study has decoys, closing
     invents those that the curator holds, and from then on they stand among the respondents.  Used
     in a ``with`` statement it leaves nothing in the spool.
+
+    ``duplicates`` says what becomes of rows with the same id.  By default they are refused; else
+    the first or the last of them in the table is kept, or one of them if their codes are identical.
     """
 
     def __init__(
@@ -64,6 +81,7 @@ class Intake:
         *,
         curator: bytes,
         partitions: int = PARTITIONS,
+        duplicates: Duplicates = "refuse",
     ) -> None:
         """Start with no rows; ``schema`` has the curator's attributes, and the spool is emptied."""
         _check_schema(agreement.schema_of(curator), schema)
@@ -71,11 +89,13 @@ class Intake:
         self._secret = secret
         self._token_key = token_key(secret, agreement.scope)
         self._contract = agreement if isinstance(agreement, Contract) else None
-        self._terms = None if self._contract is None else self._contract.decoys
+        self._terms = None if self._contract is None else self._contract.coin_terms
         self._spool, self._partitions = spool, partitions
         starts = _ranges(partitions, self._terms)
         self._sorter = Sorter([(_ROW, "<i8"), *self._code_fields()], spool, starts)
         self._population = 0
+        self.duplicates: Duplicates = duplicates
+        self._dropped = 0
         self._was_read = False
         self._closed: _Closed | None = None
 
@@ -106,10 +126,16 @@ class Intake:
             self._sorter.add(keys, [rows, *(column[start:stop] for column in codes)])
             self._population += stop - start
 
-    def close(self) -> None:
+    def tokens(self, ids: IdMessages) -> Tokens:
+        """Return the tokens of ids, in their order."""
+        return tokens(self._token_key, ids.data, ids.offsets)
+
+    def close(self, on_repeated: OnRepeated | None = None) -> None:
         """Go through all respondents once: there must be some, and none may come twice.
 
-        Only then are decoys added to them, so that none of the digests of respondents has any.
+        Repeated rows are left out before, where that was chosen.  Only then are decoys added, so
+        that none of the digests of respondents has any.  ``on_repeated`` is told of every row that
+        is refused because another row has its id, part by part.
         """
         if self._closed is not None:
             return
@@ -123,11 +149,13 @@ class Intake:
             )
         self._was_read = True
         self._sorter.flush()
-        reading = _Reading(self.schema, self._secret, self.scope, self._terms)
+        if self.duplicates != "refuse":
+            self._drop_duplicates(on_repeated)
+        reading = _Reading(self.schema, self._secret, self.scope, self._terms, on_repeated)
         alignment = alignment_digest(
             alignment_key(self._secret, self.scope),
             self._population,
-            reading.watch(self._sorter.parts(), self._codes),
+            reading.watch(self._parts(), self._codes),
         )
         if reading.repeated.count:
             self._spool.clear()
@@ -140,6 +168,34 @@ class Intake:
         decoys = Decoys(patterns, self._terms, self._secret, self.scope)
         rows = reading.participants + self._add_decoys(self._contract, decoys)
         self._closed = _Closed(alignment, table, decoys.digest, rows)
+
+    def _drop_duplicates(self, on_repeated: OnRepeated | None) -> None:
+        """Count the rows that are left out, and refuse those that are not identical if need be."""
+        differing = _Repeated(on_repeated)
+        for records in self._sorter.parts():
+            ordered = block_bytes(records, KEY)
+            again = follows(ordered)
+            self._dropped += int(np.count_nonzero(again))
+            if self.duplicates == "identical":
+                where = _in_differing_runs(again, self._codes(records))
+                differing.add(records[_ROW][where], ordered[where])
+        if differing.count:
+            self._spool.clear()
+            raise differing.error(", and differ from it in some attribute")
+        self._population -= self._dropped
+
+    def _parts(self) -> Iterator[Records]:
+        """Read the parts back in order, without rows that are left out.
+
+        Rows of one token stand together in one part, in the order of the table.
+        """
+        for records in self._sorter.parts():
+            if not self._dropped:
+                yield records
+                continue
+            again = follows(block_bytes(records, KEY))
+            left_out = np.append(again[1:], False) if self.duplicates == "last" else again
+            yield records[~left_out]
 
     def _add_decoys(self, contract: Contract, decoys: Decoys) -> int:
         """Add the decoys that this curator holds, and return how many they are."""
@@ -157,6 +213,12 @@ class Intake:
         """How many respondents there are."""
         self._check_closed()
         return self._population
+
+    @property
+    def dropped(self) -> int:
+        """How many rows of the table were left out, because another row has the same id."""
+        self._check_closed()
+        return self._dropped
 
     @property
     def alignment_digest(self) -> bytes:
@@ -188,7 +250,8 @@ class Intake:
         are below the coin's threshold, and all others are not.
         """
         most = self._rows_to_upload()
-        for records in self._sorter.spans(most if limit is None else min(limit, most)):
+        wanted = most if limit is None else min(limit, most)
+        for records in cut(self._parts(), wanted, SPAN_ROWS):
             yield block_bytes(records, KEY), self._codes(records)
 
     def shuffled(self, order_key: bytes, spool: Spool) -> Generator[Rows]:
@@ -257,9 +320,14 @@ class _Reading:
     """One pass over the sorted respondents: who comes twice, who takes part, and the digests."""
 
     def __init__(
-        self, schema: Schema, secret: bytes, scope: bytes, terms: DecoyTerms | None
+        self,
+        schema: Schema,
+        secret: bytes,
+        scope: bytes,
+        terms: CoinTerms | None,
+        on_repeated: OnRepeated | None,
     ) -> None:
-        self.repeated = _Repeated()
+        self.repeated = _Repeated(on_repeated)
         self.participants = 0
         self._most = None if terms is None else np.uint64(terms.coin_threshold - 1)
         self._key = table_digest_key(secret, scope)
@@ -288,28 +356,46 @@ class _Reading:
 class _Repeated:
     """Counts the rows that share a token with another row, and remembers the first few."""
 
-    def __init__(self) -> None:
+    def __init__(self, report: OnRepeated | None) -> None:
         self.count = 0
         self._rows: list[int] = []
+        self._report = report
 
     def look_at(self, rows: NDArray[np.int64], ordered: Tokens) -> None:
         """Look for equal tokens in a sorted part; they never are in two parts."""
-        repeated = rows[repeats(ordered)]
+        where = repeats(ordered)
+        self.add(rows[where], ordered[where])
+
+    def add(self, repeated: NDArray[np.int64], tokens: Tokens) -> None:
+        """Count rows, which were found to be repeated, with their tokens."""
         if repeated.size:
+            if self._report is not None:
+                self._report(repeated, tokens)
             self.count += repeated.size
             first = np.sort(repeated)[:_LISTED_ROWS].tolist()
             self._rows = sorted(chain(self._rows, first))[:_LISTED_ROWS]
 
-    def error(self) -> LinkageError:
+    def error(self, how: str = "") -> LinkageError:
         """Return the error, with the first rows, counted from 1."""
         rows = ", ".join(f"{row + 1}" for row in self._rows)
         return LinkageError(
-            f"{self.count} rows share an id with another row, such as rows {rows}",
-            hint="each respondent must occur once in a table (row 1 is the first data row)",
+            f"{self.count:,} rows share an id with another row{how}, such as rows {rows}",
+            hint="each respondent must occur once in a table (row 1 is the first data row): fix it,"
+            ' or choose which row counts: duplicates = "first", "last" or "identical" in the recode'
+            " file, or --duplicates",
         )
 
 
-def _ranges(partitions: int, terms: DecoyTerms | None) -> list[int]:
+def _in_differing_runs(again: NDArray[np.bool_], codes: Sequence[Codes]) -> NDArray[np.bool_]:
+    """Say which rows share a token with others, not all of which have the same codes."""
+    differ = np.zeros(len(again), dtype=np.bool_)
+    for column in codes:
+        differ[1:] |= column[1:] != column[:-1]
+    runs = np.cumsum(~again)
+    return np.isin(runs, runs[differ & again])
+
+
+def _ranges(partitions: int, terms: CoinTerms | None) -> list[int]:
     """Return where the parts of the table begin.
 
     Decoys all have tokens below the coin's threshold.  However small it is, half of the parts are

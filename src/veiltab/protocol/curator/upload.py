@@ -151,20 +151,23 @@ class Prepared(Generic[Message]):
 
 def needs_alignment(contract: Contract) -> bool:
     """Tell whether the curators compare digests before they upload: of respondents, or decoys."""
-    return not contract.matched or contract.decoys is not None
+    return not contract.matched or contract.coin_terms is not None
 
 
-def align(contract: Contract, identity: PrivateIdentity, intake: Intake) -> Signed[Alignment]:
+def align(
+    contract: Contract, identity: PrivateIdentity, intake: Intake, attempt: int = 1
+) -> Signed[Alignment]:
     """Publish keyed digests of what all curators must hold alike (spec 5.1).
 
     Where the respondents are aligned, they are said to be so many, and these; where there are
     decoys, they are said to be these.  Where the server matches, nobody is told whom, or how many,
-    a curator holds.
+    a curator holds.  In one attempt a curator signs one alignment only.
     """
     _check_scope(contract, intake)
     aligned = not contract.matched
     return sign(
         Alignment(
+            attempt=attempt,
             curator=identity.party_id,
             decoys=intake.decoy_digest,
             digest=intake.alignment_digest if aligned else None,
@@ -178,21 +181,19 @@ def align(contract: Contract, identity: PrivateIdentity, intake: Intake) -> Sign
 def check_alignment(contract: Contract, alignments: Sequence[Signed[Alignment]]) -> int | None:
     """Return n if all curators hold the same respondents and decoys; stop otherwise.
 
-    Where the server matches, n is nobody's to know, and None.
+    All alignments must be of one attempt: a curator signs one in each, so that no server can show
+    different ones to different curators.  Where the server matches, n is nobody's to know, and
+    None.
     """
-    by_curator = {contract.curator(s.body.curator).party_id: s for s in alignments}
-    held = []
-    for terms in contract.curators:
-        signed = by_curator.get(terms.party_id)
-        if signed is None:
-            raise AlignmentError(
-                f"{terms.identity.name!r} has not said what it holds",
-                hint="wait for the alignment of every curator",
-            )
-        held.append((terms.identity.name, verify(signed, [terms.identity.signing_key])))
-        _check_alignment_form(contract, terms.identity.name, signed.body)
-    _check_same_respondents(held)
-    _check_same_decoys(held)
+    held = verify_alignments(contract, alignments)
+    senders = {body.curator for _, body in held}
+    missing = [repr(t.identity.name) for t in contract.curators if t.party_id not in senders]
+    if missing:
+        raise AlignmentError(
+            f"{', '.join(missing)} has not said what it holds",
+            hint="wait for the alignment of every curator",
+        )
+    check_same(held)
     population = held[0][1].population
     if population is not None:
         check_population(contract, population)
@@ -200,7 +201,41 @@ def check_alignment(contract: Contract, alignments: Sequence[Signed[Alignment]])
 
 
 Held = Sequence[tuple[str, Alignment]]
-"""What curators hold, by their names."""
+"""What curators hold, by their names, in the contract's order."""
+
+
+def verify_alignments(
+    contract: Contract, alignments: Sequence[Signed[Alignment]]
+) -> list[tuple[str, Alignment]]:
+    """Return what the curators who have aligned say, in the contract's order.
+
+    A wrong signature, another study's alignment and one of another form are refused.
+    """
+    by_curator = {contract.curator(s.body.curator).party_id: s for s in alignments}
+    held = []
+    for terms in contract.curators:
+        signed, name = by_curator.get(terms.party_id), terms.identity.name
+        if signed is not None:
+            held.append((name, verify(signed, [terms.identity.signing_key])))
+            _check_alignment_form(contract, name, signed.body)
+    return held
+
+
+def check_same(held: Held) -> None:
+    """Refuse alignments of different attempts, respondents or decoys."""
+    _check_same_attempt(held)
+    _check_same_respondents(held)
+    _check_same_decoys(held)
+
+
+def _check_same_attempt(held: Held) -> None:
+    newest = max(body.attempt for _, body in held)
+    behind = [repr(name) for name, body in held if body.attempt < newest]
+    if behind:
+        raise AlignmentError(
+            f"a curator has corrected its table, and {', '.join(behind)} has not aligned again",
+            hint="each of them runs `veiltab push` again",
+        )
 
 
 def _check_alignment_form(contract: Contract, name: str, alignment: Alignment) -> None:
@@ -211,7 +246,7 @@ def _check_alignment_form(contract: Contract, name: str, alignment: Alignment) -
             hint="ask it for the alignment of this study",
         )
     stated = (alignment.digest is not None, alignment.decoys is not None)
-    if stated != (not contract.matched, contract.decoys is not None):
+    if stated != (not contract.matched, contract.coin_terms is not None):
         raise MismatchError(
             f"the alignment of {name!r} is not of the form that the contract asks for",
             hint="ask it to align with a program that knows the contract's linkage and mechanism",
@@ -220,14 +255,25 @@ def _check_alignment_form(contract: Contract, name: str, alignment: Alignment) -
 
 def _check_same_respondents(held: Held) -> None:
     if len({(body.population, body.digest) for _, body in held}) > 1:
-        counts = ", ".join(f"{name!r} holds {body.population:,}" for name, body in held)
-        as_many = len({body.population for _, body in held}) == 1
+        first, *others = [f"{name}: {body.population:,}" for name, body in held]
+        counts = ", ".join([f"{first} respondents", *others])
         raise AlignmentError(
-            f"the curators do not hold the same respondents: {counts}"
-            f"{', but their ids differ' if as_many else ''}",
-            hint="compare the tables' ids, sources and dates, then propose a new study; one with"
-            " matched linkage takes the respondents that all curators hold",
+            f"not aligned: the curators do not hold the same respondents. {counts}"
+            f"{_whose_ids_differ(held)}",
+            hint="compare the tables' ids, sources and dates; whoever has the wrong one pushes the"
+            " right one, as long as nothing was uploaded. A study with matched linkage takes the"
+            " respondents that all curators hold",
         )
+
+
+def _whose_ids_differ(held: Held) -> str:
+    """Say who holds which ids where the numbers do not tell it."""
+    groups: dict[bytes | None, list[str]] = {}
+    for name, body in held:
+        groups.setdefault(body.digest, []).append(name)
+    if len(groups) == len({body.population for _, body in held}):
+        return ""
+    return f"; whose ids differ: {' | '.join(' and '.join(names) for names in groups.values())}"
 
 
 def _check_same_decoys(held: Held) -> None:
@@ -237,7 +283,7 @@ def _check_same_decoys(held: Held) -> None:
     if len(groups) > 1:
         differing = "; ".join(" and ".join(names) for names in groups.values())
         raise AlignmentError(
-            f"the curators have not invented the same decoys: {differing} differ",
+            f"not aligned: the curators have not invented the same decoys: {differing} differ",
             hint="the program or the study secret of a curator differs; upload nothing: without the"
             " same decoys everywhere the promise is broken",
         )
@@ -282,7 +328,7 @@ def prepare_table(
     agreement = verify_agreement(signed)
     if isinstance(agreement, Contract):
         _check_linkage(agreement, "matched")
-        if agreement.decoys is not None:
+        if agreement.coin_terms is not None:
             check_alignment(agreement, alignments)
     _check_intake(context, agreement, intake)
     rows = intake.sample_rows

@@ -8,7 +8,7 @@ from veiltab.errors import MismatchError
 from veiltab.protocol.stores import ChunkStore, check_column, check_column_names, check_tokens
 from veiltab.protocol.verify import check_population, check_vault, planned_sample_size, verify
 from veiltab.wire.contract import Agreement, Contract, Vault
-from veiltab.wire.mechanism import DecoyTerms
+from veiltab.wire.mechanism import CoinTerms
 from veiltab.wire.messages import Repad, RepadRequest, Upload
 from veiltab.wire.signed import Signed
 
@@ -31,7 +31,7 @@ def check_upload(agreement: Agreement, signed: Signed[Upload], chunks: ChunkStor
     check_column_names(upload.columns, terms.schema)
     for attribute, column in zip(terms.schema.attributes, upload.columns, strict=True):
         check_column(column.chunks, attribute, upload.rows, chunks)
-    decoys = agreement.decoys if isinstance(agreement, Contract) else None
+    decoys = agreement.coin_terms if isinstance(agreement, Contract) else None
     coin = None if decoys is None else decoys.coin_threshold
     check_tokens(upload.tokens or (), upload.rows, chunks, coin)
 
@@ -65,8 +65,8 @@ def _check_form(agreement: Agreement, upload: Upload) -> None:
             f"{_JOINED[agreement.linkage.mode]}, and the upload is of the other form",
             hint="prepare the data in the way that the contract says",
         )
-    if isinstance(agreement, Contract) and agreement.decoys is not None:
-        _check_decoyed_rows(agreement, agreement.decoys, upload)
+    if isinstance(agreement, Contract) and agreement.coin_terms is not None:
+        _check_decoyed_rows(agreement, agreement.coin_terms, upload)
     elif isinstance(agreement, Contract) and upload.population is not None:
         expected = planned_sample_size(agreement, upload.population)
         if upload.rows != expected:
@@ -80,7 +80,7 @@ def _check_form(agreement: Agreement, upload: Upload) -> None:
         )
 
 
-def _check_decoyed_rows(contract: Contract, terms: DecoyTerms, upload: Upload) -> None:
+def _check_decoyed_rows(contract: Contract, terms: CoinTerms, upload: Upload) -> None:
     """Refuse an aligned upload whose number of rows no coins and decoys would give.
 
     Where the server matches, a curator's number of respondents is its own secret.

@@ -1,12 +1,14 @@
 """A study on the server: every message that it takes, and every step that it makes, once each."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Self, TypeVar
 
 from veiltab.errors import AlignmentError, InputError, MismatchError, NotGrantedError, StateError
 from veiltab.protocol.keys import root_key
 from veiltab.protocol.server.accept import check_repad, check_stored, check_upload
 from veiltab.protocol.server.context import ServerContext
+from veiltab.protocol.server.overlap import count_overlap
 from veiltab.protocol.server.release import (
     Drawn,
     Joined,
@@ -25,10 +27,14 @@ from veiltab.protocol.verify import (
     verify_agreement,
     verify_grant,
     verify_publication,
+    verify_revocation,
     verify_some,
 )
 from veiltab.wire.contract import Contract, Vault
 from veiltab.wire.messages import (
+    Grant,
+    GrantRevocation,
+    Overlap,
     Publication,
     Release,
     Repad,
@@ -66,10 +72,12 @@ class ServerStudy:
         self.requests: dict[bytes, Signed[RepadRequest]] = {}
         self._repads: dict[bytes, Signed[Repad]] = {}
         self._grants: dict[bytes, SignedGrant] = {}
+        self._revoked: set[tuple[bytes, bytes]] = set()  # by curator and id of the grant
         self._publications: dict[bytes, Signed[Publication]] = {}
         self._drawn: Drawn | None = None
         self._joined: Joined | None = None
         self._release: Signed[Release] | None = None
+        self._overlap: Signed[Overlap] | None = None
 
     @classmethod
     def resume(
@@ -80,7 +88,9 @@ class ServerStudy:
         uploads: Iterable[Signed[Upload]] = (),
         *,
         release: Signed[Release] | None = None,
+        overlap: Signed[Overlap] | None = None,
         grants: Iterable[SignedGrant] = (),
+        revocations: Iterable[Signed[GrantRevocation]] = (),
         publications: Iterable[Signed[Publication]] = (),
         requests: Iterable[Signed[RepadRequest]] = (),
         repads: Iterable[Signed[Repad]] = (),
@@ -96,8 +106,9 @@ class ServerStudy:
         study = cls(context, contract.body)
         study._contract, study._state = contract, state
         study.uploads = {upload.body.curator: upload for upload in uploads}
-        study._release = release
+        study._release, study._overlap = release, overlap
         study._grants = {grant.body.grant_id: grant for grant in grants}
+        study._revoked = {(one.body.curator, one.body.grant_id) for one in revocations}
         study._publications = {signed.body.researcher: signed for signed in publications}
         study.requests = {request.body.curator: request for request in requests}
         study._repads = {repad.body.curator: repad for repad in repads}
@@ -204,16 +215,45 @@ class ServerStudy:
 
         Rows that cannot be joined abort the study.
         """
+        if self.contract.body.overlap is not None:
+            raise MismatchError(
+                "an overlap count releases one number, and no rows",
+                hint="its curators are told the number, and nobody is granted anything",
+            )
         if self._release is None:
-            try:
+            with self._aborting():
                 self._release = self._perturb()
-            except (AlignmentError, InputError, MismatchError):
-                # It would fail again.  With other uploads in their place, a curator could find out
-                # about one person after the other whether the others hold them.
-                self.abort()
-                raise
             self._advance(Event.PERTURBED)
         return self._release
+
+    def count(self) -> Signed[Overlap]:
+        """Count the people in common, once, and return the same number ever after."""
+        if self._overlap is None:
+            expect(self.state, State.UPLOADED)
+            with self._aborting():
+                self._overlap = count_overlap(
+                    self._context, self.contract.body, self._ordered_uploads()
+                )
+            self._advance(Event.ROWS_JOINED)
+            self._advance(Event.PERTURBED)
+        return self._overlap
+
+    def finish(self) -> Signed[Release] | Signed[Overlap]:
+        """Release what the contract asks for: rows, or one number."""
+        return self.release() if self.contract.body.overlap is None else self.count()
+
+    @contextmanager
+    def _aborting(self) -> Iterator[None]:
+        """Abort the study if its uploads do not belong together.
+
+        It would fail again.  With other uploads in their place, a curator could find out about one
+        person after the other whether the others hold them.
+        """
+        try:
+            yield
+        except (AlignmentError, InputError, MismatchError):
+            self.abort()
+            raise
 
     def accept_grant(self, grant: SignedGrant, now: int) -> None:
         """Keep a grant, so that its researcher may fetch the columns that it covers."""
@@ -223,9 +263,25 @@ class ServerStudy:
                 "a one-time-pad grant must not pass through the server; any other must be whole",
                 hint="send a one-time-pad grant to the researcher, and its header to the server",
             )
+        if self._is_revoked(grant.body):
+            raise StateError(
+                "this grant was revoked, and is never good again",
+                hint="to let the researcher read again, give a new grant",
+            )
         earlier = self._grants.setdefault(grant.body.grant_id, grant)
-        if earlier != grant:
+        if earlier.body != grant.body:
             raise MismatchError("another grant has this id", hint="draw a fresh id for each grant")
+
+    def accept_revocation(self, signed: Signed[GrantRevocation]) -> None:
+        """Serve nothing more by a grant that its own curator takes back.
+
+        The grant need not be here: one that comes later is refused.
+        """
+        expect(self.state, State.RELEASED)
+        earlier = self._grants.get(signed.body.grant_id)
+        grant = None if earlier is None else earlier.body
+        body = verify_revocation(self.contract.body, signed, grant)
+        self._revoked.add((body.curator, body.grant_id))
 
     def accept_publication(self, signed: Signed[Publication], now: int) -> None:
         """Keep which copy of its counts a researcher publishes: one, and the same ever after."""
@@ -342,20 +398,29 @@ class ServerStudy:
         )
 
     def _join(self) -> Joined:
-        contract = self.contract.body
-        uploads = [self.uploads[terms.party_id] for terms in contract.curators]
+        contract, uploads = self.contract.body, self._ordered_uploads()
         if contract.matched:
             return join_fresh(self._context, contract, uploads)
         return join_sampled(contract, uploads)
+
+    def _ordered_uploads(self) -> list[Signed[Upload]]:
+        return [self.uploads[terms.party_id] for terms in self.contract.body.curators]
 
     def _released(self) -> Signed[Release]:
         expect(self.state, State.RELEASED)
         return self.release()
 
     def _grants_to(self, researcher: bytes) -> list[SignedGrant]:
-        """Return a researcher's grants, the one that lasts longest first."""
-        grants = [grant for grant in self._grants.values() if grant.body.researcher == researcher]
+        """Return a researcher's grants that were not revoked, the one that lasts longest first."""
+        grants = [
+            grant
+            for grant in self._grants.values()
+            if grant.body.researcher == researcher and not self._is_revoked(grant.body)
+        ]
         return sorted(grants, key=lambda grant: grant.body.expires, reverse=True)
+
+    def _is_revoked(self, grant: Grant) -> bool:
+        return (grant.curator, grant.grant_id) in self._revoked
 
     def _good_grants(self, researcher: bytes, now: int) -> list[SignedGrant]:
         """Return those of a researcher's grants that have not expired."""

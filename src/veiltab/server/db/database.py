@@ -77,14 +77,22 @@ def make_engine(url: URL, timeout: float) -> Engine:
     return _postgresql(url, timeout)
 
 
-def create_file(url: URL) -> None:
-    """Create the file of an SQLite database with mode 0600, unless it exists."""
+def create_file(url: URL) -> bool:
+    """Create the file of an SQLite database with mode 0600; ``False`` if there is one already."""
     if url.drivername != "sqlite":
-        return
+        return False
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     # An existing file must not even be opened: closing it would drop this process's locks on it.
     with disk_errors("making the database"), suppress(FileExistsError):
         os.close(os.open(_path(url), flags, 0o600))
+        return True
+    return False
+
+
+def _remove_file(url: URL) -> None:
+    """Remove an SQLite database that was just created, with its log."""
+    for end in ("", "-wal", "-shm"):
+        Path(f"{_path(url)}{end}").unlink(missing_ok=True)
 
 
 def _path(url: URL) -> Path:
@@ -207,6 +215,19 @@ def unavailable(reason: str) -> UnavailableError:
     )
 
 
+@contextmanager
+def _at_start(url: URL) -> Iterator[None]:
+    """Tell the operator, who has just named the database, what to look at."""
+    try:
+        with database_errors():
+            yield
+    except UnavailableError as error:
+        hint = "check its file: is it there, may you read and write it, is it a copy in use?"
+        if url.drivername != "sqlite":
+            hint = "check host, port, user, password and name in its address, and that it runs"
+        raise UnavailableError(error.message, hint=hint) from None
+
+
 def _translate(error: exc.DBAPIError) -> VeiltabError | None:
     if isinstance(error, exc.IntegrityError):
         return StateError(
@@ -226,9 +247,31 @@ def _reason(error: exc.DBAPIError) -> str:
     original = error.orig
     if original is None:
         return type(error).__name__
+    said = str(original).lower()
+    plain = next((words for sign, words in _IN_WORDS if sign in said), None)
     if type(original).__module__ == "sqlite3":
-        return str(original)
-    return type(original).__name__
+        return plain or str(original)
+    # What PostgreSQL says when it is connected may quote rows; then it has a condition's name.
+    connecting = getattr(original, "sqlstate", None) is None
+    return plain if connecting and plain is not None else type(original).__name__
+
+
+_IN_WORDS = (
+    ("unable to open database file", "its file is not there, or may not be opened"),
+    ("attempt to write a readonly", "its file or its disk may only be read"),
+    ("database is locked", "another program holds it locked"),
+    ("file is not a database", "its file is not an SQLite database"),
+    ("password", "it refuses the user or the password"),
+    ("connection refused", "nothing listens at its host and port"),
+    ("timeout", "its host does not answer"),
+    ("translate host name", "there is no computer with the name of its host"),
+    ("name or service not known", "there is no computer with the name of its host"),
+    ("failed to resolve host", "there is no computer with the name of its host"),
+    ("no such file or directory", "nothing listens at its socket"),
+    ("role", "it knows no such user"),
+    ("does not exist", "it knows no database of this name"),
+)
+"""What a driver's message holds, and what it means."""
 
 
 def upgrade(connection: Connection) -> None:
@@ -304,9 +347,27 @@ class Database:
 
     def migrate(self) -> None:
         """Create the tables, or bring those of an older version up to date."""
-        create_file(self._url)
-        with database_errors(), self._writer.begin() as connection:
-            upgrade(connection)
+        made = create_file(self._url)
+        try:
+            with _at_start(self._url), self._writer.begin() as connection:
+                upgrade(connection)
+        except BaseException:
+            self._engine.dispose()
+            if made:
+                _remove_file(self._url)
+            raise
+
+    def check_current(self) -> None:
+        """Refuse a database of another version: only a server that starts changes it."""
+        with _at_start(self._url), self._reader.begin() as connection:
+            scripts = ScriptDirectory.from_config(_config(connection))
+            _refuse_newer(connection, scripts)
+            heads = MigrationContext.configure(connection).get_current_heads()
+            if set(heads) != set(scripts.get_heads()):
+                raise StateError(
+                    "the database is empty, or of an older version of veiltab",
+                    hint="start the server once, which brings it up to date: veiltab serve",
+                )
 
     @contextmanager
     def transaction(self) -> Iterator[Records]:

@@ -52,6 +52,12 @@ class Invitation:
     party: bytes | None
     used: int | None
 
+    def state(self, now: int) -> str:
+        """Return whether it is open, used or expired."""
+        if self.party is not None:
+            return "used"
+        return "expired" if self.expires <= now else "open"
+
 
 @dataclass(frozen=True, slots=True)
 class StudyRecord:
@@ -95,11 +101,11 @@ class MessageRecord:
     at: int
 
 
-def _no_invitation() -> InvitationError:
-    """Return the same answer in all cases: a guess must not reveal which codes exist."""
+def unknown_invitation() -> InvitationError:
+    """Return the answer to whoever shows no code of this server's."""
     return InvitationError(
-        "the invitation is unknown, expired or used by somebody else",
-        hint="ask the operator of the server for a new invitation",
+        "there is no such invitation here",
+        hint="compare the code with what the server's operator gave you, or ask them for a new one",
     )
 
 
@@ -124,7 +130,23 @@ class PeopleRecords(TransactionView):
             .values(party=party, used=func.coalesce(INVITATIONS.c.used, now))
         )
         if self._connection.execute(statement).rowcount != 1:
-            raise _no_invitation()
+            raise self._refused_invitation(code_hash)
+
+    def _refused_invitation(self, code_hash: bytes) -> InvitationError:
+        """Say why an invitation is refused: whoever shows its code may know."""
+        statement = select(INVITATIONS.c.party).where(INVITATIONS.c.code_hash == code_hash)
+        row = self._connection.execute(statement).one_or_none()
+        if row is None:
+            return unknown_invitation()
+        if row.party is None:
+            return InvitationError(
+                "the invitation has expired", hint="ask the server's operator for a new one"
+            )
+        return InvitationError(
+            "the invitation was used already, and not by you",
+            hint="ask the server's operator for a new one; if you have not used it, somebody else"
+            " had the code: tell the operator so",
+        )
 
     def invitations(self) -> list[Invitation]:
         """Return all invitations, the oldest first."""
@@ -144,7 +166,7 @@ class PeopleRecords(TransactionView):
         }
         new = self._insert_new(PARTIES, values)
         if not new and self.party(identity.party_id) is None:
-            raise _no_invitation()  # it is banned or revoked
+            raise unknown_invitation()  # it is banned or revoked
         return new
 
     def party(self, party_id: bytes) -> PublicIdentity | None:
@@ -259,10 +281,16 @@ class MessageRecords(TransactionView):
 
     def replace_message(self, record: MessageRecord) -> None:
         """Put a message in the place of an earlier one; only of kinds that bind nobody."""
-        key = ("study", "kind", "sender", "reference")
-        same = [MESSAGES.c[name] == getattr(record, name) for name in key]
-        self._connection.execute(delete(MESSAGES).where(*same))
+        self.forget_message(record.study, record.kind, record.sender, record.reference)
         self.add_message(record)
+
+    def forget_message(
+        self, study: bytes, kind: str, sender: bytes, reference: bytes = b""
+    ) -> None:
+        """Delete a message, so that another one can take its place; only one that binds nobody."""
+        key = {"study": study, "kind": kind, "sender": sender, "reference": reference}
+        same = [MESSAGES.c[name] == value for name, value in key.items()]
+        self._connection.execute(delete(MESSAGES).where(*same))
 
     def message(
         self, study: bytes, kind: str, sender: bytes, reference: bytes = b""
@@ -281,6 +309,13 @@ class MessageRecords(TransactionView):
         """Return the messages of one kind in the order of their time, then of their sender."""
         rows = self._connection.execute(_MESSAGES, {"wanted": study, "of_kind": kind})
         return [MessageRecord(**row) for row in rows.mappings()]
+
+    def message_with(self, study: bytes, kind: str, digest: bytes) -> MessageRecord | None:
+        """Return the message of a kind that has this digest, unless it was erased."""
+        statement = _MESSAGES.where(MESSAGES.c.digest == digest, MESSAGES.c.size > 0)
+        rows = self._connection.execute(statement, {"wanted": study, "of_kind": kind})
+        row = rows.mappings().first()
+        return None if row is None else MessageRecord(**row)
 
     def digests(self, study: bytes, kind: str) -> dict[bytes, bytes]:
         """Return the digests of the messages of one kind by their senders, without the messages."""

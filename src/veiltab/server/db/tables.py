@@ -141,6 +141,7 @@ GRANTED = Table(
     Column("researcher", LargeBinary, nullable=False),
     Column("attributes", Text, nullable=False),
     Column("expires", BigInteger, nullable=False),
+    Column("revoked", BigInteger),
     Index("ix_granted_study", "study", "researcher"),
 )
 

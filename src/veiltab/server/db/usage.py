@@ -132,7 +132,7 @@ class UsageRecords(TransactionView):
 
     def finished_since(self, before: int, now: int) -> list[bytes]:
         """Return what ended before a time, did not change since, and nobody may read now."""
-        unexpired = exists().where(GRANTED.c.study == STUDIES.c.study, GRANTED.c.expires > now)
+        unexpired = exists().where(GRANTED.c.study == STUDIES.c.study, _good(now))
         statement = (
             select(STUDIES.c.study)
             .where(STUDIES.c.state.in_(ENDED))
@@ -168,19 +168,34 @@ class UsageRecords(TransactionView):
             statement = statement.where(GRANTED.c.researcher == researcher)
         return int(self._connection.execute(statement).scalar_one())
 
+    def revoke_grant(self, study: bytes, grant_id: bytes, header: bytes, now: int) -> None:
+        """Note that a grant is good no more, and keep its header alone."""
+        self._connection.execute(
+            update(GRANTED)
+            .where(GRANTED.c.study == study, GRANTED.c.grant_id == grant_id)
+            .values(revoked=now)
+        )
+        self._connection.execute(
+            update(MESSAGES)
+            .where(MESSAGES.c.study == study, MESSAGES.c.kind == "grant")
+            .where(MESSAGES.c.reference == grant_id)
+            .values(content=header, size=len(header))
+        )
+
     def granted_to(self, study: bytes, researcher: bytes, now: int) -> list[str]:
-        """Return the attributes that unexpired grants give a researcher, in the schema's order."""
+        """Return the attributes that good grants give a researcher, in the schema's order."""
         statement = select(GRANTED.c.attributes).where(
-            GRANTED.c.study == study,
-            GRANTED.c.researcher == researcher,
-            GRANTED.c.expires > now,
+            GRANTED.c.study == study, GRANTED.c.researcher == researcher, _good(now)
         )
         rows = self._connection.execute(statement).scalars()
         places = {place: name for row in rows for place, name in json.loads(row)}
         return [name for _, name in sorted(places.items())]
 
-    def grants_of(self, study: bytes, party: bytes) -> list[bytes]:
-        """Return the grants that a party has given or was given, the oldest first."""
+    def grants_of(self, study: bytes, party: bytes, kind: str = "grant") -> list[bytes]:
+        """Return the grants that a party has given or was given, the oldest first.
+
+        With another ``kind``, the messages of that kind about those grants.
+        """
         same = and_(
             GRANTED.c.study == MESSAGES.c.study,
             GRANTED.c.grant_id == MESSAGES.c.reference,
@@ -189,11 +204,33 @@ class UsageRecords(TransactionView):
         statement = (
             select(MESSAGES.c.content)
             .join(GRANTED, same)
-            .where(MESSAGES.c.study == study, MESSAGES.c.kind == "grant", MESSAGES.c.size > 0)
+            .where(MESSAGES.c.study == study, MESSAGES.c.kind == kind, MESSAGES.c.size > 0)
             .where((GRANTED.c.curator == party) | (GRANTED.c.researcher == party))
             .order_by(MESSAGES.c.at, MESSAGES.c.sender, MESSAGES.c.reference)
         )
         return list(self._connection.execute(statement).scalars())
+
+    def about_grant(self, study: bytes, kind: str, grant_id: bytes) -> list[bytes]:
+        """Return the messages of a kind about the grant of one id, by whichever curator."""
+        statement = select(MESSAGES.c.content).where(
+            MESSAGES.c.study == study,
+            MESSAGES.c.kind == kind,
+            MESSAGES.c.reference == grant_id,
+            MESSAGES.c.size > 0,
+        )
+        return list(self._connection.execute(statement).scalars())
+
+    def message_count(self, study: bytes, kind: str, sender: bytes) -> int:
+        """Return how many messages of a kind a party has sent to a study."""
+        statement = select(func.count()).where(
+            MESSAGES.c.study == study, MESSAGES.c.kind == kind, MESSAGES.c.sender == sender
+        )
+        return int(self._connection.execute(statement).scalar_one())
+
+
+def _good(now: int) -> ColumnElement[bool]:
+    """Return the condition of grants that have neither expired nor been revoked."""
+    return and_(GRANTED.c.expires > now, GRANTED.c.revoked.is_(None))
 
 
 def _total(column: ColumnElement[int]) -> ColumnElement[int]:

@@ -4,14 +4,15 @@ Every request is counted, logged and answered.
 """
 
 import asyncio
+import errno
 import logging
 import resource
 import socket
 import ssl
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -266,18 +267,29 @@ class WebServer(uvicorn.Server):
         return await asyncio.get_running_loop().create_server(protocol, sock=listening)
 
 
-def serve(context: ServiceContext, address: Address, ready: Callable[[str], None]) -> None:
+@contextmanager
+def listening(address: Address) -> Iterator[list[socket.socket]]:
+    """Open the sockets of the service and of its metrics, before anything else is started."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(_listen(address))]
+        if address.metrics_port:
+            sockets.append(stack.enter_context(_listen_for_metrics(address.metrics_port)))
+        yield sockets
+
+
+def serve(
+    context: ServiceContext,
+    address: Address,
+    sockets: list[socket.socket],
+    ready: Callable[[str], None],
+) -> None:
     """Serve until the process is told to stop; ``ready`` is called with the URL once it can.
 
     SIGTERM and SIGINT let running requests finish.  The data directory is locked meanwhile.
     """
     _allow_files(context.settings.connections + BACKLOG + OTHER_FILES)
     sys.setswitchinterval(SWITCH_SECONDS)
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(_listen(address))]
-        if address.metrics_port:
-            sockets.append(stack.enter_context(_listen_for_metrics(address.metrics_port)))
-        stack.enter_context(context.folders.lock())
+    with context.folders.lock():
         host, port = sockets[0].getsockname()[:2]
         url = f"{address.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         web_server(context, address, ready=lambda: ready(url)).run(sockets)
@@ -366,11 +378,10 @@ def _listen(address: Address) -> socket.socket:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # what is unsent would wait in the system, unseen
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
-    except OSError as error:
-        raise ParameterError(
-            f"cannot listen on {address.host} port {address.port}: {error.strerror or error}",
-            hint="choose another --port or --host; 127.0.0.1 is this machine alone",
-        ) from error
+    except (OSError, UnicodeError) as error:  # the second of a name that cannot be one
+        where = f"{address.host} port {address.port}"
+        hint = "choose another --port or --host; 127.0.0.1 is this machine alone"
+        raise _cannot_listen(where, error, hint) from error
     return listening
 
 
@@ -379,7 +390,23 @@ def _listen_for_metrics(port: int) -> socket.socket:
     try:
         return socket.create_server(("127.0.0.1", port), reuse_port=False)
     except OSError as error:
-        raise ParameterError(
-            f"cannot listen on 127.0.0.1 port {port} for metrics: {error.strerror or error}",
-            hint="choose another --metrics-port; 0 is none",
-        ) from error
+        where = f"127.0.0.1 port {port} for metrics"
+        raise _cannot_listen(where, error, "choose another --metrics-port; 0 is none") from error
+
+
+def _cannot_listen(where: str, error: OSError | UnicodeError, hint: str) -> ParameterError:
+    """Say in plain words why a port cannot be had."""
+    reason = str(error)
+    match error:
+        case socket.gaierror() | UnicodeError():
+            reason = "there is no computer of this name or address"
+        case OSError(errno=errno.EADDRINUSE):
+            reason = "another program uses this port, perhaps a server that runs already"
+        case OSError(errno=errno.EACCES):
+            reason = "ports below 1024 are for the system's administrator"
+            hint = "choose a --port from 1024 on, and let a proxy or a service of systemd listen"
+        case OSError(errno=errno.EADDRNOTAVAIL):
+            reason = "this is not an address of this computer"
+        case OSError() if error.strerror:
+            reason = error.strerror
+    return ParameterError(f"cannot listen on {where}: {reason}", hint=hint)

@@ -16,8 +16,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Scope
 
-from veiltab.core.entropy import random_bytes
-from veiltab.core.hashing import labelled_hash
 from veiltab.crypto import signing
 from veiltab.errors import (
     LengthRequiredError,
@@ -56,10 +54,6 @@ from veiltab.wire.requests import (
 )
 from veiltab.wire.rotation import PartyKeys
 from veiltab.wire.signed import Signed
-
-CODE_BYTES = 20
-DEFAULT_DAYS = 14
-SECONDS_A_DAY = 86_400
 
 PROVED = "veiltab.proved"
 """The ASGI extension by which a connection is told that the sender of a request is known."""
@@ -175,6 +169,20 @@ class Gate:
         waiting costs its sender more than the service.
         """
         await self._count_stranger(request.scope)
+
+    async def anybody(self, request: Request) -> None:
+        """Count a request that anybody may send: to its sender, if it proves who that is.
+
+        So whoever floods the service as a stranger does not keep its parties from asking who it is.
+        """
+        try:
+            signature, parts = _parse(request)
+            self._check(signature, parts, await self._registered(signature.party))
+        except UnauthenticatedError:
+            await self.stranger(request)
+            return
+        async with self._late():
+            self._parties.take(signature.party)
 
     async def _count_stranger(self, scope: Scope, tokens: int = 1) -> None:
         async with self._late():
@@ -428,31 +436,3 @@ def _newest(keys: PartyKeys) -> bytes:
     """Return the newest signing key of a newcomer; all that leads to it has to be signed."""
     newest_sealing(keys.identity, keys.rotations, keys.sealing_key)
     return verify_rotations(keys.identity, keys.rotations)
-
-
-def invite(context: ServiceContext, name: str, days: int = DEFAULT_DAYS) -> str:
-    """Return a new one-time code; ``name`` reminds the operator for whom it is.
-
-    Only a hash of the code is kept, so it cannot be shown again.
-    """
-    code = random_bytes(CODE_BYTES, context.entropy).hex()
-    with context.database.transaction() as records:
-        records.add_invitation(_hash(code), name, context.now, context.now + days * SECONDS_A_DAY)
-    return code
-
-
-def register(context: ServiceContext, newcomer: Newcomer) -> bool:
-    """Register a party that shows an invitation; ``False`` if it was registered before."""
-    with context.database.transaction() as records:
-        use_once(records, newcomer.signature)
-        records.use_invitation(_hash(newcomer.invitation), newcomer.party, context.now)
-        keys = newcomer.keys
-        new = records.add_party(keys.identity, context.now)
-        for rotation in keys.rotations if new else ():
-            records.add_rotation(rotation, keys.sealing_key)
-        return new
-
-
-def _hash(code: str) -> bytes:
-    """Hash a code; it has 160 random bits, so a fast hash is enough."""
-    return labelled_hash("invitation", code.strip().lower().encode())

@@ -23,6 +23,13 @@ class Server(BaseModel):
     versions: list[int]
 
 
+class Ready(BaseModel):
+    """The service works; ``takes_uploads`` is false while its disk is nearly full."""
+
+    status: str
+    takes_uploads: bool
+
+
 class Registered(BaseModel):
     """A party that is now known here."""
 

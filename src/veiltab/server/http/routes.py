@@ -3,12 +3,12 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Response
-from fastapi.responses import StreamingResponse
+from fastapi.responses import HTMLResponse, StreamingResponse
 
-from veiltab.server import block_steps, grant_steps, steps, views
+from veiltab.server import block_steps, grant_steps, invitations, steps, views
 from veiltab.server.context import ServiceContext
-from veiltab.server.http import auth
 from veiltab.server.http.auth import Gate, Newcomer, Sender
+from veiltab.server.http.front_page import front_page
 from veiltab.server.http.models import (
     BYTES,
     JSON,
@@ -19,6 +19,7 @@ from veiltab.server.http.models import (
     Grants,
     Nothing,
     Publications,
+    Ready,
     Registered,
     Secrets,
     Server,
@@ -33,23 +34,31 @@ from veiltab.server.http.readiness import Readiness
 from veiltab.server.limits import SOFTWARE_VERSION
 from veiltab.server.worker import Worker
 from veiltab.wire.bundles import MAX_ASKED
-from veiltab.wire.codec import TEXT, exact_fields, items, load
+from veiltab.wire.codec import MAX_INTEGER, TEXT, exact_fields, items, load
 from veiltab.wire.contract import DIGEST
 from veiltab.wire.signed import VERSION
 
-PUBLIC = frozenset({"/healthz", "/readyz", "/openapi.json", "/v1/server"})
+PUBLIC = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/v1/server"})
 """Routes that answer anybody; none of them says anything about a party or a study."""
 
 HEX = r"^[0-9a-f]{64}$"
 StudyId = Annotated[str, Path(pattern=HEX, description="The study's id, in hexadecimal.")]
 
 PartyId = Annotated[str, Path(pattern=HEX, description="A party's id, in hexadecimal.")]
+Digest = Annotated[
+    str, Path(pattern=HEX, description="The digest of a message in the log, in hexadecimal.")
+]
 PAGE = 100
 After = Annotated[
     str | None,
     Query(pattern=r"^[0-9]{1,12}-[0-9a-f]{64}$", description="`next` of the page before."),
 ]
 Limit = Annotated[int, Query(ge=1, le=PAGE, description="How many studies at most.")]
+
+Total = Annotated[
+    int,
+    Query(ge=0, le=MAX_INTEGER, description="How many bytes all chunks of your upload have."),
+]
 
 ASKED = items(DIGEST, least=1, most=MAX_ASKED)
 
@@ -58,23 +67,29 @@ def operator_routes(context: ServiceContext, worker: Worker, gate: Gate) -> APIR
     """Return the routes of the operator's tools, and the one that says who the server is."""
     router = APIRouter(
         tags=["operator"],
-        dependencies=[Depends(gate.stranger)],
         responses=PROBLEMS,
         route_class=ThreadRoute,
     )
-
+    stranger, anybody = [Depends(gate.stranger)], [Depends(gate.anybody)]
     ready = Readiness(context, worker)
 
-    @router.get("/healthz", summary="The process runs")
+    @router.get(
+        "/", summary="A page for people", response_class=HTMLResponse, dependencies=stranger
+    )
+    def root() -> HTMLResponse:
+        return front_page(context.identity)
+
+    @router.get("/healthz", summary="The process runs", dependencies=stranger)
     def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
-    @router.get("/readyz", summary="The database, the disk and the worker answer")
-    def readyz() -> dict[str, str]:
-        ready.check()
-        return {"status": "ready"}
+    @router.get(
+        "/readyz", summary="The database, the disk and the worker answer", dependencies=stranger
+    )
+    def readyz() -> Ready:
+        return Ready(status="ready", takes_uploads=ready.check())
 
-    @router.get("/v1/server", summary="Who this server is")
+    @router.get("/v1/server", summary="Who this server is", dependencies=anybody)
     def server() -> Server:
         return Server(
             identity=context.identity.to_json(),
@@ -101,7 +116,7 @@ def party_routes(context: ServiceContext, gate: Gate) -> APIRouter:
     def register(
         response: Response, newcomer: Annotated[Newcomer, Depends(gate.newcomer)]
     ) -> Registered:
-        created(response, new=auth.register(context, newcomer))
+        created(response, new=invitations.register(context, newcomer))
         gate.forget(newcomer.party)
         return Registered(party=newcomer.party.hex())
 
@@ -246,8 +261,8 @@ def _add_curator_routes(
         return Alignments(alignments=messages)
 
     @router.get("/v1/studies/{study}/chunks", summary="The chunks that you have sent")
-    def chunks(study: StudyId, sender: small) -> Chunks:
-        return Chunks(chunks=views.chunks(context, sender, bytes.fromhex(study)))
+    def chunks(study: StudyId, sender: small, total: Total = 0) -> Chunks:
+        return Chunks(chunks=views.chunks(context, sender, bytes.fromhex(study), total=total))
 
     @router.put(
         "/v1/studies/{study}/chunks",
@@ -281,6 +296,17 @@ def _add_curator_routes(
         created(response, new=grant_steps.grant(context, sender, bytes.fromhex(study)))
         return Nothing()
 
+    @router.post(
+        "/v1/studies/{study}/revocations",
+        summary="Take a grant of yours back",
+        status_code=201,
+        responses=repeated(Nothing),
+        openapi_extra=body("the revocation of a grant (spec 11.2)"),
+    )
+    def revoke_grant(response: Response, study: StudyId, sender: small) -> Nothing:
+        created(response, new=grant_steps.revoke(context, sender, bytes.fromhex(study)))
+        return Nothing()
+
 
 def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gate) -> None:
     small = Annotated[Sender, Depends(gate.sender(context.settings.small_bytes))]
@@ -312,6 +338,26 @@ def _add_researcher_routes(router: APIRouter, context: ServiceContext, gate: Gat
     def grants(study: StudyId, sender: small) -> Grants:
         messages: Any = views.grants(context, sender, bytes.fromhex(study))
         return Grants(grants=messages)
+
+    @router.get(
+        "/v1/studies/{study}/grants/{digest}",
+        summary="What a curator has signed of a grant in the log",
+        response_class=Response,
+        responses=bytes_answer("a grant, without its sealed part (spec 11)"),
+    )
+    def grant_header(study: StudyId, digest: Digest, sender: small) -> Response:
+        of = bytes.fromhex(study), bytes.fromhex(digest)
+        return Response(views.grant_header(context, sender, *of), media_type=JSON)
+
+    @router.get(
+        "/v1/studies/{study}/revocations/{digest}",
+        summary="A revocation in the log",
+        response_class=Response,
+        responses=bytes_answer("the revocation of a grant (spec 11.2)"),
+    )
+    def revocation(study: StudyId, digest: Digest, sender: small) -> Response:
+        of = bytes.fromhex(study), bytes.fromhex(digest)
+        return Response(views.revocation(context, sender, *of), media_type=JSON)
 
     @router.post(
         "/v1/studies/{study}/publications",

@@ -23,9 +23,10 @@ from veiltab.server.http.models import (
     bytes_answer,
     repeated,
 )
-from veiltab.server.http.routes import ASKED, HEX, PAGE, After, Limit, StudyId, created
+from veiltab.server.http.routes import ASKED, HEX, PAGE, After, Limit, StudyId, Total, created
 from veiltab.server.vaults import steps as vault_steps
 from veiltab.server.vaults import views as vault_views
+from veiltab.server.vaults.stored_vault import StoredVault
 from veiltab.server.worker import Worker
 from veiltab.wire.codec import TEXT, exact_fields, load
 
@@ -37,7 +38,7 @@ def vault_routes(context: ServiceContext, gate: Gate) -> APIRouter:
     router = APIRouter(tags=["vaults"], responses=PROBLEMS, route_class=ThreadRoute)
     limits = context.settings
     small = Annotated[Sender, Depends(gate.sender(limits.small_bytes))]
-    large = Annotated[Sender, Depends(gate.sender(limits.message_bytes))]
+    long = Annotated[Sender, Depends(gate.sender(limits.contract_bytes))]
 
     @router.get("/v1/vaults", summary="The vaults that name you, in pages")
     def list_vaults(
@@ -53,7 +54,7 @@ def vault_routes(context: ServiceContext, gate: Gate) -> APIRouter:
         responses=repeated(VaultStatus),
         openapi_extra=body("a vault, signed by its proposer (spec 12.1)"),
     )
-    def propose(response: Response, sender: large) -> VaultStatus:
+    def propose(response: Response, sender: long) -> VaultStatus:
         vault, new = vault_steps.propose(context, sender)
         created(response, new=new)
         return vault_views.status(context, sender, vault)
@@ -69,14 +70,15 @@ def vault_routes(context: ServiceContext, gate: Gate) -> APIRouter:
         responses=bytes_answer("a vault (spec 12.1)"),
     )
     def terms(vault: VaultId, sender: small) -> Response:
-        return Response(vault_views.terms(context, sender, bytes.fromhex(vault)), media_type=JSON)
+        content = views.contract(context, sender, bytes.fromhex(vault), StoredVault)
+        return Response(content, media_type=JSON)
 
     @router.post(
         "/v1/vaults/{vault}/signatures",
         summary="Sign the vault's terms",
         openapi_extra=body("the vault, signed by a curator (spec 12.1)"),
     )
-    def sign(vault: VaultId, sender: large) -> VaultStatus:
+    def sign(vault: VaultId, sender: long) -> VaultStatus:
         vault_steps.sign(context, sender, bytes.fromhex(vault))
         return vault_views.status(context, sender, bytes.fromhex(vault))
 
@@ -117,12 +119,13 @@ def _add_table_routes(router: APIRouter, context: ServiceContext, gate: Gate) ->
         summary="The vault's secret as you sealed it, or as it is sealed to you",
     )
     def secrets(vault: VaultId, sender: small) -> Secrets:
-        messages: Any = vault_views.secrets(context, sender, bytes.fromhex(vault))
+        messages: Any = views.secrets(context, sender, bytes.fromhex(vault), StoredVault)
         return Secrets(secrets=messages)
 
     @router.get("/v1/vaults/{vault}/chunks", summary="The chunks of your table so far")
-    def chunks(vault: VaultId, sender: small) -> Chunks:
-        return Chunks(chunks=vault_views.chunks(context, sender, bytes.fromhex(vault)))
+    def chunks(vault: VaultId, sender: small, total: Total = 0) -> Chunks:
+        sent = views.chunks(context, sender, bytes.fromhex(vault), StoredVault, total=total)
+        return Chunks(chunks=sent)
 
     @router.put(
         "/v1/vaults/{vault}/chunks",

@@ -11,8 +11,8 @@ from veiltab.server.http.auth import Sender
 from veiltab.server.http.models import VaultCurator, VaultLine, VaultList, VaultStatus
 from veiltab.server.stored_study import StoredStudy
 from veiltab.server.vaults.stored_vault import StoredVault
-from veiltab.server.views import Served, look, sent_chunks, serve_chunks, write_cursor
-from veiltab.wire.messages import RepadRequest, Secret, Upload
+from veiltab.server.views import Served, look, serve_chunks, write_cursor
+from veiltab.wire.messages import RepadRequest, Upload
 from veiltab.wire.states import State
 
 
@@ -63,30 +63,6 @@ def status(context: ServiceContext, sender: Sender, vault: bytes) -> VaultStatus
             for member in named
         ],
     )
-
-
-def terms(context: ServiceContext, sender: Sender, vault: bytes) -> bytes:
-    """Return the terms with the signatures so far."""
-    with context.database.reading() as records:
-        content = StoredVault.of_curator(context, records, vault, sender.party).record.contract
-        place = records.place(vault, sender.party)
-    look(context, sender, vault, place)
-    return content
-
-
-def secrets(context: ServiceContext, sender: Sender, vault: bytes) -> list[object]:
-    """Return the sealed secrets that the sender has sealed, or that are for it."""
-    with context.database.reading() as records:
-        StoredVault.of_curator(context, records, vault, sender.party)
-        messages = records.messages_of(vault, Secret.kind, sender.party)
-    return [Secret.loads(message.content).to_json() for message in messages]
-
-
-def chunks(context: ServiceContext, sender: Sender, vault: bytes) -> list[str]:
-    """Return the digests of the chunks that the sender has sent, so that it can continue."""
-    with context.database.reading() as records:
-        StoredVault.of_curator(context, records, vault, sender.party)
-    return sent_chunks(context, sender, vault)
 
 
 def repad_request(context: ServiceContext, sender: Sender, study: bytes) -> bytes:

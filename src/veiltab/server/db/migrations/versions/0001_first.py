@@ -147,6 +147,7 @@ def _create_usage() -> None:
         sa.Column("researcher", sa.LargeBinary, nullable=False),
         sa.Column("attributes", sa.Text, nullable=False),
         sa.Column("expires", sa.BigInteger, nullable=False),
+        sa.Column("revoked", sa.BigInteger),
         sa.PrimaryKeyConstraint("study", "grant_id", name="pk_granted"),
         sa.ForeignKeyConstraint(["study"], ["studies.study"], name="fk_granted_study"),
     )

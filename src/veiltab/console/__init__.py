@@ -1,0 +1,1 @@
+"""The console: web pages for one party, on its own computer, over its own home."""

@@ -1,0 +1,185 @@
+"""The console as a web application, and how it is served to this computer alone."""
+
+import logging
+import socket
+from collections.abc import Callable
+from importlib.resources import files
+from urllib.parse import quote
+
+import uvicorn
+from fastapi import APIRouter, FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
+
+from veiltab.console.guard import Door, Guard
+from veiltab.console.pages import (
+    account,
+    explorer,
+    grants,
+    identity,
+    inbox,
+    ledger,
+    planner,
+    study,
+    table,
+)
+from veiltab.console.rendering import Failure, render
+from veiltab.console.state import ConsoleState, OperatorState
+from veiltab.core.entropy import Entropy
+from veiltab.errors import ConsoleLockedError, ParameterError, VeiltabError
+
+_log = logging.getLogger("veiltab.console")
+
+STATIC = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+"""The kinds of files that belong to the pages."""
+
+ADDRESS = "127.0.0.1"
+
+
+def create_console(state: ConsoleState | OperatorState) -> FastAPI:
+    """Return the application with all pages; who may see them is for the guard to say."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    app.state.console = state
+    app.add_api_route("/static/{name}", _static, methods=["GET"])
+    for router in _routers(state):
+        app.include_router(router)
+    app.add_exception_handler(ConsoleLockedError, _locked)
+    app.add_exception_handler(VeiltabError, _failed)
+    app.add_exception_handler(HTTPException, _not_found)
+    app.add_exception_handler(Exception, _unexpected)
+    return app
+
+
+def _routers(state: ConsoleState | OperatorState) -> list[APIRouter]:
+    if isinstance(state, OperatorState):
+        from veiltab.console.pages import operator  # noqa: PLC0415 - it loads a server's database
+
+        return [operator.router]
+    pages = (account, identity, inbox, study, table, grants, explorer, ledger, planner)
+    return [page.router for page in pages]
+
+
+def _static(name: str) -> Response:
+    if name == "report.css":  # tables and maps look as they do in reports
+        return Response((files("veiltab.report") / "page.css").read_bytes(), media_type="text/css")
+    path = files("veiltab.console") / "static" / name
+    kind = STATIC.get(name.rpartition(".")[2])
+    if kind is None or "/" in name or not path.is_file():
+        raise HTTPException(404)
+    return Response(path.read_bytes(), media_type=kind)
+
+
+def _locked(request: Request, error: Exception) -> Response:
+    del error
+    get = request.method == "GET"
+    back = request.url.path if get else _page_of(request.url.path)
+    if get and request.url.query:
+        back += f"?{request.url.query}"
+    target = f"/unlock?next={quote(back, safe='/')}"
+    if "hx-request" in request.headers:
+        return Response(headers={"HX-Redirect": target})
+    return RedirectResponse(target, status_code=303)
+
+
+def _page_of(form: str) -> str:
+    """Return the page that a form is on: its path without the action at its end."""
+    return form.rpartition("/")[0] or form
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, VeiltabError)  # noqa: S101 - the handler is for these
+    template = "failure_part.html" if "hx-request" in request.headers else "failure.html"
+    # htmx shows nothing of an answer that is an error, so fragments come with 200.
+    status = 200 if "hx-request" in request.headers else max(400, error.http_status)
+    return render(request, template, status, failure=Failure.of(error))
+
+
+def _not_found(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - the handler is for these
+    if "veiltab.session" not in request.scope:
+        return Response(status_code=error.status_code)
+    failure = Failure("there is no such page", "choose one from the menu", "not_found")
+    return render(request, "failure.html", error.status_code, failure=failure)
+
+
+def _unexpected(request: Request, error: Exception) -> Response:
+    _log.exception("a page failed", exc_info=error)
+    failure = Failure(
+        "this page has failed, and should not have",
+        "nothing was changed by it that the study's page does not show; the terminal has more",
+        "error",
+    )
+    return render(request, "failure.html", 500, failure=failure)
+
+
+class ConsoleServer:
+    """A console that listens on this computer; :meth:`run` serves until it is told to stop."""
+
+    def __init__(
+        self, state: ConsoleState | OperatorState, entropy: Entropy, port: int = 0
+    ) -> None:
+        """Take a port, any free one by default."""
+        self.door = Door(entropy)
+        self._socket = _listen(port)
+        self.port: int = self._socket.getsockname()[1]
+        app = Guard(create_console(state), door=self.door, port=lambda: self.port)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,  # its lines would hold one-time links
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=2,
+        )
+        self._server = _Server(config)
+        if isinstance(state, ConsoleState):
+            party = state.party
+            self._server.look_at_keys = lambda: party.unlocked
+
+    def link(self) -> str:
+        """Return a new link that opens the console, once."""
+        return f"http://{ADDRESS}:{self.port}/enter?token={self.door.new_token()}"
+
+    def run(self, ready: Callable[[], None]) -> None:
+        """Serve until the process or :meth:`stop` ends it; ``ready`` is called once it can."""
+        self._server.ready = ready
+        self._server.run([self._socket])
+
+    def stop(self) -> None:
+        """End it after the answers under way."""
+        self._server.should_exit = True
+
+
+TICKS = 20
+"""The server looks every so many tenths of a second whether the keys' time is over."""
+
+
+class _Server(uvicorn.Server):
+    """Says when it can be asked, and locks the keys in time though nobody asks."""
+
+    ready: Callable[[], None] = staticmethod(lambda: None)
+    look_at_keys: Callable[[], object] = staticmethod(lambda: None)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS == 0:
+            self.look_at_keys()
+        return await super().on_tick(counter)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self.ready()
+
+
+def _listen(port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((ADDRESS, port))
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise ParameterError(
+            f"the console cannot listen on port {port}: {getattr(error, 'strerror', error)}",
+            hint="leave --port out, and any free one is taken",
+        ) from error
+    return listening

@@ -1,0 +1,195 @@
+"""From a table to the categories of a study, by clicking: what a curator has chosen so far.
+
+Values never leave this computer.  What is chosen here becomes a recode file, as people write it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from veiltab.console.forms import Form
+from veiltab.core.schema import Attribute, Schema
+from veiltab.data.patterns import escaped
+from veiltab.data.profile import ColumnProfile, Use, profile_table
+from veiltab.data.recode import Bins, Recode, Rule, ValueMap, check_duplicates
+from veiltab.data.recode_file import recode_text
+from veiltab.data.tables import BATCH_ROWS, Table, open_table
+from veiltab.errors import ParameterError
+from veiltab.party.spelling import spelling
+
+PREVIEW_ROWS = 8
+MOST_VALUES = 100
+"""Different values of a column that are mapped one by one; the rest have a rule of their own."""
+
+MISSING, REST, REFUSE = "missing", "rest", ""
+BARS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value of a column, in how many rows it is, and the category that is chosen for it."""
+
+    text: str
+    rows: int
+    category: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeChoice:
+    """How one attribute is made of a column."""
+
+    attribute: Attribute
+    column: str
+    edges: str
+    values: tuple[Value, ...]
+    more_values: int
+    missing_rows: int
+    missing: str
+    rest: str
+    bars: tuple[float, ...]
+
+    @property
+    def unmapped(self) -> list[Value]:
+        """The values for which nothing is chosen."""
+        return [value for value in self.values if not value.category and not self.rest]
+
+
+@dataclass(slots=True)
+class ChosenTable:
+    """A table that was opened, what was seen of it, and what was chosen for each attribute."""
+
+    location: str
+    query: str | None
+    table: Table
+    profiles: Mapping[str, ColumnProfile]
+    preview: pl.DataFrame
+    ids: tuple[str, ...]
+    duplicates: str = "refuse"
+    choices: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, location: str, query: str | None, schema: Schema) -> "ChosenTable":
+        """Look at a table: its columns, its first rows, and which values they have."""
+        table = open_table(location, query)
+        columns = list(table.columns)
+        first = next(iter(table.batches(columns, PREVIEW_ROWS)), None)
+        profiles = {one.name: one for one in profile_table(table.batches(columns, BATCH_ROWS))}
+        ids = tuple(name for name, one in profiles.items() if one.use is Use.ID)[:1]
+        preview = pl.DataFrame(schema=columns) if first is None else first.head(PREVIEW_ROWS)
+        made = cls(location, query, table, profiles, preview, ids)
+        for attribute in schema.attributes:
+            made.choices[attribute.name] = {"column": made._column_like(attribute.name)}
+        return made
+
+    def take(self, form: Form, schema: Schema) -> None:
+        """Remember what a form says."""
+        self.ids = tuple(name for name in form.all("id") if name in self.profiles)
+        self.duplicates = check_duplicates(form.text("duplicates", "refuse"))
+        for number, attribute in enumerate(schema.attributes):
+            start = f"{number}:"
+            given = {k.removeprefix(start): v for k, v in form.pairs if k.startswith(start)}
+            before = self.choices[attribute.name]
+            if given.get("column") != before.get("column"):  # other values: begin anew
+                given = {"column": given.get("column", "")}
+            self.choices[attribute.name] = given
+
+    def attribute(self, attribute: Attribute) -> AttributeChoice:
+        """Return what is chosen for an attribute, with a draft where nothing was chosen yet."""
+        given = self.choices[attribute.name]
+        profile = self.profiles.get(given.get("column", ""))
+        if profile is None:
+            return AttributeChoice(attribute, "", "", (), 0, 0, "", "", ())
+        often = sorted(profile.counts.items(), key=lambda item: (-item[1], item[0]))
+        known = {spelling(category): category for category in attribute.categories}
+        values = tuple(
+            Value(text, rows, given.get(f"value:{text}", _like(text, attribute, known)))
+            for text, rows in often[:MOST_VALUES]
+        )
+        return AttributeChoice(
+            attribute=attribute,
+            column=profile.name,
+            edges=given.get("edges", ""),
+            values=values,
+            more_values=max(0, len(often) - MOST_VALUES),
+            missing_rows=profile.missing,
+            missing=given.get(MISSING, ""),
+            rest=given.get(REST, ""),
+            bars=_bars(profile),
+        )
+
+    def recode(self, schema: Schema) -> Recode:
+        """Return what was chosen as the rules of a recode file; what is left open is refused."""
+        rules: dict[str, Rule] = {}
+        columns: dict[str, str] = {}
+        for attribute in schema.attributes:
+            choice = self.attribute(attribute)
+            if not choice.column:
+                raise ParameterError(
+                    f"no column is chosen for {attribute.name!r}", hint="choose one in its box"
+                )
+            columns[attribute.name] = choice.column
+            rules[attribute.name] = _rule(choice)
+        return Recode(rules, columns=columns, duplicates=check_duplicates(self.duplicates))
+
+    def recode_file(self, schema: Schema) -> str:
+        """Return the recode file."""
+        return recode_text(self.recode(schema))
+
+    def _column_like(self, name: str) -> str:
+        alike = [column for column in self.profiles if spelling(column) == spelling(name)]
+        return alike[0] if len(alike) == 1 else ""
+
+
+def _like(text: str, attribute: Attribute, known: Mapping[str, str]) -> str:
+    return text if text in attribute.categories else known.get(spelling(text), "")
+
+
+def _rule(choice: AttributeChoice) -> Rule:
+    missing = choice.missing or None
+    if choice.edges.strip():
+        return Bins(_edges(choice.edges), missing=missing)
+    entries: dict[str | None, str] = {
+        escaped(value.text): value.category for value in choice.values if value.category
+    }
+    if missing is not None:
+        entries[None] = missing
+    return ValueMap(entries, otherwise=choice.rest or None)
+
+
+def _edges(text: str) -> list[float]:
+    try:
+        numbers = [float(part) for part in text.replace(";", " ").replace(",", " ").split()]
+    except ValueError:
+        raise ParameterError(
+            f"the edges of bins are numbers, and not {text!r}", hint="write them as in: 40 65"
+        ) from None
+    return [int(number) if number.is_integer() else number for number in numbers]
+
+
+def _bars(profile: ColumnProfile) -> tuple[float, ...]:
+    """Return the heights of a histogram, from 0 to 1; none for columns without numbers."""
+    if profile.numbers is None or profile.numbers[0].is_empty():
+        return ()
+    counts = profile.numbers[0].hist(bin_count=BARS)["count"].to_list()
+    most = max(counts) or 1
+    return tuple(count / most for count in counts)
+
+
+def tables_in(folder: Path) -> Iterable[tuple[str, Path, bool]]:
+    """List what could be a table in a folder, and the folders in it; hidden ones are left out."""
+    endings = (".csv", ".tsv", ".txt", ".parquet", ".xlsx", ".ods", ".gz", ".zst", ".db", ".sqlite")
+    try:
+        entries = sorted(
+            folder.iterdir(), key=lambda entry: (not entry.is_dir(), entry.name.lower())
+        )
+    except OSError as error:
+        raise ParameterError(
+            f"the folder {folder} cannot be listed: {error.strerror}", hint="choose another one"
+        ) from error
+    for entry in entries:
+        if not entry.name.startswith(".") and (
+            entry.is_dir() or entry.name.lower().endswith(endings)
+        ):
+            yield entry.name, entry, entry.is_dir()

@@ -1,0 +1,47 @@
+"""What all forms that change something share: they ask, happen once, and lose nothing typed."""
+
+from collections.abc import Callable
+
+from fastapi import Request
+from starlette.responses import Response
+
+from veiltab.console.forms import Form, Typed
+from veiltab.console.rendering import Failure, go
+from veiltab.errors import ConsoleLockedError, VeiltabError
+
+UNCONFIRMED = Failure(
+    "nothing was done: the box was not ticked",
+    "tick it to say that you have read what this does",
+    "not_confirmed",
+)
+
+Page = Callable[[Failure, Typed], Response]
+"""Shows a page again, with what went wrong and what was typed."""
+
+
+def act(
+    request: Request, name: str, work: Callable[[Form], str], *, back: str, page: Page
+) -> Response:
+    """Carry out the form of this name once, if its box is ticked; ``back`` says what was done.
+
+    ``work`` returns what to say.  If it fails, ``page`` shows the form with all that was typed; if
+    the keys are locked, so does the page after they are unlocked.
+    """
+    state, form = request.app.state.console, Form.of(request)
+    typed = Typed(name, form)
+    if not form.checked("sure"):
+        return page(UNCONFIRMED, typed)
+    try:
+        message = state.once.run(form.text("once"), lambda: work(form))
+    except ConsoleLockedError:
+        state.kept.leave(request.scope["veiltab.session"].cookie, typed)
+        raise
+    except VeiltabError as error:
+        return page(Failure.of(error), typed)
+    return go(request, back, message)
+
+
+def typed_before(request: Request) -> Typed:
+    """Return what was typed when the keys were locked in between, or nothing."""
+    waiting = request.app.state.console.kept.take(request.scope["veiltab.session"].cookie)
+    return waiting[-1] if waiting else Typed()

@@ -1,0 +1,281 @@
+"""One study: where it stands, its terms, who could learn what, and what may be done now."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from veiltab.cli.terms import (
+    budgets,
+    called,
+    is_verified,
+    linkage_words,
+    plan_facts,
+    signers,
+    warnings_of,
+)
+from veiltab.console.forms import Form, Typed
+from veiltab.console.pages.actions import act, typed_before
+from veiltab.console.pages.inbox import my_step
+from veiltab.console.pages.ledger import refunded
+from veiltab.console.rendering import Failure, render
+from veiltab.errors import InputError, VeiltabError
+from veiltab.party.alignments import AlignmentStatus
+from veiltab.party.grants import notices, party_names
+from veiltab.party.home import Home
+from veiltab.party.known.known import Acquaintance, Standing
+from veiltab.party.known.names import readable
+from veiltab.party.proposal import plan_of
+from veiltab.party.remote import Status
+from veiltab.party.session import Session
+from veiltab.party.study import Study, waits_for
+from veiltab.party.witnesses import Audit
+from veiltab.wire.audit import AuditEntry
+from veiltab.wire.contract import PublicIdentity
+from veiltab.wire.states import IN_ORDER, AuditEvent, State
+
+router = APIRouter()
+
+STEPS = {
+    State.PROPOSED: "Proposed",
+    State.OPEN: "Signed by all",
+    State.UPLOADED: "Tables pushed",
+    State.RELEASED: "Released",
+}
+"""The states that a study goes through, as the line of steps shows them."""
+
+COMPARED = {
+    None: "pinned",
+    Standing.YOU: "you",
+    Standing.VERIFIED: "yes",
+    Standing.UNVERIFIED: "no",
+    Standing.NEW: "no",
+    Standing.BLOCKED: "blocked by you",
+    Standing.REVOKED: "keys revoked",
+    Standing.CHANGED: "THE KEY HAS CHANGED",
+}
+"""Whether somebody has compared a party's fingerprint, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One point on the line of steps."""
+
+    words: str
+    reached: bool
+    current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the audit log: who has done what, and whether we know them."""
+
+    entry: AuditEntry
+    who: str
+    compared: str
+    what: str
+
+
+@router.get("/studies/{study_id}")
+def show(request: Request, study_id: str) -> Response:
+    """Show everything about a study."""
+    return study_page(request, study_id, None, typed_before(request))
+
+
+@router.post("/studies/{study_id}/sign")
+def sign(request: Request, study_id: str) -> Response:
+    """Sign it, and charge it to a data set."""
+
+    def carry_out(form: Form, session: Session) -> str:
+        study = session.study(study_id)
+        study.sign(form.text("dataset") or None)
+        charged = session.home.ledgers.ledger_of(bytes.fromhex(study.id))
+        dataset = "your data set" if charged is None else charged.ledger.dataset
+        return f"You have signed, and the study is charged to {readable(dataset)}."
+
+    return do(request, study_id, "sign", carry_out)
+
+
+@router.post("/studies/{study_id}/abort")
+def abort(request: Request, study_id: str) -> Response:
+    """End it for everybody."""
+
+    def carry_out(form: Form, session: Session) -> str:
+        if not form.text("reason"):
+            raise InputError("a reason is missing", hint="say in a few words why the study ends")
+        session.study(study_id).abort(form.text("reason"))
+        return "The study is ended, for everybody in it."
+
+    return do(request, study_id, "abort", carry_out)
+
+
+@router.post("/studies/{study_id}/refund")
+def refund(request: Request, study_id: str) -> Response:
+    """Take back what it has cost a data set, if nobody could learn anything."""
+
+    def carry_out(form: Form, session: Session) -> str:
+        return refunded(session.study(study_id).refund(form.text("reason")))
+
+    return do(request, study_id, "refund", carry_out)
+
+
+@router.post("/studies/{study_id}/verify")
+def verify(request: Request, study_id: str) -> Response:
+    """Remember that somebody has compared the fingerprint of a party of this study."""
+    party = Form.of(request).text("party")
+
+    def carry_out(form: Form, session: Session) -> str:
+        identity = _named(session.study(study_id), party)
+        known = session.home.known
+        verified = known.verify(identity, form.text("digits"), name=form.text("name") or None)
+        return f"You have compared the fingerprint of {readable(verified.name)}."
+
+    return do(request, study_id, f"verify-{party}", carry_out)
+
+
+def _named(study: Study, party: str) -> PublicIdentity:
+    """Return the party of a study with this id."""
+    for one in study.parties():
+        if one.identity.party_id.hex() == party:
+            return one.identity
+    raise InputError("the study names no such party", hint="load the page again")
+
+
+def do(
+    request: Request, study_id: str, name: str, carry_out: Callable[[Form, Session], str]
+) -> Response:
+    """Carry out a form of the study's page."""
+
+    def work(form: Form) -> str:
+        with request.app.state.console.party.session() as session:
+            return carry_out(form, session)
+
+    def page(failure: Failure, typed: Typed) -> Response:
+        return study_page(request, study_id, failure, typed)
+
+    return act(request, name, work, back=f"/studies/{study_id}", page=page)
+
+
+def study_page(request: Request, study_id: str, failure: Failure | None, typed: Typed) -> Response:
+    """Show the page, with what went wrong and what was typed."""
+    state = request.app.state.console
+    with state.party.session() as session:
+        study = session.study(study_id)
+        values = _values(session, study)
+    return render(
+        request,
+        "study.html",
+        200 if failure is None else 409,
+        failure=failure,
+        typed=typed,
+        task=state.tasks.get(f"push {study.id}"),
+        **values,
+    )
+
+
+def _values(session: Session, study: Study) -> dict[str, object]:
+    signed, status, home = study.contract(), study.status(), session.home
+    contract = signed.body
+    me = session.identity.party_id
+    parties = study.parties()
+    ledger = home.ledgers.ledger_of(contract.study_id)
+    log = _audit(study)
+    grants = log.grants if isinstance(log, Audit) else ()
+    return {
+        "study": study,
+        "contract": contract,
+        "status": status,
+        "steps": _steps(status.state),
+        "ended": status.state not in IN_ORDER,
+        "mine": my_step(status, me),
+        "me": me,
+        "waits_for": waits_for(status),
+        "parties": [(one, called(one)) for one in parties],
+        "compared": COMPARED,
+        "unverified": [called(one) for one in parties if COMPARED[one.standing] == "no"],
+        "refused": list(filter(None, (_refusal(home, one) for one in parties))),
+        "signers": signers(signed),
+        "facts": plan_facts(contract, plan_of(contract)),
+        "linkage": linkage_words(contract.linkage),
+        "warnings": warnings_of(contract),
+        "coalitions": study.coalitions(),
+        "budgets": budgets(contract, home),
+        "charged_to": ledger,
+        "refund": home.ledgers.refund_of(contract.study_id),
+        "alignment": _alignment(study, status),
+        "grants": grants,
+        "revocable": {
+            one.grant.researcher.hex(): one.researcher
+            for one in grants
+            if one.grant.curator == me and one.state == "good"
+        },
+        "notices": notices(grants, me),
+        "log": log,
+        "events": _events(log, session, study) if isinstance(log, Audit) else [],
+    }
+
+
+def _audit(study: Study) -> Audit | Failure:
+    """Return the audit log, or the failure to show in its place."""
+    try:
+        return study.audit()
+    except VeiltabError as error:
+        return Failure.of(error)
+
+
+def _alignment(study: Study, status: Status) -> AlignmentStatus | Failure | None:
+    """Return whether the curators hold the same respondents, while tables are pushed."""
+    if status.state != State.OPEN:
+        return None
+    try:
+        return study.alignment()
+    except VeiltabError as error:
+        return Failure.of(error)
+
+
+def _refusal(home: Home, one: Acquaintance) -> Failure | None:
+    """Return why nothing would be signed or sent that names this party."""
+    if one.standing not in (Standing.BLOCKED, Standing.CHANGED, Standing.REVOKED):
+        return None
+    try:
+        home.known.check([one.identity])
+    except VeiltabError as error:
+        return Failure.of(error)
+    return None
+
+
+def _events(audit: Audit, session: Session, study: Study) -> list[Event]:
+    """Name who has done what; of a grant, to whom it was and of which attributes."""
+    contract, home = study.terms, session.home
+    names, server = party_names(home, contract), contract.server.party_id
+    me = home.public.party_id
+
+    def compared(party: bytes) -> str:
+        if party == server:
+            return COMPARED[None]
+        return "you" if party == me else "yes" if is_verified(home, party) else "no"
+
+    return [
+        Event(
+            entry=entry,
+            who=names.get(entry.actor, entry.actor.hex()[:16]),
+            compared=compared(entry.actor),
+            what=_what(audit, entry),
+        )
+        for entry in audit.entries
+    ]
+
+
+def _what(audit: Audit, entry: AuditEntry) -> str:
+    one = audit.grant_of(entry)
+    if one is None:
+        return entry.event
+    way = "from" if entry.event == AuditEvent.REVOKED else "to"
+    return f"{entry.event}: {', '.join(one.attributes)}, {way} {one.researcher}"
+
+
+def _steps(state: str) -> list[Step]:
+    order = list(IN_ORDER)
+    at = order.index(state) if state in order else -1
+    return [Step(words, order.index(name) <= at, name == state) for name, words in STEPS.items()]

@@ -1,0 +1,199 @@
+"""The table wizard: choose a table, map its values by clicking, check it, and push it."""
+
+from pathlib import Path
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from veiltab.console.forms import Form
+from veiltab.console.mapping import ChosenTable, tables_in
+from veiltab.console.rendering import Failure, go, render
+from veiltab.console.state import ConsoleState
+from veiltab.console.tasks import Task
+from veiltab.core.schema import Schema
+from veiltab.errors import ParameterError, StateError, VeiltabError
+from veiltab.files.private import write_private
+from veiltab.party.checking import Preview
+from veiltab.party.roles import check_curator
+from veiltab.wire.contract import Contract
+
+router = APIRouter()
+
+PATIENCE = 600.0
+"""Seconds to try a server during a push: a restart of it must not end one."""
+
+
+@router.get("/studies/{study_id}/table")
+def choose(request: Request, study_id: str) -> Response:
+    """Show the table that was chosen, or let one be chosen."""
+    state, contract, me = _study(request, study_id)
+    chosen = state.tables.get(study_id)
+    form = Form.of(request)
+    if chosen is None or form.checked("other"):
+        return _browse(request, contract, form.text("folder"))
+    del me
+    return _mapping(request, contract, chosen)
+
+
+@router.post("/studies/{study_id}/table")
+def open_table(request: Request, study_id: str) -> Response:
+    """Open the table that somebody names; it is read once, to see which values it has."""
+    state, contract, me = _study(request, study_id)
+    form = Form.of(request)
+    location = form.text("location")
+    try:
+        if not location:
+            raise ParameterError("no table is named", hint="choose a file, or write its path")
+        state.tables[study_id] = ChosenTable.open(
+            location, form.text("query") or None, contract.schema_of(me)
+        )
+    except VeiltabError as error:
+        return _browse(request, contract, form.text("folder"), Failure.of(error), location)
+    return go(request, f"/studies/{study_id}/table")
+
+
+@router.post("/studies/{study_id}/table/{step}")
+def go_on(request: Request, study_id: str, step: str) -> Response:
+    """Remember what was chosen; then save the recode file, check the table, or push it."""
+    state, contract, me = _study(request, study_id)
+    chosen = state.tables.get(study_id)
+    if chosen is None:
+        return go(request, f"/studies/{study_id}/table")
+    schema, form = contract.schema_of(me), Form.of(request)
+    try:
+        chosen.take(form, schema)
+        if step == "map":
+            return _mapping(request, contract, chosen)
+        if step == "save":
+            path = Path(form.text("file")).expanduser()
+            if path.exists() or not form.text("file"):
+                raise ParameterError("the recode file must be a new one", hint="write another name")
+            write_private(path, chosen.recode_file(schema).encode())
+            return go(request, f"/studies/{study_id}/table", f"The recode file is in {path}.")
+        _start(state, study_id, chosen, schema, step=step, sure=form.checked("sure"))
+    except VeiltabError as error:
+        if error.code == "console_locked":
+            raise
+        return _mapping(request, contract, chosen, Failure.of(error))
+    return go(request, f"/studies/{study_id}/progress/{step}")
+
+
+@router.get("/studies/{study_id}/progress/{step}")
+def progress(request: Request, study_id: str, step: str) -> Response:
+    """Show how far a check or a push is; the page may be left and opened again."""
+    state: ConsoleState = request.app.state.console
+    task = state.tasks.get(f"{step} {study_id}")
+    if task is None:
+        return go(request, f"/studies/{study_id}")
+    template = "progress_part.html" if "hx-request" in request.headers else "progress.html"
+    return render(
+        request,
+        template,
+        study_id=study_id,
+        step=step,
+        task=task,
+        preview=task.result if isinstance(task.result, Preview) else None,
+        failure=None if task.failure is None else Failure.of(task.failure),
+    )
+
+
+@router.post("/studies/{study_id}/progress/{step}/stop")
+def stop(request: Request, study_id: str, step: str) -> Response:
+    """Stop at the next report; a push that was stopped can be resumed."""
+    task = request.app.state.console.tasks.get(f"{step} {study_id}")
+    if task is not None:
+        task.stop()
+    return go(request, f"/studies/{study_id}/progress/{step}")
+
+
+@router.post("/studies/{study_id}/resume")
+def resume(request: Request, study_id: str) -> Response:
+    """Go on with a push that was stopped: what was prepared before is sent."""
+    state: ConsoleState = request.app.state.console
+    state.party.identity()
+
+    def work(task: Task) -> object:
+        with state.party.session(PATIENCE) as session:
+            return session.study(study_id).push(progress=task.report)
+
+    state.tasks.start(f"push {study_id}", "Pushing your table", work)
+    return go(request, f"/studies/{study_id}/progress/push")
+
+
+def _start(
+    state: ConsoleState,
+    study_id: str,
+    chosen: ChosenTable,
+    schema: Schema,
+    *,
+    step: str,
+    sure: bool,
+) -> None:
+    if step not in {"check", "push"}:
+        raise ParameterError(f"there is no step {step!r}", hint="choose a button of the page")
+    if step == "push" and not sure:
+        raise StateError(
+            "nothing was sent: the box was not ticked",
+            hint="tick it to say that this is the right table",
+        )
+    recode, ids = chosen.recode(schema), chosen.ids
+    state.party.identity()
+
+    def work(task: Task) -> object:
+        with state.party.session(PATIENCE) as session:
+            study = session.study(study_id)
+            options = {"recode": recode, "query": chosen.query, "progress": task.report}
+            if step == "check":
+                return study.check(chosen.location, ids, **options)  # type: ignore[arg-type]
+            return study.push(chosen.location, ids, **options)  # type: ignore[arg-type]
+
+    what = "Checking your table" if step == "check" else "Pushing your table"
+    state.tasks.start(f"{step} {study_id}", what, work)
+
+
+def _study(request: Request, study_id: str) -> tuple[ConsoleState, Contract, bytes]:
+    state: ConsoleState = request.app.state.console
+    with state.party.session() as session:
+        contract = session.study(study_id).terms
+        check_curator(contract, session.identity, "push a table to it")
+        return state, contract, session.identity.party_id
+
+
+def _browse(
+    request: Request,
+    contract: Contract,
+    folder: str,
+    failure: Failure | None = None,
+    location: str = "",
+) -> Response:
+    here = Path(folder).expanduser() if folder else Path.cwd()
+    try:
+        entries = list(tables_in(here))
+    except VeiltabError as error:
+        failure, entries = failure or Failure.of(error), []
+    return render(
+        request,
+        "table_choose.html",
+        200 if failure is None else 422,
+        contract=contract,
+        here=here.absolute(),
+        entries=entries,
+        location=location,
+        failure=failure,
+    )
+
+
+def _mapping(
+    request: Request, contract: Contract, chosen: ChosenTable, failure: Failure | None = None
+) -> Response:
+    state: ConsoleState = request.app.state.console
+    schema = contract.schema_of(state.party.home.public.party_id)
+    return render(
+        request,
+        "table_map.html",
+        200 if failure is None else 422,
+        contract=contract,
+        chosen=chosen,
+        choices=[chosen.attribute(attribute) for attribute in schema.attributes],
+        failure=failure,
+    )

@@ -1,0 +1,125 @@
+"""Pages from templates: everything in them is escaped, and names keep their direction."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from fastapi import Request
+from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateNotFound
+from markupsafe import Markup, escape
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from veiltab.crypto.identity import fingerprint
+from veiltab.errors import VeiltabError
+from veiltab.party.known.names import readable
+
+LONGEST_SHOWN = 200
+"""Characters of a name that a page shows; somebody else may have chosen it."""
+
+SHORTEST_SHOWN = 60
+"""Characters of a name in a list to choose from."""
+
+
+class _Templates(BaseLoader):
+    """The templates of the package, wherever it is installed."""
+
+    def get_source(self, environment: Environment, template: str) -> tuple[str, str, Any]:
+        del environment
+        path = files("veiltab.console") / "templates" / template
+        if not path.is_file():
+            raise TemplateNotFound(template)
+        return path.read_text("utf-8"), str(path), lambda: True
+
+
+@lru_cache(maxsize=1)
+def templates() -> Environment:
+    """Return the templates, with the filters that they use."""
+    environment = Environment(
+        loader=_Templates(),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "moment": moment,
+        "name": name,
+        "visible": readable,
+        "short_name": short_name,
+        "fingerprint": fingerprint,
+        "short": lambda value: value.hex()[:16],
+        "number": lambda value: f"{value:,}",
+        "plain": lambda value: f"{value:g}",
+        "percent": lambda value: f"{100 * value:.3g}%",
+        "significant": lambda value: f"{value:.3g}",
+    }
+    return environment
+
+
+def moment(seconds: int) -> Markup:
+    """Write a time in Unix seconds, so that the page's script can show it in local time too."""
+    try:
+        when = datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):  # a server may state any number
+        return Markup("{} s").format(seconds)
+    return Markup('<time datetime="{}">{}</time>').format(
+        when.isoformat(), when.strftime("%Y-%m-%d %H:%M UTC")
+    )
+
+
+def name(text: str) -> Markup:
+    """Write a name that somebody has chosen: no hidden characters, its direction kept to itself."""
+    shown = readable(text)
+    if len(shown) > LONGEST_SHOWN:
+        whole, shown = shown, f"{shown[:LONGEST_SHOWN]}…"
+        return Markup('<bdi title="{}">{}</bdi>').format(whole[:2000], shown)
+    return Markup("<bdi>{}</bdi>").format(escape(shown))
+
+
+def short_name(text: str) -> str:
+    """Return a name for a place that takes no markup, such as a list to choose from."""
+    shown = readable(text)
+    return shown if len(shown) <= SHORTEST_SHOWN else f"{shown[:SHORTEST_SHOWN]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error as a page shows it."""
+
+    message: str
+    hint: str
+    code: str
+
+    @classmethod
+    def of(cls, error: VeiltabError) -> "Failure":
+        """Take what people read of an error."""
+        return cls(error.message, error.hint, error.code)
+
+
+def render(request: Request, template: str, code: int = 200, /, **values: object) -> HTMLResponse:
+    """Return a page; the layout finds the party, the form's secret and messages by itself."""
+    state = request.app.state.console
+    session = request.scope["veiltab.session"]
+    shared = {
+        "console": state,
+        "path": request.url.path,
+        "form_token": session.form_token,
+        "once": state.once.new,
+        "messages": state.messages.take(session.cookie),
+        "failure": None,
+        "is_fragment": "hx-request" in request.headers,
+    }
+    text = templates().get_template(template).render(shared | values)
+    return HTMLResponse(text, status_code=code)
+
+
+def go(request: Request, path: str, message: str | None = None) -> Response:
+    """Go to another page after a form was carried out, and say there what was done."""
+    state = request.app.state.console
+    if message is not None:
+        state.messages.leave(request.scope["veiltab.session"].cookie, message)
+    if "hx-request" in request.headers:
+        return Response(headers={"HX-Redirect": path})
+    return RedirectResponse(path, status_code=303)

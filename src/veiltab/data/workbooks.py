@@ -1,0 +1,188 @@
+"""Workbooks, .xlsx and .ods: one sheet, its cells as texts, through polars' own readers."""
+
+import re
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from veiltab.data.batches import check_names, cut, wanted_columns
+from veiltab.data.looking import check_header, column_names, numbered_columns
+from veiltab.data.numbers import POINTS
+from veiltab.data.table_format import FormatOptions, TableFormat, option
+from veiltab.errors import TableError
+
+_ARCHIVE, _OLD = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
+_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
+_MIDNIGHT = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}) 00:00:00$"
+_LOST_DIGITS = r"^[0-9]{16,}$"
+_ZEROS_IN_FRONT = re.compile(rb'formatCode="0{2,}"')
+_ERROR_CELL = re.compile(rb'<c [^>]*\bt="e"')
+_SCAN_BYTES = 1 << 22
+
+
+class WorkbookTable:
+    """A sheet of a workbook.  It is read whole: a sheet has about a million rows at most."""
+
+    def __init__(self, path: Path, options: FormatOptions | None = None) -> None:
+        """Read the sheet; if several have cells, the user says which."""
+        options = options or FormatOptions()
+        self._path = path
+        sheet, cells = self._choose(options.sheet)
+        skipped = options.skip_lines or 0
+        if cells.height <= skipped:
+            raise TableError(f"the sheet {sheet!r} is empty", hint="name another sheet")
+        notes: list[str] = []
+        if options.header is False:
+            names, rows = numbered_columns(cells.width), cells.slice(skipped)
+            check_names(names)
+        else:
+            fields = ["" if field is None else field for field in cells.row(skipped)]
+            names, rows = column_names(fields, skipped, notes), cells.slice(skipped + 1)
+        self._frame = rows.rename(dict(zip(cells.columns, names, strict=True)))
+        if options.header is None:
+            check_header(names, self._frame, notes)
+        self.format = TableFormat(
+            kind="XLSX" if path.suffix.lower() == ".xlsx" else "ODS",
+            marks=options.marks or POINTS,
+            header_line=None if options.header is False else skipped + 1,
+            sheet=sheet,
+            notes=(*notes, *self._lost()),
+        )
+
+    @property
+    def columns(self) -> Mapping[str, pl.DataType]:
+        """The columns' names; they are all texts."""
+        return dict(self._frame.schema)
+
+    def row_count(self) -> int:
+        """Return how many rows there are."""
+        return self._frame.height
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+        """Yield these columns; an empty cell is missing."""
+        wanted = wanted_columns(columns, self._frame.columns, rows, self.format)
+        yield from cut(self._frame.select(wanted), rows)
+
+    def _choose(self, sheet: str | None) -> tuple[str, pl.DataFrame]:
+        """Return the sheet of this name, or the only one that has cells."""
+        sheets = self._read()
+        if sheet is not None:
+            if sheet not in sheets:
+                raise TableError(
+                    f"the workbook has no sheet {sheet!r}",
+                    hint=f"its sheets are {', '.join(map(repr, sheets))}",
+                )
+            return sheet, sheets[sheet]
+        filled = {name: cells for name, cells in sheets.items() if cells.height}
+        if not filled:
+            raise TableError(f"the workbook {self._path.name!r} is empty", hint="check the file")
+        if len(filled) > 1:
+            raise TableError(
+                f"the workbook has several sheets: {', '.join(map(repr, filled))}",
+                hint=f"name one: {option('sheet', next(iter(filled)))}",
+            )
+        return next(iter(filled.items()))
+
+    def _read(self) -> dict[str, pl.DataFrame]:
+        """Read all sheets as texts."""
+        self._check_kind()
+        is_xlsx = self._path.suffix.lower() == ".xlsx"
+        read: Any = pl.read_excel if is_xlsx else pl.read_ods
+        try:
+            sheets: dict[str, pl.DataFrame] = read(
+                self._path,
+                sheet_id=0,
+                has_header=False,
+                infer_schema_length=0,  # texts, as in all files without types
+                drop_empty_rows=False,  # so that rows keep their numbers
+                drop_empty_cols=False,
+                raise_if_empty=False,
+            )
+        except ImportError:
+            raise TableError(
+                f"what reads {self._path.suffix.lower()} files is not installed",
+                hint="install it with: pip install 'veiltab[spreadsheets]'",
+            ) from None
+        except Exception as error:
+            raise self._unreadable() from error
+        return {name: _as_texts(cells) for name, cells in sheets.items()}
+
+    def _check_kind(self) -> None:
+        try:
+            with self._path.open("rb") as file:
+                head = file.read(_SCAN_BYTES)
+        except OSError as error:
+            raise TableError(
+                f"{str(self._path)!r} cannot be read: {error.strerror}", hint="check your rights"
+            ) from error
+        if head.startswith(_OLD):
+            if _ENCRYPTED in head:
+                raise self._protected()
+            raise TableError(
+                f"{self._path.name!r} is a workbook of an old kind, .xls", hint="save it as .xlsx"
+            )
+        if not head.startswith(_ARCHIVE):
+            kind = "empty" if not head else "not a workbook"
+            raise TableError(
+                f"{self._path.name!r} is {kind}",
+                hint="give the file the ending of what it is, such as .csv",
+            )
+        if self._member("META-INF/manifest.xml", re.compile(rb"encryption-data")):
+            raise self._protected()
+
+    def _protected(self) -> TableError:
+        return TableError(
+            f"{self._path.name!r} is protected by a password", hint="save it without one"
+        )
+
+    def _unreadable(self) -> TableError:
+        return TableError(
+            f"{str(self._path)!r} is not a complete workbook",
+            hint="save or copy it again; or save the table as CSV",
+        )
+
+    def _lost(self) -> Iterator[str]:
+        """Say what a workbook does not hold, although people see it."""
+        if self._member("xl/styles.xml", _ZEROS_IN_FRONT):
+            yield (
+                "the workbook shows some numbers with zeros in front, which its cells do not hold:"
+                " they are read without (007 as 7)"
+            )
+        if self._member("xl/worksheets/", _ERROR_CELL):
+            yield "some cells of the workbook hold errors such as #N/A; they are read as missing"
+        for name in self._frame.columns:
+            if self._frame[name].str.contains(_LOST_DIGITS).any():
+                yield (
+                    f"the column {name!r} has 16 digits or more: if its cells are numbers, the"
+                    " workbook has rounded them"
+                )
+
+    def _member(self, prefix: str, pattern: re.Pattern[bytes]) -> bool:
+        """Tell whether a part of the archive matches; read it a piece at a time."""
+        try:
+            with zipfile.ZipFile(self._path) as archive:
+                for name in archive.namelist():
+                    if not name.startswith(prefix):
+                        continue
+                    with archive.open(name) as part:
+                        before = b""
+                        while piece := part.read(_SCAN_BYTES):
+                            if pattern.search(before + piece):
+                                return True
+                            before = piece[-1024:]
+        except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError):
+            raise self._unreadable() from None
+        return False
+
+
+def _as_texts(cells: pl.DataFrame) -> pl.DataFrame:
+    """Write dates without a time; empty texts are missing, and empty rows at the end are none."""
+    if not cells.width:
+        return cells
+    text = pl.all().cast(pl.String).str.replace(_MIDNIGHT, "$1")
+    cells = cells.select(pl.when(text != "").then(text))
+    filled = cells.select(pl.any_horizontal(pl.all().is_not_null())).to_series().arg_true()
+    return cells.head(int(filled[-1]) + 1 if len(filled) else 0)

@@ -1,0 +1,100 @@
+"""Two or more releases beside each other: years, regions, or studies of the same questions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from veiltab.core.released import ReleasedCounts
+from veiltab.core.schema import Schema
+from veiltab.core.uncertainty import Population
+from veiltab.estimates.derived import PooledEstimate
+from veiltab.estimates.questions import Event
+from veiltab.inference import comparison, quantities
+from veiltab.inference.conditions import read_condition
+from veiltab.inference.hypotheses import HypothesisTest
+from veiltab.inference.quantities import Quantity, Question
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What has changed from a first release to a second one, made by :func:`compare`.
+
+    Both have the attributes that they share.  Every difference is the second release less the
+    first.  The releases are taken as independent: their noise always is.  With
+    ``population="super"`` their respondents have to be independent draws too; if the same people
+    are in both, a change is known better than its interval says.
+    """
+
+    first: ReleasedCounts
+    second: ReleasedCounts
+    population: Population
+
+    @property
+    def schema(self) -> Schema:
+        """The attributes that both releases have."""
+        return self.first.schema
+
+    def table(self, *, level: float = 0.95) -> pl.DataFrame:
+        """Return a row per cell: both shares, their difference, its errors and its interval."""
+        return comparison.change_table(self.first, self.second, level, self.population)
+
+    def probability(
+        self, event: Event, given: Event | None = None, *, level: float = 0.95
+    ) -> Quantity:
+        """Estimate by how much the share of a condition has changed, among all or ``given``."""
+        first, second = (self._share(r, event, given, level) for r in (self.first, self.second))
+        return comparison.change(first, second, f"change of {first.label}")
+
+    def ratio(self, event: Event, given: Event | None = None, *, level: float = 0.95) -> Quantity:
+        """Estimate the second share of a condition, divided by the first."""
+        first, second = (self._share(r, event, given, level) for r in (self.first, self.second))
+        return comparison.ratio(first, second, f"{first.label}, second / first")
+
+    def test(self) -> HypothesisTest:
+        """Test whether anything in the whole table has changed."""
+        return self._pooled.heterogeneity
+
+    def pooled(self) -> PooledEstimate:
+        """Return the mean of both releases, weighted by the precision of their designs."""
+        return PooledEstimate(self._pooled)
+
+    @cached_property
+    def _pooled(self) -> comparison.Pooled:
+        return comparison.Pooled((self.first, self.second), self.population)
+
+    def _share(
+        self, release: ReleasedCounts, event: Event, given: Event | None, level: float
+    ) -> Quantity:
+        question = Question(released=release, level=level, population=self.population)
+        condition = read_condition(event, self.schema)
+        if given is None:
+            return quantities.probability(question, condition)
+        return quantities.proportion(question, condition, read_condition(given, self.schema))
+
+
+def compare(
+    first: ReleasedCounts, second: ReleasedCounts, *, population: Population = "super"
+) -> Comparison:
+    """Compare two estimates of the same questions: years, regions, or studies.
+
+    They may have different mechanisms, and attributes of their own, which are left out.  A common
+    attribute must have the same categories, in any order.  With ``population="super"`` a change is
+    one of the larger populations behind the respondents; with "finite" it is one of the
+    respondents themselves.
+    """
+    one, other = comparison.pool([first, second], population).releases
+    return Comparison(one, other, population)
+
+
+def pool(
+    estimates: Sequence[ReleasedCounts], *, population: Population = "super"
+) -> PooledEstimate:
+    """Pool two or more estimates of the same questions into one with less error.
+
+    The weights follow from the designs of the releases alone.  ``heterogeneity`` of the answer
+    tests whether the releases can be about the same shares; if they are not, the answer is their
+    weighted mean, and says so.
+    """
+    return PooledEstimate(comparison.pool(list(estimates), population))

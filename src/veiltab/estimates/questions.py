@@ -1,0 +1,34 @@
+"""What every group of questions to an estimate shares: how conditions and names are read."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from veiltab.core.released import ReleasedCounts
+from veiltab.core.uncertainty import Population
+from veiltab.inference.conditions import Categories, Condition, negate, read_condition
+from veiltab.inference.quantities import Question
+
+Names = str | Sequence[str]
+Event = str | Mapping[str, Categories]
+"""A condition: text such as ``salary = '>50K' and gender != 'male'``, or a mapping."""
+
+
+class Questions(ReleasedCounts):
+    """Released counts that can be asked something."""
+
+    def _question(self, level: float, population: Population) -> Question:
+        return Question(released=self, level=level, population=population)
+
+    def _condition(self, event: Event) -> Condition:
+        return read_condition(event, self.schema)
+
+    def _groups(
+        self, outcome: Event, group: Event, versus: Event | None
+    ) -> tuple[Condition, Condition, Condition]:
+        members = self._condition(group)
+        others = negate(members) if versus is None else self._condition(versus)
+        return self._condition(outcome), members, others
+
+
+def names_of(names: str | Iterable[str]) -> list[str]:
+    """Return one name or several as a list."""
+    return [names] if isinstance(names, str) else list(names)

@@ -1,0 +1,1 @@
+"""Regression models of the cells of a release, fitted by unbiased estimating equations."""

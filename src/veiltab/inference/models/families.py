@@ -1,0 +1,163 @@
+"""What an outcome's chances depend on: the log-likelihood of one answer, and its derivatives.
+
+A family takes the linear predictors of a pattern of covariates and returns, for each level of the
+outcome, the first and second derivatives of the level's log-likelihood.  Arrays have the patterns
+on the first axis, levels of the outcome on the second, and predictors on those behind.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from veiltab.core.released import Shares
+
+
+class Family(ABC):
+    """The law of an outcome with some levels, given linear predictors."""
+
+    levels: int
+    predictors: int
+
+    @abstractmethod
+    def first(self, predictors: Shares) -> Shares:
+        """Return the derivatives of each level's log-likelihood: patterns × levels × predictors."""
+
+    @abstractmethod
+    def second(self, predictors: Shares) -> Shares:
+        """Return the second derivatives: patterns × levels × predictors × predictors."""
+
+    @abstractmethod
+    def means(self, predictors: Shares) -> Shares:
+        """Return what is predicted for each pattern: the chances of the levels, or one mean."""
+
+    @abstractmethod
+    def slopes(self, predictors: Shares) -> Shares:
+        """Return the derivatives of :meth:`means`: patterns × predictions × predictors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Multinomial(Family):
+    """Logits of each level against the first one; with two levels, logistic regression."""
+
+    levels: int
+
+    @property
+    def predictors(self) -> int:  # type: ignore[override]  # read-only
+        """One for each level but the first."""
+        return self.levels - 1
+
+    def means(self, predictors: Shares) -> Shares:
+        """Return the chance of each level."""
+        logits = np.concatenate([np.zeros((len(predictors), 1)), predictors], axis=1)
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        chances: Shares = odds / odds.sum(axis=1, keepdims=True)
+        return chances
+
+    def slopes(self, predictors: Shares) -> Shares:
+        """π_k(1[k = r] − π_r)."""
+        chances = self.means(predictors)
+        slopes: Shares = chances[:, :, np.newaxis] * self._apart(chances)
+        return slopes
+
+    def first(self, predictors: Shares) -> Shares:
+        """1[k = r] − π_r for level k and predictor r."""
+        return self._apart(self.means(predictors))
+
+    def second(self, predictors: Shares) -> Shares:
+        """−(diag(π) − ππᵀ), the same for all levels."""
+        chances = self.means(predictors)[:, 1:]
+        spread = (
+            chances[:, :, np.newaxis] * np.eye(self.predictors)
+            - chances[:, :, np.newaxis] * chances[:, np.newaxis, :]
+        )
+        shape = (len(chances), self.levels, self.predictors, self.predictors)
+        return np.broadcast_to(-spread[:, np.newaxis], shape)
+
+    def _apart(self, chances: Shares) -> Shares:
+        return np.eye(self.levels)[:, 1:] - chances[:, np.newaxis, 1:]
+
+
+@dataclass(frozen=True, slots=True)
+class ProportionalOdds(Family):
+    """Ordered levels: predictor j is the logit of the chance to be in the levels up to j."""
+
+    levels: int
+
+    @property
+    def predictors(self) -> int:  # type: ignore[override]  # read-only
+        """One for each threshold between two levels."""
+        return self.levels - 1
+
+    def means(self, predictors: Shares) -> Shares:
+        """Return the chance of each level: a difference of two cumulated ones."""
+        return np.diff(_cumulated(predictors), axis=1)
+
+    def slopes(self, predictors: Shares) -> Shares:
+        """Return how the chances of the two levels at a threshold change with it."""
+        upper = _density(expit(predictors))
+        return upper[:, np.newaxis, :] * self._signs
+
+    def first(self, predictors: Shares) -> Shares:
+        """Return the slopes divided by the chances."""
+        return self.slopes(predictors) / self.means(predictors)[:, :, np.newaxis]
+
+    def second(self, predictors: Shares) -> Shares:
+        """±f′/P on the diagonal, less the products of the first derivatives."""
+        cumulated, first = expit(predictors), self.first(predictors)
+        bent = _density(cumulated) * (1 - 2 * cumulated)
+        own = bent[:, np.newaxis, :] * self._signs / self.means(predictors)[:, :, np.newaxis]
+        second: Shares = (
+            own[..., np.newaxis] * np.eye(self.predictors)
+            - first[..., :, np.newaxis] * first[..., np.newaxis, :]
+        )
+        return second
+
+    @property
+    def _signs(self) -> Shares:
+        """A level gains by the threshold above it, and loses by the one below."""
+        return np.eye(self.levels)[:, :-1] - np.eye(self.levels)[:, 1:]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored(Family):
+    """Levels with scores, whose mean is the predictor: least squares."""
+
+    scores: Shares
+
+    @property
+    def levels(self) -> int:  # type: ignore[override]  # read-only
+        """One for each score."""
+        return self.scores.size
+
+    @property
+    def predictors(self) -> int:  # type: ignore[override]  # read-only
+        """The mean."""
+        return 1
+
+    def means(self, predictors: Shares) -> Shares:
+        """Return the mean score."""
+        return predictors
+
+    def slopes(self, predictors: Shares) -> Shares:
+        """Return one."""
+        return np.ones((len(predictors), 1, 1))
+
+    def first(self, predictors: Shares) -> Shares:
+        """Score − mean."""
+        return (self.scores - predictors)[:, :, np.newaxis]
+
+    def second(self, predictors: Shares) -> Shares:
+        """−1."""
+        return np.full((len(predictors), self.levels, 1, 1), -1.0)
+
+
+def _cumulated(predictors: Shares) -> Shares:
+    ends = np.zeros((len(predictors), 1))
+    return np.concatenate([ends, expit(predictors), ends + 1], axis=1)
+
+
+def _density(cumulated: Shares) -> Shares:
+    density: Shares = cumulated * (1 - cumulated)
+    return density

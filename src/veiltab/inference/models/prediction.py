@@ -1,0 +1,171 @@
+"""What a model predicts for patterns of covariates, with intervals."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from veiltab.core.released import Shares
+from veiltab.core.schema import Attribute
+from veiltab.core.uncertainty import critical_value
+from veiltab.errors import ModelError
+from veiltab.inference.models.equations import LogLinearEquations, RegressionEquations
+from veiltab.inference.models.families import Scored
+from veiltab.inference.models.fitted import Fitted
+from veiltab.inference.models.formula import pattern_codes
+
+New = pl.DataFrame | Mapping[str, Any] | Sequence[Mapping[str, str]]
+
+NUMBERS = ("prediction", "standard_error", "sampling_error", "privacy_error", "low", "high")
+OUTCOME = "outcome"
+MOST_ROWS = 1_000
+"""How many patterns are predicted at once."""
+
+
+def predict(fitted: Fitted, new: New | None) -> pl.DataFrame:
+    """Return a row for each pattern of covariates and each predicted level."""
+    codes = _codes(fitted.specification.covariates, new)
+    if len(codes) > MOST_ROWS:
+        raise ModelError(
+            f"{len(codes):,} patterns are too many to be predicted at once",
+            hint=f"give at most {MOST_ROWS:,} of them as `new`",
+        )
+    patterns = _patterns(fitted.specification.covariates, codes)
+    names, values = _predictions(fitted, patterns)
+    levels = len(names)
+    attributes = [
+        pl.Series(
+            _column(attribute.name),
+            np.array(attribute.categories)[np.repeat(codes[:, place], levels)].tolist(),
+            dtype=pl.Enum(attribute.categories),
+        )
+        for place, attribute in enumerate(fitted.specification.covariates)
+    ]
+    outcome = pl.Series(OUTCOME, list(names) * len(codes), dtype=pl.String)
+    numbers = [
+        pl.Series(name, [row[place] for row in values], dtype=pl.Float64)
+        for place, name in enumerate(NUMBERS)
+    ]
+    return pl.DataFrame([*attributes, outcome, *numbers])
+
+
+def _column(name: str) -> str:
+    return f"{name} (attribute)" if name in {*NUMBERS, OUTCOME} else name
+
+
+Row = tuple[float | None, ...]
+
+
+def _predictions(fitted: Fitted, patterns: NDArray[np.int64]) -> tuple[Sequence[str], list[Row]]:
+    """Return the names of the predicted levels, and a row of numbers for each pattern and level."""
+    spec = fitted.specification
+    equations = spec.equations
+    if isinstance(equations, LogLinearEquations):
+        return spec.predicted, _shares(fitted, equations, patterns)
+    assert isinstance(equations, RegressionEquations)  # noqa: S101 - the only other kind
+    if equations.family.predictors > 1:
+        return spec.predicted, _chances(fitted, equations, patterns)
+    rows = [_single(fitted, equations, pattern) for pattern in patterns]
+    return spec.predicted[-1:], rows
+
+
+def _single(fitted: Fitted, equations: RegressionEquations, pattern: int) -> Row:
+    """Predict by one predictor, whose interval is inverted as that of a coefficient."""
+    combination = equations.design[pattern, 0]
+    middle = float(combination @ fitted.estimate)
+    low, high = fitted.profile.ends(combination, critical_value(fitted.level))
+    errors = fitted.linearised.errors(combination)
+    if isinstance(equations.family, Scored):
+        return middle, *errors, low, high
+    chance = float(expit(middle))
+    slope = chance * (1 - chance)
+    ends = (0.0 if low is None else float(expit(low)), 1.0 if high is None else float(expit(high)))
+    return chance, *(slope * error for error in errors), *ends
+
+
+def _chances(
+    fitted: Fitted, equations: RegressionEquations, patterns: NDArray[np.int64]
+) -> list[Row]:
+    """Predict the chances of several levels, by the delta method on the logit scale."""
+    design = equations.design[patterns]
+    predictors = design @ fitted.estimate
+    chances = equations.family.means(predictors)
+    slopes = equations.family.slopes(predictors) @ design
+    return [
+        _on_logits(fitted, float(chance), slope)
+        for row, bent in zip(chances, slopes, strict=True)
+        for chance, slope in zip(row, bent, strict=True)
+    ]
+
+
+def _shares(
+    fitted: Fitted, equations: LogLinearEquations, patterns: NDArray[np.int64]
+) -> list[Row]:
+    """Predict the shares of cells, by the delta method on the logit scale."""
+    shares = equations.fitted(fitted.estimate)
+    centred = equations.design - shares @ equations.design
+    return [
+        _on_logits(fitted, float(shares[cell]), shares[cell] * centred[cell]) for cell in patterns
+    ]
+
+
+def _on_logits(fitted: Fitted, chance: float, slope: Shares) -> Row:
+    errors = fitted.linearised.errors(slope)
+    spread = chance * (1 - chance)
+    half = critical_value(fitted.level) * errors[0] / spread if spread > 0 else np.inf
+    return chance, *errors, float(expit(logit(chance) - half)), float(expit(logit(chance) + half))
+
+
+def _codes(attributes: Sequence[Attribute], new: New | None) -> NDArray[np.int64]:
+    """Return the codes of the patterns that are asked for: all of them, or given rows."""
+    if new is None:
+        return pattern_codes(attributes)
+    try:
+        frame = _frame(new)
+    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        raise ModelError(
+            "the rows to predict are not a table of categories",
+            hint=f"write a row as in {{{attributes[0].name!r}: {attributes[0].categories[0]!r}}}"
+            if attributes
+            else "leave them out: the model has nothing but an intercept",
+        ) from error
+    missing = [attribute.name for attribute in attributes if attribute.name not in frame.columns]
+    if missing:
+        raise ModelError(
+            f"the rows to predict have no column {missing[0]!r}",
+            hint="give a category for every attribute on the right side of the formula",
+        )
+    columns = [_coded(attribute, frame[attribute.name].to_list()) for attribute in attributes]
+    return np.array(columns, dtype=np.int64).reshape(len(attributes), frame.height).T
+
+
+def _frame(new: New) -> pl.DataFrame:
+    if isinstance(new, pl.DataFrame):
+        return new
+    if isinstance(new, Mapping):
+        listed = {name: [v] if isinstance(v, str) else list(v) for name, v in new.items()}
+        return pl.DataFrame(listed)
+    return pl.DataFrame([dict(row) for row in new])
+
+
+def _coded(attribute: Attribute, values: Sequence[Any]) -> list[int]:
+    codes = {category: code for code, category in enumerate(attribute.categories)}
+    unknown = [value for value in values if not isinstance(value, str) or value not in codes]
+    if unknown:
+        listed = ", ".join(map(repr, attribute.categories[:10]))
+        raise ModelError(
+            f"{attribute.name!r} has no category {unknown[0]!r}",
+            hint=f"its categories are {listed}",
+        )
+    return [codes[value] for value in values]
+
+
+def _patterns(attributes: Sequence[Attribute], codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of each pattern."""
+    numbers = np.zeros(len(codes), dtype=np.int64)
+    for place, attribute in enumerate(attributes):
+        numbers = numbers * attribute.size + codes[:, place]
+    return numbers

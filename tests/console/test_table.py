@@ -1,0 +1,119 @@
+"""The table wizard, from a messy file to a push, with a mistake before each step."""
+
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.http_simulator import HttpStudy, HttpTerms, http_study
+from tests.support.pages import Browser, party_browser, plain
+from tests.support.servers import make_context, running
+from tests.support.simulator import Stage
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpStudy]:
+    """Return an open study of two curators."""
+    folder = tmp_path_factory.mktemp("wizard")
+    terms = HttpTerms(
+        population=60, sample_size=30, shares=({"smoker": 2, "age": 3}, {"income": 2})
+    )
+    with running(make_context(folder / "data")) as server:
+        yield http_study(server, folder, Stage.OPEN, terms=terms)
+
+
+@pytest.fixture(scope="module")
+def office(study: HttpStudy) -> Iterator[Browser]:
+    """Return the first curator's browser."""
+    with party_browser(study.curators[0].home.path) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a table with semicolons, values in several spellings, numbers and gaps."""
+    path = tmp_path_factory.mktemp("tables") / f"export {SCRIPT[:7]}.csv"
+    spellings = ("Ja", "nein", "JA", SCRIPT)
+    rows = (f"p{i};{spellings[i % 4]};{'' if i % 7 == 0 else 20 + i}" for i in range(60))
+    path.write_text("\n".join(["Nr;Raucher;Alter", *rows]))
+    return path
+
+
+def wait_for(office: Browser, page: str, words: str) -> str:
+    """Load a page until it says something."""
+    for _ in range(600):
+        text = plain(office.get(page))
+        if words in text:
+            return text
+        time.sleep(0.05)
+    raise AssertionError(text)
+
+
+def test_from_a_file_to_a_push(study: HttpStudy, office: Browser, export: Path) -> None:
+    """Nothing is sent before the box is ticked, and what was chosen is never lost."""
+    page = f"/studies/{study.study.hex()}/table"
+    assert "Choose your table" in plain(office.get(page))
+    missing = office.fill_in(page, page, location=str(export.with_name("absent.csv")))
+    assert missing.status_code == 422
+    assert "absent.csv" in missing.text
+    listed = plain(office.get(f"{page}?other=1&folder={export.parent}"))
+    assert export.name in listed
+    opened = office.fill_in(page, page, location=str(export))
+    assert "Read as CSV, semicolons" in plain(opened.text)
+    attributes = study.contract.body.curators[0].attributes
+    smoker, age = (attribute.categories for attribute in attributes)
+
+    hidden: dict[str, str | list[str]] = {**office.form(page, f"{page}/map")}
+    early = office.send(f"{page}/check", hidden | {"id": "Nr"})
+    assert "no column is chosen for 'smoker'" in plain(early.text).lower()
+    chosen: dict[str, str | list[str]] = {"id": "Nr", "duplicates": "refuse"}
+    chosen |= {"0:column": "Raucher", "1:column": "Alter"}
+    shown = plain(office.send(f"{page}/map", hidden | chosen).text)
+    assert "4 values have no category yet" in shown
+    chosen |= {"0:value:Ja": smoker[1], "0:value:JA": smoker[1], "0:value:nein": smoker[0]}
+    chosen |= {"0:rest": smoker[0], "1:edges": "x", "1:missing": age[2]}
+    wrong = office.send(f"{page}/check", hidden | chosen)
+    assert "the edges of bins are numbers" in plain(wrong.text).lower()
+    assert f'value="{smoker[1]}" selected' in wrong.text  # what was chosen is still there
+    chosen["1:edges"] = "40"
+    office.send(f"{page}/check", hidden | chosen)
+    progress = page.replace("/table", "/progress")
+    assert "The table fits: 60 respondents" in wait_for(
+        office, f"{progress}/check", "Back to the t"
+    )
+
+    recode = export.with_name("recode.toml")
+    saved = office.send(f"{page}/save", hidden | chosen | {"file": str(recode)})
+    assert "The recode file is in" in plain(saved.text)
+    assert stat.S_IMODE(recode.stat().st_mode) == 0o600
+    assert "[attributes.smoker]" in recode.read_text()
+    again = office.send(f"{page}/save", hidden | chosen | {"file": str(recode)})
+    assert "must be a new one" in plain(again.text)
+
+    unsure = office.send(f"{page}/push", hidden | chosen)
+    assert "the box was not ticked" in plain(unsure.text).lower()
+    assert not any(one.aligned for one in study.curators[0].server.status(study.study).curators)
+    office.send(f"{page}/push", hidden | chosen | {"sure": "on"})
+    assert "You may close this page" in wait_for(office, f"{progress}/push", "You may close")
+    stop = f"{progress}/push/stop"
+    office.send(stop, office.form(f"{progress}/push", stop))
+    assert "Nothing is lost" in wait_for(office, f"{progress}/push", "Stopped")
+    assert SCRIPT not in "".join(office.seen.values())
+
+
+def test_a_table_is_forgotten_with_the_keys(
+    study: HttpStudy, office: Browser, export: Path
+) -> None:
+    """Whoever unlocks them later begins anew."""
+    page = f"/studies/{study.study.hex()}/table"
+    office.fill_in(f"{page}?other=1", page, location=str(export))
+    party = office.state.party  # type: ignore[union-attr]
+    party.lock()
+    party.unlock(None)
+    assert "Choose your table" in plain(office.get(page))

@@ -1,0 +1,86 @@
+"""The report on paper, as a browser prints it: nothing is cut off, and no page is half empty."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.support.estimates import released_estimate
+from veiltab.core.resampling import apportion
+from veiltab.core.schema import Attribute, CountTable, Schema
+from veiltab.estimates import Estimate
+from veiltab.report.formatting import points
+
+BROWSER = shutil.which("chromium")
+TOOLS = [shutil.which(name) for name in ("pdftotext", "pdftoppm")]
+REGIONS = ("North West", "North East", "Yorkshire and the Humber", "East Midlands", "Wales",
+           "Donaudampfschifffahrtsgesellschaft", "عمر")  # fmt: skip
+INCOMES = ("lowest", "second", "third", "fourth", "highest of them all")
+
+
+def seven_by_five() -> Estimate:
+    """Return the estimate of a table that is wide, with one name from right to left."""
+    schema = Schema([Attribute("region", REGIONS), Attribute("income group", INCOMES)])
+    weights = np.outer([5.0, 4, 3, 2, 2, 1, 1], [1.0, 2, 3, 2, 1]) + np.eye(7, 5) * 4
+    return released_estimate(CountTable(schema, apportion(weights.reshape(-1), 50_000)), 2.0)
+
+
+def run(*command: str | Path) -> bytes:
+    """Run a program and return what it prints."""
+    arguments = [str(part) for part in command]
+    return subprocess.run(arguments, check=True, capture_output=True, timeout=120).stdout  # noqa: S603 - fixed programs
+
+
+def pages(pdf: Path) -> list[NDArray[np.uint8]]:
+    """Return the pages as grey pictures of 20 dots per inch."""
+    stream, found = run("pdftoppm", "-r", "20", "-gray", pdf), []
+    while stream:
+        header = re.match(rb"P5\s+(\d+)\s+(\d+)\s+255\s", stream)
+        assert header is not None
+        width, height = int(header[1]), int(header[2])
+        end = header.end() + width * height
+        picture = np.frombuffer(stream[header.end() : end], dtype=np.uint8)
+        found.append(picture.reshape(height, width))
+        stream = stream[end:]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None or None in TOOLS, reason="needs chromium and poppler-utils")
+def test_a_wide_table_is_printed_whole(tmp_path: Path) -> None:
+    """Every category, share and interval is on paper, within margins, and pages are full."""
+    estimate = seven_by_five()
+    estimate.report(tmp_path / "report.html")
+    pdf = tmp_path / "report.pdf"
+    run(
+        str(BROWSER),
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--no-first-run",
+        f"--user-data-dir={tmp_path / 'browser'}",
+        "--no-pdf-header-footer",
+        f"--print-to-pdf={pdf}",
+        f"file://{tmp_path / 'report.html'}",
+    )
+    text = re.sub(r"\s", "", run("pdftotext", "-raw", pdf, "-").decode())
+    for name in (*REGIONS[:-1], *INCOMES):  # text from right to left comes out in another order
+        assert name.replace(" ", "") in text
+    for share, low, high in estimate.table().select("share", "low", "high").iter_rows():
+        interval = f"{points(low)}–{points(high)}"
+        tile = rf"{points(share)}([▲▼][\d.]+)?(standarderrors\w+)?{interval}"
+        assert re.search(tile, text)  # in the heat map
+        assert f"{points(share)}%{interval}" in text  # in the whole table
+    drawn = pages(pdf)
+    for page in drawn:
+        ink = page < 235
+        assert not ink[:, :3].any()
+        assert not ink[:, -3:].any()
+    for page in drawn[:-1]:
+        lines = np.flatnonzero((page < 235).any(axis=1))
+        assert lines[-1] > page.shape[0] / 2

@@ -1,0 +1,125 @@
+"""A browser for the console's pages: without a network, and behind the real guard."""
+
+import asyncio
+import html
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from starlette.types import ASGIApp
+
+from veiltab.console.app import create_console
+from veiltab.console.guard import Door, Guard
+from veiltab.console.keys import ConsoleParty
+from veiltab.console.once import Once
+from veiltab.console.state import ConsoleState, OperatorState
+from veiltab.crypto.entropy import SystemEntropy
+
+PORT = 8123
+ORIGIN = f"http://127.0.0.1:{PORT}"
+
+
+class Clock:
+    """A clock that a test moves on."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        """Tell the time."""
+        return self.now
+
+
+class InProcess(httpx.BaseTransport):
+    """Asks an application without a network."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Take the application."""
+        self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send one request, and read its whole answer."""
+
+        async def ask() -> httpx.Response:
+            body = httpx.ByteStream(request.read())
+            inner = httpx.Request(request.method, request.url, headers=request.headers, stream=body)
+            answer = await self._transport.handle_async_request(inner)
+            content = await answer.aread()
+            return httpx.Response(answer.status_code, headers=answer.headers, content=content)
+
+        return asyncio.run(ask())
+
+
+class Browser:
+    """Somebody with a console open: loads pages, fills in forms, and keeps all that it has seen."""
+
+    def __init__(self, state: ConsoleState | OperatorState) -> None:
+        """Open the console by its one-time link."""
+        self.state, self.clock = state, Clock()
+        state.once = Once(self.clock)
+        door = Door(SystemEntropy(), self.clock)
+        guard = Guard(create_console(state), door=door, port=lambda: PORT)
+        self.client = httpx.Client(transport=InProcess(guard), base_url=ORIGIN)
+        self.seen: dict[str, str] = {}
+        assert self.client.get(f"/enter?token={door.new_token()}").status_code == 200
+
+    def get(self, path: str) -> str:
+        """Load a page that is there, and return its text."""
+        answer = self.client.get(path, follow_redirects=True)
+        assert answer.status_code == 200, answer.text
+        return self._see(path, answer)
+
+    def form(self, path: str, action: str, party: object = None) -> dict[str, str]:
+        """Load a page, and return the hidden fields of the form with this action.
+
+        ``party`` tells forms with the same action apart.
+        """
+        text, pattern = self.get(path), r'<input type="hidden" name="(\w+)" value="([^"]*)"'
+        forms = [
+            {name: html.unescape(value) for name, value in re.findall(pattern, form)}
+            for form in re.findall(rf'<form[^>]* action="{action}".*?</form>', text, re.DOTALL)
+        ]
+        assert forms, f"{path} has no form to {action}"
+        return next((form for form in forms if form.get("party") == party), forms[0])
+
+    def send(self, action: str, data: Mapping[str, str | list[str]]) -> httpx.Response:
+        """Send a form, and return the answer, or the page that it leads to."""
+        headers = {"origin": ORIGIN}
+        answer = self.client.post(action, data=dict(data), headers=headers)
+        if answer.status_code == httpx.codes.SEE_OTHER:
+            answer = self.client.get(answer.headers["location"])
+        self._see(f"{action} sent", answer)
+        return answer
+
+    def fill_in(self, path: str, action: str, **fields: str | list[str]) -> httpx.Response:
+        """Load a page, fill in a form with its box ticked, and send it."""
+        hidden = self.form(path, action, fields.get("party"))
+        return self.send(action, {**hidden, "sure": "on", **fields})
+
+    def _see(self, path: str, answer: httpx.Response) -> str:
+        self.seen[f"{path} {len(self.seen)}"] = answer.text
+        return answer.text
+
+
+@contextmanager
+def party_browser(home: Path, passphrase: str | None = None) -> Iterator[Browser]:
+    """Open the console of a party, with its keys unlocked."""
+    party = ConsoleParty(home)
+    party.unlock(passphrase)
+    browser = Browser(ConsoleState(party))
+    yield browser
+    browser.client.close()
+
+
+def plain(text: str) -> str:
+    """Return what people read of a page: without tags, and with single spaces."""
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", text)).split())
+
+
+@contextmanager
+def operator_browser(state: OperatorState) -> Iterator[Browser]:
+    """Open the console of a server's operator."""
+    browser = Browser(state)
+    yield browser
+    browser.client.close()
