@@ -419,7 +419,8 @@ def measure_model(name: str, setting: HeldOut, runs: int, seed: int) -> Measured
     true = np.array(true_coefficients(setting, fit))
     estimates = (setting.estimate(counts) for counts in setting.releases(runs, seed, "super"))
     measured = models.coverage(fit, estimates, true)
-    worst = max(measured.holds.tolist(), key=lambda share: abs(share - 0.95), default=None)
+    holds = measured.holds.tolist() if measured.fitted else []
+    worst = max(holds, key=lambda share: abs(share - 0.95), default=None)
     return Measured(
         setting=setting.name,
         name=name,

@@ -331,10 +331,7 @@ class _Folded:
     def _gap(self, theta: "Array", critical: float, *, upper: bool) -> "Array":
         """Return by how much the estimate lies above what is accepted, or above its least."""
         true = np.where(self.mirrored, 1 - theta, theta)
-        spread = (
-            self._variance(true) if callable(self._variance) else _variance_at(self._variance, true)
-        )
-        error = np.sqrt(np.maximum(spread, _TINY**2))
+        error = self._error(true)
         deviation = (self._value - theta) / error
         if self._shape_at is not None:
             side = np.where(self.mirrored, -1.0, 1.0)
@@ -343,11 +340,25 @@ class _Folded:
         gap: Array = deviation + below if upper else deviation - above
         return gap
 
+    def _error(self, true: "Array") -> "Array":
+        """Return the standard errors of estimates of these numbers."""
+        spread = (
+            self._variance(true) if callable(self._variance) else _variance_at(self._variance, true)
+        )
+        return np.sqrt(np.maximum(spread, _TINY**2))
+
     def end(self, critical: float, *, upper: bool) -> "Array":
         """Return the last θ that is too small, or the first too large one."""
         inside = np.clip(self._value, 0, 1)  # every interval holds it, except for rounding
         least, most = (inside, np.ones_like(inside)) if upper else (np.zeros_like(inside), inside)
-        below, above = crossings(lambda theta: self._gap(theta, critical, upper=upper), least, most)
+        error = self._error(np.where(self.mirrored, 1 - inside, inside))
+        guess = self._value + critical * error if upper else self._value - critical * error
+        below, above = crossings(
+            lambda theta: self._gap(theta, critical, upper=upper),
+            least,
+            most,
+            near=(guess, error),
+        )
         return above if upper else below
 
 
@@ -362,7 +373,7 @@ def accepted_range(distance: "Array", critical: float) -> "tuple[Array, Array]":
 
     ``distance`` is that of the true value from its lower boundary, in standard errors.
     """
-    above = np.interp(distance, np.linspace(0, critical, _GRID), _accepted_above_grid(critical))
+    above = np.interp(distance, *_accepted_above_grid(critical))
     return above, _accepted_below(distance, above)
 
 
@@ -374,8 +385,8 @@ def _accepted_below(distance: "Array", above: "Array") -> "Array":
 
 
 @lru_cache(maxsize=64)
-def _accepted_above_grid(critical: float) -> "Array":
-    """Return d on a grid of μ from 0 to z, by bisection: Φ(d) − Φ(−k) grows with d."""
+def _accepted_above_grid(critical: float) -> "tuple[Array, Array]":
+    """Return a grid of μ from 0 to z, and d there by bisection: Φ(d) − Φ(−k) grows with d."""
     level = float(ndtr(critical) - ndtr(-critical))
     distance = np.linspace(0, critical, _GRID)
     below, above = np.zeros(_GRID), np.full(_GRID, critical)
@@ -384,4 +395,4 @@ def _accepted_above_grid(critical: float) -> "Array":
         enough = ndtr(middle) - ndtr(-_accepted_below(distance, middle)) >= level
         below, above = np.where(enough, below, middle), np.where(enough, middle, above)
     above[-1] = critical
-    return above
+    return distance, above

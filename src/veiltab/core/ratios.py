@@ -94,12 +94,18 @@ class _Rays:
         self._x, self._y = numerator / scale[0], denominator / scale[1]
         self._errors_at, self._scale, self._critical = errors_at, scale, critical
         self._most = -2 * float(np.log(2 * ndtr(-critical)))
+        self._likely: Entries | None = None
 
     def _errors(self, u: "Array") -> tuple[Entries, Shape | None]:
         """Return the covariance if the truth lies on these rays, in units of the scales."""
         first, second = self._scale
         (xx, xy, yy), shape = self._errors_at((1 - u) / first, u / second)
         return (xx / first**2, xy / (first * second), yy / second**2), shape
+
+    def _errors_of_likely(self, likely: "Array") -> Entries:
+        if self._likely is None:  # both ends need it
+            self._likely = self._errors(likely)[0]
+        return self._likely
 
     def most_likely(self) -> "Array":
         """Return the ray of the estimate, or the edge that is nearest to it."""
@@ -111,14 +117,24 @@ class _Rays:
     def first_accepted(self, edge: float, likely: "Array", at_likely: "Array") -> "Array":
         """Return the accepted ray that is nearest to an edge of the quadrant."""
         at_edge = self.gap(np.full_like(likely, edge))
+        guess, way = self._guess(likely, edge)
         # From the likely ray to the edge, a part of the way is accepted.
         _, part = crossings(
             lambda way: self.gap(likely + way * (edge - likely)),
             np.zeros_like(likely),
             np.ones_like(likely),
             (at_likely, at_edge),
+            near=(guess, way),
         )
         return np.where(at_edge >= 0, edge, likely + part * (edge - likely))
+
+    def _guess(self, likely: "Array", edge: float) -> "tuple[Array, Array]":
+        """Return which part of the way to an edge is accepted about, and that of an error of 1."""
+        v, (xx, xy, yy) = 1 - likely, self._errors_of_likely(likely)
+        variance = v * v * xx - 2 * likely * v * xy + likely * likely * yy
+        length = np.maximum(np.abs((self._x + self._y) * (edge - likely)), _TINY)
+        one = np.minimum(np.sqrt(np.maximum(variance, _TINY)) / length, 1.0)
+        return np.minimum(self._critical * one, 1.0), one
 
     def gap(self, u: "Array") -> "Array":
         """Return how far rays are from being contradicted; the estimates contradict negative ones.

@@ -7,6 +7,7 @@ They are linear in T̂, so their covariance is known at every β, for every mech
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import softmax
@@ -63,6 +64,11 @@ class RegressionEquations(Equations):
         """The number of columns of the design."""
         return int(self.design.shape[2])
 
+    @cached_property
+    def _in_level(self) -> Shares:
+        """Which cell of the outcome is in which level: a row for each cell."""
+        return np.eye(self.family.levels)[self.levels]
+
     def predictors(self, parameters: Shares) -> Shares:
         """Return the linear predictors of each pattern."""
         return self.design @ parameters
@@ -76,12 +82,10 @@ class RegressionEquations(Equations):
     def jacobian(self, parameters: Shares, shares: Shares) -> Shares:
         """Return Σ T̂ Σ_rs z_r z_sᵀ ∂²ℓ/∂η_r∂η_s."""
         second = self.family.second(self.predictors(parameters))
-        table = shares.reshape(len(self.design), -1)
-        weights = np.stack(
-            [table[:, self.levels == level].sum(axis=1) for level in range(self.family.levels)], 1
-        )
+        weights = shares.reshape(len(self.design), -1) @ self._in_level
         mean = np.einsum("gk,gkrs->grs", weights, second)
-        slopes: Shares = np.einsum("grp,grs,gsq->pq", self.design, mean, self.design, optimize=True)
+        flat = self.design.reshape(-1, self.parameters)
+        slopes: Shares = flat.T @ (mean @ self.design).reshape(flat.shape)
         return slopes
 
     def combined_slopes(self, parameters: Shares, combination: Shares) -> Shares:
