@@ -18,7 +18,7 @@ NOT_MEASURED = {"export", "write_csv", "margins", "deviations"}
 def entries() -> list[Table]:
     """Return the tables of what was measured, one row for each setting."""
     first = "held-out setting"
-    return [t for t in tables(prose(PAGE)) if t.header[0] == first and "people" not in t.header]
+    return [t for t in tables(prose(PAGE)) if t.header[0] == first and "mechanism" not in t.header]
 
 
 def functions() -> dict[str, list[tuple[str, str]]]:

@@ -74,7 +74,7 @@ def run(path: Path, names: set[str]) -> None:
                 _write(path, name, made())
     rows = _rows(path)
     settled = {(row["name"], row["setting"]) for row in rows if row["runs"] == AGAIN}
-    doubtful = {(row["name"], row["setting"]) for row in rows if _in_doubt(row)} - settled
+    doubtful = {(row["name"], row["setting"]) for row in rows if in_doubt(row)} - settled
     where = {
         (row["job"], row["setting"]) for row in rows if (row["name"], row["setting"]) in doubtful
     }
@@ -89,7 +89,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return list(map(json.loads, lines))
 
 
-def _in_doubt(row: dict[str, Any]) -> bool:
+def in_doubt(row: dict[str, Any]) -> bool:
     """Tell whether chance alone may have made an entry what it is.
 
     Where intervals are missing, or say that they are rough, they may hold more often.

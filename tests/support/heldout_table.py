@@ -1,7 +1,8 @@
 """Makes tables of what was measured: ``python -m tests.support.heldout_table FILE [FILE ...]``.
 
 The files are those of ``tests.support.heldout_run``.  What was asked a second time counts by its
-second answer.  A column is shown once all settings that suit it have been measured.
+second answer.  A column is shown once all settings that suit it have been measured; a last table
+says where the others have been measured so far, and what is to be asked again.
 """
 
 import json
@@ -12,6 +13,7 @@ from typing import Any
 
 from tests.support.heldout import HELD_OUT
 from tests.support.heldout_measures import INTERVALS, MODELS, PAIRS, TESTS
+from tests.support.heldout_run import AGAIN, in_doubt
 
 Row = dict[str, Any]
 Measurements = dict[tuple[str, str], list[Row]]
@@ -85,6 +87,32 @@ def column(measured: Measurements, name: str) -> list[str] | None:
     return entries
 
 
+def asked(name: str) -> list[str]:
+    """Return the settings that suit a question."""
+    return [setting.name for setting in HELD_OUT if suited(name, setting.name)]
+
+
+def unfinished(measured: Measurements) -> Iterator[str]:
+    """Yield the lines of a table of all questions that were not measured everywhere, or settled."""
+    yield "| question | settings that suit it | measured so far | to be asked again |"
+    yield "|---|---|---|---|"
+    names = [what.name for what in INTERVALS] + [what.name for what in TESTS]
+    names += [what.name for what in PAIRS] + list(MODELS)
+    for name in names:
+        places = asked(name)
+        found = {place: measured[name, place] for place in places if (name, place) in measured}
+        doubted = [place for place, rows in found.items() if unsettled(rows)]
+        if len(found) == len(places) and not doubted:
+            continue
+        so_far = ", ".join(f"{place} {entry(rows)}" for place, rows in found.items())
+        yield f"| {name} | {len(places)} | {so_far} | {', '.join(doubted)} |"
+
+
+def unsettled(rows: Sequence[Row]) -> bool:
+    """Tell whether the rule wants a second answer that is not there yet."""
+    return any(in_doubt(row) and row["runs"] < AGAIN for row in rows)
+
+
 def described() -> Iterator[str]:
     """Yield the lines of a table of the settings."""
     yield "| held-out setting | people | cells | mechanism | ε | δ | linkage | published |"
@@ -110,6 +138,8 @@ def markdown(measured: Measurements) -> Iterator[str]:
             yield "|---" * (1 + len(shown)) + "|"
             for place, setting in enumerate(HELD_OUT):
                 yield f"| {setting.name} | " + " | ".join(e[place] for e in shown.values()) + " |"
+    yield ""
+    yield from unfinished(measured)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,8 @@ class RegressionEquations(Equations):
     @cached_property
     def _in_level(self) -> Shares:
         """Which cell of the outcome is in which level: a row for each cell."""
-        return np.eye(self.family.levels)[self.levels]
+        members: Shares = np.eye(self.family.levels)[self.levels]
+        return members
 
     def predictors(self, parameters: Shares) -> Shares:
         """Return the linear predictors of each pattern."""
