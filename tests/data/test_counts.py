@@ -200,6 +200,13 @@ def test_a_path_below_a_file_is_refused(file: Path) -> None:
     assert "cannot be read: Not a directory" in refusal(file / "table.csv").message
 
 
+@pytest.mark.parametrize("start", [b"\x28\xb5\x2f\xfd", b"\x1f\x8b", b"x\x9c", b"x\x01"])
+def test_bytes_that_begin_like_a_compressed_file_are_refused(file: Path, start: bytes) -> None:
+    """Polars looks into them, and what it finds wrong is no error of its own kind."""
+    file.write_bytes(start + b",count\n1,2\n")
+    assert f"{file} is not a CSV file in UTF-8: " in refusal(file).message
+
+
 @pytest.mark.slow
 @given(st.binary(max_size=60) | st.text("a,\"\n\r 10-.é'", max_size=40).map(str.encode))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -72,7 +72,8 @@ def _read_text(path: Path) -> pl.DataFrame:
         frame = pl.read_csv(data, infer_schema=False, truncate_ragged_lines=False)
     except pl.exceptions.NoDataError as error:
         raise CountsError(f"{path} is empty", hint=_FORMAT) from error
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, OSError) as error:
+        # The second comes of bytes that begin like a compressed file, and are none.
         reason = str(error).splitlines()[0]
         raise CountsError(f"{path} is not a CSV file in UTF-8: {reason}", hint=_FORMAT) from error
     if frame.is_empty():
