@@ -94,6 +94,19 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout.count("Usage: ") == len(HELPED)
 
 
+def test_a_party_that_does_not_estimate_loads_no_statistics() -> None:
+    """They would be half of the time that its commands take to start."""
+    rooms = ("estimates", "inference", "report")
+    code = (
+        "import sys, veiltab.party.session as _;"
+        f"print(*(n for n in {rooms} if 'veiltab.' + n in sys.modules))"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
+
+
 def test_planning_loads_no_other_command() -> None:
     """Each command is imported when it is asked for."""
     code = (

@@ -200,6 +200,20 @@ def test_a_path_below_a_file_is_refused(file: Path) -> None:
     assert "cannot be read: Not a directory" in refusal(file / "table.csv").message
 
 
+@pytest.mark.parametrize("start", ["x^", "x^2"])
+def test_text_that_begins_like_a_zlib_stream_is_read(file: Path, start: str) -> None:
+    """Polars would take it for one."""
+    file.write_text(f"{start},count\n1,2\n")
+    assert read_counts(file).schema.names == (start,)
+
+
+@pytest.mark.parametrize("start", [b"\x28\xb5\x2f\xfd", b"\x1f\x8b", b"x\x9c", b"\xe9"])
+def test_names_that_are_not_utf_8_are_refused(file: Path, start: bytes) -> None:
+    """Also those that begin like a compressed file."""
+    file.write_bytes(start + b",count\n1,2\n")
+    assert f"{file} is not a CSV file in UTF-8: " in refusal(file).message
+
+
 @pytest.mark.slow
 @given(st.binary(max_size=60) | st.text("a,\"\n\r 10-.é'", max_size=40).map(str.encode))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -337,6 +337,16 @@ LETTERS = {
 }
 
 
+def test_values_that_begin_like_a_zlib_stream(tmp_path: Path) -> None:
+    """Polars would take a block of rows that begins with them for a compressed one."""
+    cells = [("x^2", "1"), ("x\x01", "2"), ("x", "3")]
+    data = "formula,n\n" + "".join(f"{formula},{n}\n" for formula, n in cells)
+    with pytest.MonkeyPatch.context() as patch:
+        for block in (1, 2**20):
+            patch.setattr(csv_file, "BLOCK_BYTES", block)
+            assert rows(opened(tmp_path, data.encode(), "t.csv")) == cells
+
+
 @st.composite
 def written(draw: st.DrawFn) -> tuple[str, str, list[list[str]], bytes]:
     """Draw cells, and write them in some dialect and encoding."""

@@ -276,6 +276,7 @@ def test_a_proposal_nobody_has_looked_at_takes_no_name_away(
     with pytest.raises(HomeError, match="2 studies match") as caught:
         find("Über", "Über")
     assert all(study.hex()[:16] in caught.value.message for study in (studies[3], unseen))
+    assert caught.value.hint == "give at least 4 digits of its id"  # there is no more of the title
 
 
 def test_studies_that_only_the_server_knows(home: Home, studies: list[bytes]) -> None:

@@ -12,6 +12,7 @@ from veiltab.core.channel import MAX_ESTIMATED_CELLS
 from veiltab.core.parameters import MAX_POPULATION_SIZE
 from veiltab.core.schema import Attribute, CountTable, Schema
 from veiltab.data.encoding import decode_cells, encode_column
+from veiltab.data.text_stream import marked
 from veiltab.errors import CountsError, ParameterError, SchemaError
 
 COUNT_COLUMN = "count"
@@ -68,11 +69,12 @@ def _read_text(path: Path) -> pl.DataFrame:
     """Read every column as text, so that nothing is guessed before it is checked."""
     data = _read_bytes(path)
     try:
-        header = pl.read_csv(data, n_rows=1, has_header=False, infer_schema=False)
-        frame = pl.read_csv(data, infer_schema=False, truncate_ragged_lines=False)
+        data.decode("utf-8")  # polars would change what is not UTF-8 in the header
+        header = pl.read_csv(marked(data), n_rows=1, has_header=False, infer_schema=False)
+        frame = pl.read_csv(marked(data), infer_schema=False, truncate_ragged_lines=False)
     except pl.exceptions.NoDataError as error:
         raise CountsError(f"{path} is empty", hint=_FORMAT) from error
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise CountsError(f"{path} is not a CSV file in UTF-8: {reason}", hint=_FORMAT) from error
     if frame.is_empty():

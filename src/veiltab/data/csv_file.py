@@ -8,7 +8,7 @@ import polars as pl
 from veiltab.data.batches import cut, wanted_columns
 from veiltab.data.looking import look_at
 from veiltab.data.table_format import FormatOptions, TableFormat, option, separator_words
-from veiltab.data.text_stream import TextFile
+from veiltab.data.text_stream import TextFile, marked
 from veiltab.errors import TableError
 
 HEAD_BYTES = 1 << 20
@@ -117,7 +117,7 @@ class CsvTable:
     def _parse(self, block: bytes, wanted: list[str], first: int, count: int) -> pl.DataFrame:
         marks = self._layout.marks
         scan = pl.scan_csv(
-            block,
+            marked(block),
             has_header=False,
             schema=self._columns,
             null_values="",

@@ -18,6 +18,7 @@ from veiltab.data.table_format import (
     separator_option,
     separator_words,
 )
+from veiltab.data.text_stream import marked
 from veiltab.errors import TableError
 
 SAMPLE_RECORDS = 1000
@@ -247,7 +248,7 @@ def _parse(rows: bytes, marks: Marks, names: Sequence[str]) -> pl.DataFrame:
         return pl.DataFrame(schema=schema)
     try:
         return pl.read_csv(
-            rows[:stop],
+            marked(rows[:stop]),
             has_header=False,
             schema=schema,
             separator=marks.separator.decode(),

@@ -225,6 +225,14 @@ def _open_zstd(path: Path) -> _Opened:
     return zstd.open(path), (OSError, EOFError, zstd.ZstdError)
 
 
+def marked(text: bytes) -> bytes:
+    """Mark UTF-8 as text for polars, which takes what begins like a zlib stream for one.
+
+    Such as a first value ``x^2``.  Every other compressed file begins with what is not UTF-8.
+    """
+    return codecs.BOM_UTF8 + text if text.startswith(b"x") else text
+
+
 def check_kind(head: bytes, path: Path) -> None:
     """Refuse a file that is something else than its name says."""
     for mark, kind, hint in _KINDS:

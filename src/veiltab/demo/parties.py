@@ -12,7 +12,7 @@ from veiltab.core.schema import CountTable, Schema
 from veiltab.demo.processes import DemoParty
 
 ID_COLUMN, TABLE = "person", "table.csv"
-PAPERS, DECOYS, WITH_DELTA = "Adult by the paper", "Adult with decoys", "Adult with decoys and δ"
+PAPERS, DECOYS, WITH_DELTA = "Adult by the paper", "Adult with decoys", "Adult with δ and decoys"
 SEED = 1994
 """Seeds the order of the rows in the tables; nothing that protects anybody depends on it."""
 

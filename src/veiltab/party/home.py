@@ -538,10 +538,11 @@ def _find(
         return matches[0]
     if matches:
         shown = titles_of.candidates({scope: every[scope] for scope in matches}, most=None)
+        whole = text.strip() in (every[scope] for scope in matches)  # there is no more of it
+        more = "give " if whole else f"give more of the {what}'s title, or "
         raise HomeError(
             f"{len(matches):,} {many} match {text!r}{shown}",
-            hint=f"give more of the {what}'s title, or at least {titles_of.SHORTEST_PREFIX} digits"
-            " of its id",
+            hint=f"{more}at least {titles_of.SHORTEST_PREFIX} digits of its id",
         )
     raise HomeError(
         f"no {what} matches {text!r}{titles_of.candidates(every)}",

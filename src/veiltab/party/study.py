@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from veiltab.core.overlap import OverlapEstimate
 from veiltab.data.recode import Recode, Rule
 from veiltab.errors import ParameterError, StateError
-from veiltab.estimates import Estimate
 from veiltab.party.alignments import AlignmentStatus, compare
 from veiltab.party.checking import Preview, Source, as_names, as_recode, check, make_source
 from veiltab.party.coalitions import Coalition, coalitions
@@ -21,7 +21,6 @@ from veiltab.party.progress import OnProgress, Patience, Progress, ignore_progre
 from veiltab.party.push import push
 from veiltab.party.refunds import refund
 from veiltab.party.remote import Status
-from veiltab.party.researcher import as_grant, estimate_study, publish_study
 from veiltab.party.roles import check_curator, check_researcher
 from veiltab.party.vaults.answers import answer_study
 from veiltab.party.witnesses import Audit, audit
@@ -31,6 +30,9 @@ from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import SignedGrant
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import IN_ORDER, State
+
+if TYPE_CHECKING:  # half of the time that a command takes to start, and few commands estimate
+    from veiltab.estimates import Estimate
 
 DAYS = 30
 """How long a grant is valid by default."""
@@ -257,13 +259,15 @@ class Study:
         *,
         grants: Iterable[SignedGrant | str | PathLike[str]] = (),
         partial: bool = False,
-    ) -> Estimate:
+    ) -> "Estimate":
         """Verify, fetch, decrypt and estimate, as a researcher whom the curators have authorised.
 
         ``grants`` are files that curators have handed over directly; the others come from the
         server.  Attributes whose grants have expired or were revoked are an error, or are left out
         with ``partial``.
         """
+        from veiltab.party.researcher import as_grant, estimate_study  # noqa: PLC0415 - see above
+
         given = [as_grant(grant) for grant in grants]
         signed, names = self._fetch_as_researcher(), as_names(attributes)
         return estimate_study(self._context, signed, names, given, partial=partial)
@@ -280,12 +284,14 @@ class Study:
         attributes: str | Sequence[str] | None = None,
         *,
         grants: Iterable[SignedGrant | str | PathLike[str]] = (),
-    ) -> Estimate:
+    ) -> "Estimate":
         """Return the copy of an estimate that may be passed on, with noise drawn once and for all.
 
         The first call publishes the table of these attributes, all that are granted by default,
         and the audit log names it.  Later calls return the same copy, or a part of it.
         """
+        from veiltab.party.researcher import as_grant, publish_study  # noqa: PLC0415 - see above
+
         given = [as_grant(grant) for grant in grants]
         signed = self._fetch_as_researcher()
         return publish_study(self._context, signed, as_names(attributes), given)
