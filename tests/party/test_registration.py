@@ -35,6 +35,11 @@ class Mail:
     sent: Invitation
     digits: str
 
+    def taken(self) -> int:
+        """Count the invitations of the server that somebody has used."""
+        with self.server.context.database.reading() as records:
+            return sum(line.party is not None for line in records.invitations())
+
     def change(self, **fields: object) -> Path:
         """Write the invitation with other fields, as whoever reads the mail could."""
         changed = self.path.with_name("changed.json")
@@ -114,12 +119,14 @@ def test_an_expired_invitation_is_refused_before_anybody_is_asked(
 
 def test_an_invitation_for_another_server_is_refused(mail: Mail, home: vt.Home) -> None:
     """The code stays unused: it was not sent."""
-    path = mail.change(fingerprint=OTHER_DIGITS)
+    path, before = mail.change(fingerprint=OTHER_DIGITS), mail.taken()
     with pytest.raises(MismatchError, match="the invitation is for the server with") as caught:
         meet(home, path)
     assert mail.digits in caught.value.message
     assert "operator by telephone" in caught.value.hint
+    assert mail.taken() == before
     home.register(mail.path, fingerprint=mail.digits)  # as it was written, it still serves
+    assert mail.taken() == before + 1
 
 
 def test_a_used_invitation_is_refused(mail: Mail, home: vt.Home, tmp_path: Path) -> None:
