@@ -74,7 +74,11 @@ def _read_text(path: Path) -> pl.DataFrame:
         frame = pl.read_csv(marked(data), infer_schema=False, truncate_ragged_lines=False)
     except pl.exceptions.NoDataError as error:
         raise CountsError(f"{path} is empty", hint=_FORMAT) from error
-    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise CountsError(
+            f"{path} is not a CSV file in UTF-8: byte {error.start + 1:,} is not", hint=_FORMAT
+        ) from error
+    except pl.exceptions.PolarsError as error:
         reason = str(error).splitlines()[0]
         raise CountsError(f"{path} is not a CSV file in UTF-8: {reason}", hint=_FORMAT) from error
     if frame.is_empty():

@@ -2,7 +2,7 @@
 
 import multiprocessing
 import stat
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
 from tests.server.db.study_records import STUDY, add_study, study_record
-from veiltab.errors import StateError
+from veiltab.errors import StateError, VeiltabError
 from veiltab.server.db import database
 from veiltab.server.db.database import Database
 from veiltab.server.db.tables import METADATA
@@ -56,10 +56,18 @@ def test_migrating_again_keeps_the_data(database: Database) -> None:
 
 @pytest.mark.slow
 def test_servers_may_start_at_the_same_time(address: str) -> None:
-    """One migrates, the other waits and finds it done."""
+    """One migrates, the others wait and find it done."""
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(2, mp_context=spawn) as processes:
-        assert list(processes.map(migrate_once, [address] * 2)) == [True] * 2
+    with ProcessPoolExecutor(4, mp_context=spawn) as processes:
+        assert list(processes.map(migrate_once, [address] * 4)) == ["done"] * 4
+
+
+def test_new_databases_are_made_by_many_at_once(tmp_path: Path) -> None:
+    """SQLite gives up at once where two change a new file's journal; by chance, so ten times."""
+    with ThreadPoolExecutor(8) as threads:
+        for number in range(10):
+            address = f"sqlite:///{tmp_path}/{number}.db"
+            assert list(threads.map(migrate_once, [address] * 8)) == ["done"] * 8
 
 
 def test_a_newer_database_is_refused(database: Database) -> None:
@@ -120,9 +128,12 @@ def test_the_files_of_sqlite_are_private(tmp_path: Path) -> None:
     assert set(modes.values()) == {0o600}
 
 
-def migrate_once(address: str) -> bool:
-    """Migrate as a server of its own does, and say that it went well."""
-    with Database(address) as database:
-        database.migrate()
-        database.ping()
-    return True
+def migrate_once(address: str) -> str:
+    """Migrate as a server of its own does, and say how it went."""
+    try:
+        with Database(address) as database:
+            database.migrate()
+            database.ping()
+    except VeiltabError as error:
+        return error.message  # an error cannot be sent to another process
+    return "done"

@@ -7,6 +7,7 @@ an error of veiltab, with no SQL, no values and no passwords in it.
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -44,6 +45,7 @@ WRITING = "veiltab_writing"
 """The execution option of connections that may write."""
 
 SCRUB_SECONDS = 0.25
+_RETRY_SECONDS = 0.01
 CONNECT_SECONDS = 10
 IDLE_FACTOR = 10
 
@@ -109,21 +111,36 @@ def _sqlite(url: URL, timeout: float) -> Engine:
     engine = create_engine(
         file, connect_args={"timeout": timeout}, pool_timeout=timeout, hide_parameters=True
     )
-    event.listen(engine, "connect", _set_up_sqlite)
+
+    def set_up(connection: Any, _record: object) -> None:  # noqa: ANN401 - any driver's
+        """Let commits survive a power cut, and overwrite what is deleted."""
+        connection.isolation_level = None  # transactions are begun below, not guessed by the driver
+        _write_ahead(connection, timeout)
+        for setting in ("synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
+            connection.execute(f"PRAGMA {setting}").close()
+
+    event.listen(engine, "connect", set_up)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
-def _set_up_sqlite(connection: Any, _record: object) -> None:  # noqa: ANN401 - any driver's
-    """Let commits survive a power cut, and overwrite what is deleted."""
-    connection.isolation_level = None  # transactions are begun below, not guessed by the driver
-    for setting in (
-        "journal_mode = WAL",
-        "synchronous = FULL",
-        "foreign_keys = ON",
-        "secure_delete = ON",
-    ):
-        connection.execute(f"PRAGMA {setting}").close()
+def _write_ahead(connection: sqlite3.Connection, timeout: float) -> None:
+    """Use a write-ahead log.
+
+    A new database gets one by a change of its file, and if another server makes the same change
+    then, SQLite gives up at once: it waits only for locks of transactions.
+    """
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").close()
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > end:
+                raise
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return
 
 
 def _begin_sqlite(connection: Connection) -> None:
