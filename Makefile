@@ -31,10 +31,15 @@ demo: $(VENV)/.installed ## A whole study on this machine: server, curators, res
 check: $(VENV)/.installed ## Lint, types, layers and the fast tests: the check before a commit
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going lint fast
 
-test: lint ## Lint, types, layers and every test
+test: lint programs ## Lint, types, layers and every test
 	$(PYTEST)
 
-soak: $(VENV)/.installed ## The long runs: hundreds of crashes, heavy load, large tables
+# A browser, and what reads PDF files: installed where that is possible, and else said to be missing.
+.PHONY: programs
+programs: $(VENV)/.installed
+	@$(BIN)/python -m tests.support.programs
+
+soak: $(VENV)/.installed programs ## The long runs: hundreds of crashes, heavy load, large tables
 	$(BIN)/python -m pytest -n 0 -m soak -rA
 
 # Half of `make check`; the other is lint, whose mypy keeps one core busy for half a minute.

@@ -2,10 +2,13 @@
 
 import os
 import time
+from collections import Counter
 from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
+
+from tests.support.programs import NOT_RUN
 
 GUARD = "VEILTAB_FAST_TESTS"
 """Set by ``make check``: a test without the mark ``slow`` must then be fast."""
@@ -79,6 +82,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
             " mark it with @pytest.mark.slow, or make it faster",
             pytrace=False,
         )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly what was not run because a program is not installed."""
+    reasons = Counter(
+        report.longrepr[2].partition(NOT_RUN)[2]
+        for report in terminalreporter.getreports("skipped")
+        if isinstance(report.longrepr, tuple) and NOT_RUN in report.longrepr[2]
+    )
+    if reasons:
+        terminalreporter.section("NOT EVERYTHING WAS RUN", red=True, bold=True)
+    for reason, times in reasons.items():
+        terminalreporter.write_line(f"{times} NOT RUN: {reason}", red=True, bold=True)
 
 
 def _cpu_seconds() -> float:

@@ -1,7 +1,6 @@
 """The report on paper, as a browser prints it: nothing is cut off, and no page is half empty."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,13 +9,12 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.support.estimates import released_estimate
+from tests.support.programs import BROWSER, PDF_PICTURES, PDF_TEXT, needed
 from veiltab.core.resampling import apportion
 from veiltab.core.schema import Attribute, CountTable, Schema
 from veiltab.estimates import Estimate
 from veiltab.report.formatting import points
 
-BROWSER = shutil.which("chromium")
-TOOLS = [shutil.which(name) for name in ("pdftotext", "pdftoppm")]
 REGIONS = ("North West", "North East", "Yorkshire and the Humber", "East Midlands", "Wales",
            "Donaudampfschifffahrtsgesellschaft", "عمر")  # fmt: skip
 INCOMES = ("lowest", "second", "third", "fourth", "highest of them all")
@@ -37,7 +35,7 @@ def run(*command: str | Path) -> bytes:
 
 def pages(pdf: Path) -> list[NDArray[np.uint8]]:
     """Return the pages as grey pictures of 20 dots per inch."""
-    stream, found = run("pdftoppm", "-r", "20", "-gray", pdf), []
+    stream, found = run(needed(PDF_PICTURES), "-r", "20", "-gray", pdf), []
     while stream:
         header = re.match(rb"P5\s+(\d+)\s+(\d+)\s+255\s", stream)
         assert header is not None
@@ -50,14 +48,14 @@ def pages(pdf: Path) -> list[NDArray[np.uint8]]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(BROWSER is None or None in TOOLS, reason="needs chromium and poppler-utils")
 def test_a_wide_table_is_printed_whole(tmp_path: Path) -> None:
     """Every category, share and interval is on paper, within margins, and pages are full."""
+    browser, text_of, _ = map(needed, (BROWSER, PDF_TEXT, PDF_PICTURES))
     estimate = seven_by_five()
     estimate.report(tmp_path / "report.html")
     pdf = tmp_path / "report.pdf"
     run(
-        str(BROWSER),
+        browser,
         "--headless",
         "--no-sandbox",
         "--disable-gpu",
@@ -68,7 +66,7 @@ def test_a_wide_table_is_printed_whole(tmp_path: Path) -> None:
         f"--print-to-pdf={pdf}",
         f"file://{tmp_path / 'report.html'}",
     )
-    text = re.sub(r"\s", "", run("pdftotext", "-raw", pdf, "-").decode())
+    text = re.sub(r"\s", "", run(text_of, "-raw", pdf, "-").decode())
     for name in (*REGIONS[:-1], *INCOMES):  # text from right to left comes out in another order
         assert name.replace(" ", "") in text
     for share, low, high in estimate.table().select("share", "low", "high").iter_rows():
