@@ -80,9 +80,10 @@ def test_interval_ends_have_the_critical_distance() -> None:
         unit = np.eye(len(FIT.terms))[place]
         for end in (row["low"], row["high"]):
             assert end is not None
-            assert fitted.profile.nearest(unit, end).distance == pytest.approx(3.8414588, rel=1e-4)
-            inside = (end + row["estimate"]) / 2
-            assert fitted.profile.nearest(unit, inside).distance < 3.8
+            both = np.array([end, (end + row["estimate"]) / 2])
+            at_end, inside = fitted.profile.nearest(np.array([unit, unit]), both).distance
+            assert at_end == pytest.approx(3.8414588, rel=1e-4)
+            assert inside < 3.8
 
 
 def test_other_levels_and_populations() -> None:

@@ -421,14 +421,58 @@ def measure_model(name: str, setting: HeldOut, runs: int, seed: int) -> Measured
     measured = models.coverage(fit, estimates, true)
     holds = measured.holds.tolist() if measured.fitted else []
     worst = max(holds, key=lambda share: abs(share - 0.95), default=None)
-    return Measured(
-        setting=setting.name,
-        name=name,
-        rate=worst,
-        given=measured.fitted,
-        doubted=0.0,
-        runs=runs,
-    )
+    return _of_models(name, setting, worst, measured.fitted, runs)
+
+
+def _of_models(
+    name: str, setting: HeldOut, rate: float | None, given: float, runs: int
+) -> Measured:
+    return Measured(setting=setting.name, name=name, rate=rate, given=given, doubted=0.0, runs=runs)
+
+
+INCLUDED = frozenset({"Intercept", "g[T.group 1]"})
+"""The coefficients of the first category of x in the second group."""
+
+COMBINATIONS: dict[str, Callable[[HeldOut, Sequence[str]], dict[str, float]]] = {
+    "prediction": lambda _, terms: {name: 1.0 for name in terms if name in INCLUDED},
+    "contrast": lambda s, _: _contrast(s),
+}
+"""What is asked of the saturated model, as a combination of its coefficients."""
+
+
+def measure_combination(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
+    """Ask for a combination of coefficients of the saturated model in many releases at once."""
+    fit: models.Fit = lambda e: e.logistic(_saturated(setting))  # noqa: E731 - as those above
+    terms = fit(setting.estimate(setting.releases(1, seed, "super")[0])).terms
+    weights = COMBINATIONS[name](setting, terms)
+    combination = np.array([weights.get(term, 0.0) for term in terms])
+    true = float(combination @ true_coefficients(setting, fit))
+    estimates = (setting.estimate(counts) for counts in setting.releases(runs, seed, "super"))
+    hits: list[bool] = []
+    for many in models.together(fit, estimates):
+        near = many.nearest(combination, true)
+        hits += (~near.settled | (near.distance <= models.CRITICAL**2)).tolist()
+    return _of_models(name, setting, float(np.mean(hits)), len(hits) / runs, runs)
+
+
+def measure_effect(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
+    """Test whether x has an effect in a logistic regression, in many releases at once."""
+    fit: models.Fit = lambda e: e.logistic(_logistic(setting))  # noqa: E731 - as those above
+    releases = setting.releases(runs, seed, "super", "independent within")
+    places = models.core(fit(setting.estimate(releases[0]))).specification.terms["x"]
+    p_values: list[float] = []
+    for many in models.together(fit, map(setting.estimate, releases)):
+        p_values += many.p_values(places)
+    rate = float(np.mean(np.array(p_values) <= 0.05))
+    return _of_models(name, setting, rate, len(p_values) / runs, runs)
+
+
+BY_MODELS = {
+    **dict.fromkeys(MODELS, measure_model),
+    **dict.fromkeys(COMBINATIONS, measure_combination),
+    "effect in a model": measure_effect,
+}
+"""What is asked of models, of many releases at once."""
 
 
 TESTS: tuple[Test, ...] = (

@@ -24,6 +24,7 @@ from tests.support.heldout_at_once import (
     measure_at_once,
 )
 from tests.support.heldout_measures import (
+    BY_MODELS,
     INTERVALS,
     MODELS,
     PAIRS,
@@ -32,7 +33,6 @@ from tests.support.heldout_measures import (
     Measured,
     Test,
     measure,
-    measure_model,
     measure_pair,
 )
 
@@ -54,11 +54,12 @@ def jobs(
         yield name, lambda name=name: [measure_association(name, setting, runs, seed)]  # type: ignore[misc]
     asked: list[Interval | Test] = [*TESTS, *INTERVALS]
     for what in asked:
-        if what.suits(setting):
+        if what.suits(setting) and what.name not in BY_MODELS:
             yield what.name, lambda what=what: [measure(what, setting, runs, seed)]  # type: ignore[misc]
-    for name, (_, suits) in MODELS.items():
-        if suits(setting):
-            yield name, lambda name=name: [measure_model(name, setting, runs, seed)]  # type: ignore[misc]
+    suits = {what.name: what.suits for what in asked} | {n: s for n, (_, s) in MODELS.items()}
+    for name, made in BY_MODELS.items():
+        if suits[name](setting):
+            yield name, lambda name=name, made=made: [made(name, setting, runs, seed)]  # type: ignore[misc]
     for pair in PAIRS:
         if pair.suits(setting):
             yield pair.name, lambda pair=pair: [measure_pair(pair, setting, runs, seed)]  # type: ignore[misc]

@@ -5,31 +5,37 @@ same for 5,000 people, and a rare event (about 3%) with strong effects.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
+from scipy.linalg import null_space
+from scipy.special import chdtrc, expit, softmax
 
 from veiltab.core.designs import release_design
 from veiltab.core.plan import plan
 from veiltab.core.publication import PublicationNoise
 from veiltab.core.resampling import apportion
 from veiltab.core.schema import CountTable, Schema
-from veiltab.core.uncertainty import Population, critical_value
+from veiltab.core.uncertainty import CovarianceForm, Population, critical_value
 from veiltab.data.counts import adult_table
 from veiltab.errors import ModelError
 from veiltab.estimates import Estimate
 from veiltab.inference.models import comparison
-from veiltab.inference.models.distance import Distance
+from veiltab.inference.models.distance import Distance, Nearest
 from veiltab.inference.models.fitted import Fitted
+from veiltab.inference.models.profile import free_of, moved_to
 from veiltab.inference.models.results import ModelFit
 from veiltab.inference.models.solving import solve
 
 CRITICAL = critical_value(0.95)
+AT_ONCE = 250
+"""To how many releases a model is fitted at once."""
+
 ALMOST_EXACT: dict[str, Any] = {"epsilon": 36.0, "mechanism": "paper"}
 """With everybody sampled, a release of this plan has the counts of the table."""
 
@@ -134,7 +140,7 @@ def truth(fit: Fit, shares: NDArray[np.float64], table: CountTable) -> NDArray[n
     kept = [axis for axis in range(joint.ndim) if axis in axes]
     marginal = joint.sum(axis=others).transpose([kept.index(axis) for axis in axes]).reshape(-1)
     form = spec.released.design("super").total.like(marginal)
-    return solve(Distance(spec.equations, marginal, marginal, form), spec.names).parameters
+    return solve(Distance(spec.equations, marginal, marginal, form), spec.names)[0].parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,27 +165,82 @@ def fits(fit: Fit, estimates: Iterable[Estimate]) -> Iterator[Fitted]:
         yield replace(first, specification=specification)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Many:
+    """One model fitted to many releases at once: those that have a fit, and how many were tried."""
+
+    distance: Distance
+    estimates: NDArray[np.float64]
+    covariances: NDArray[np.float64]
+    tried: int
+
+    def nearest(self, combination: NDArray[np.float64], value: float) -> Nearest:
+        """Return the nearest coefficients whose combination has a value, for each release."""
+        combinations = np.broadcast_to(combination, self.estimates.shape)
+        values = np.full(len(self.estimates), value)
+        shared = self.covariances @ combination
+        origins = moved_to(self.estimates, combinations, values, shared)
+        return self.distance.nearest(origins, free_of(combination[np.newaxis])[0])
+
+    def p_values(self, places: Sequence[int]) -> list[float]:
+        """Return p-values of the hypothesis that some coefficients are zero, where it is tested."""
+        rows = np.eye(self.estimates.shape[1])[list(places)]
+        shared = self.covariances @ rows.T
+        off = np.linalg.solve(rows @ shared, self.estimates[:, places, np.newaxis])
+        basis = null_space(rows)
+        starts = (self.estimates - (shared @ off)[..., 0], self.estimates @ basis @ basis.T)
+        near = [self.distance.nearest(start, basis) for start in starts]
+        least = np.min([np.where(n.settled, n.distance, np.inf) for n in near], axis=0)
+        for row in np.flatnonzero(np.isinf(least)).tolist():
+            one = self.distance.rows(np.array(row))
+            again = [one.searched(s[row], basis) for s in starts if one.equations.proper(s[row])]
+            least[row] = min((n.distance[0] for n in again if n.settled[0]), default=np.inf)
+        tested: list[float] = chdtrc(len(rows), least[np.isfinite(least)]).tolist()
+        return tested
+
+
+def together(fit: Fit, estimates: Iterable[Estimate]) -> Iterator[Many]:
+    """Fit a model to many releases at once."""
+    one_by_one = fits(fit, estimates)
+    while several := list(islice(one_by_one, AT_ONCE)):
+        distance = joined([fitted.distance for fitted in several])
+        solutions = solve(distance, several[0].specification.names)
+        rows = np.flatnonzero([solution.problem is None for solution in solutions])
+        distance = distance.rows(rows)
+        roots = np.array([solutions[row].parameters for row in rows])
+        roots = roots.reshape(len(rows), distance.equations.parameters)
+        slopes = np.linalg.inv(distance.equations.jacobian(roots, distance.shares))
+        covariances = slopes @ distance.at(roots).covariance @ np.swapaxes(slopes, -1, -2)
+        yield Many(distance, roots, covariances, len(several))
+
+
+def joined(distances: Sequence[Distance]) -> Distance:
+    """Return the distances from many releases as one."""
+    first = distances[0]
+    forms = [(each.form.truth, each.form.uniform, each.form.shift) for each in distances]
+    form = CovarianceForm(*np.array(forms).T[..., np.newaxis])
+    shares, likely = (
+        np.array([getattr(each, name) for each in distances]) for name in ("shares", "likely")
+    )
+    return Distance(first.equations, shares, likely, form)
+
+
 def coverage(fit: Fit, estimates: Iterable[Estimate], true: NDArray[np.float64]) -> Measured:
     """Measure the distance of the true coefficients, and estimate ± 1.96 standard errors."""
     holds, normal, runs = [], [], 0
-    for fitted in fits(fit, estimates):
-        runs += 1
-        if not fitted.converged:
+    for many in together(fit, estimates):
+        runs += many.tried
+        if not len(many.estimates):
             continue
-        errors = np.sqrt(np.diag(fitted.linearised.total))
-        normal.append(np.abs(fitted.estimate - true) <= CRITICAL * errors)
-        nearest = [
-            fitted.profile.nearest(row, value)
-            for row, value in zip(np.eye(true.size), true, strict=True)
-        ]
-        holds.append([not near.settled or near.distance <= CRITICAL**2 for near in nearest])
-    empty = np.zeros((0, true.size))
-    return Measured(
-        len(holds) / runs,
-        np.array(holds or empty, dtype=float).mean(axis=0),
-        np.array(normal or empty, dtype=float).mean(axis=0),
-        runs,
-    )
+        errors = np.sqrt(np.diagonal(many.covariances, axis1=-2, axis2=-1))
+        normal.append(np.abs(many.estimates - true) <= CRITICAL * errors)
+        nearest = [many.nearest(*each) for each in zip(np.eye(true.size), true, strict=True)]
+        holds.append(np.array([~n.settled | (n.distance <= CRITICAL**2) for n in nearest]).T)
+    if not holds:
+        empty = np.full(true.size, np.nan)
+        return Measured(0.0, empty, empty, runs)
+    held = np.concatenate(holds)
+    return Measured(len(held) / runs, held.mean(axis=0), np.concatenate(normal).mean(axis=0), runs)
 
 
 @dataclass(frozen=True, slots=True)

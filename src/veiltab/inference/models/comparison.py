@@ -46,11 +46,11 @@ def _test(fitted: Fitted, basis: Shares, starts: Iterable[Shares], label: str) -
     equations = fitted.specification.equations
     degrees = equations.parameters - basis.shape[1]
     plain = basis @ np.linalg.lstsq(basis, fitted.estimate, rcond=None)[0]
-    proper = [start for start in (*starts, plain) if equations.proper(start)]
-    found = [fitted.distance.nearest(start, basis) for start in proper]
-    if not any(nearest.settled for nearest in found):
+    found = [fitted.distance.nearest(np.array([*starts, plain]), basis)]
+    if not found[0].settled.any():
+        proper = [start for start in (*starts, plain) if equations.proper(start)]
         found = [fitted.distance.searched(start, basis) for start in proper]
-    settled = [nearest.distance for nearest in found if nearest.settled]
+    settled = [float(q) for each in found for q in each.distance[each.settled]]
     if not settled:
         raise ModelError(UNSETTLED, hint="test fewer terms at once, or fit a smaller model")
     statistic = min(settled)

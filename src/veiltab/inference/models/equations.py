@@ -3,6 +3,9 @@
 ψ is the score of a respondent in cell c.  With the true shares the sum is zero at the true β, and
 T̂ is unbiased; so the equations are unbiased whatever the noise, although some T̂ are negative.
 They are linear in T̂, so their covariance is known at every β, for every mechanism.
+
+Parameters and shares have one vector along the last axis.  Axes in front of it stand for many β at
+once, and for the shares that each belongs to; answers have the same axes in front.
 """
 
 from abc import ABC, abstractmethod
@@ -10,10 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import softmax
 
 from veiltab.core.released import Shares
 from veiltab.inference.models.families import Family
+
+Flags = NDArray[np.bool_]
 
 
 class Equations(ABC):
@@ -37,12 +43,12 @@ class Equations(ABC):
     def start(self, shares: Shares) -> Shares:
         """Return parameters to start from; ``shares`` are all above zero."""
 
-    def proper(self, parameters: Shares) -> bool:
+    def proper(self, parameters: Shares) -> Flags:
         """Tell whether the parameters describe chances at all."""
-        return bool(np.isfinite(parameters).all())
+        return np.asarray(np.isfinite(parameters).all(axis=-1))
 
     @abstractmethod
-    def extent(self, parameters: Shares) -> float:
+    def extent(self, parameters: Shares) -> Shares:
         """Return the largest linear predictor: on a logit scale, 30 is certainty."""
 
 
@@ -70,48 +76,61 @@ class RegressionEquations(Equations):
         members: Shares = np.eye(self.family.levels)[self.levels]
         return members
 
+    @cached_property
+    def _rows(self) -> Shares:
+        """The design with a row for each predictor of each pattern."""
+        return self.design.reshape(-1, self.parameters)
+
     def predictors(self, parameters: Shares) -> Shares:
         """Return the linear predictors of each pattern."""
-        return self.design @ parameters
+        flat: Shares = parameters @ self._rows.T
+        return flat.reshape(*parameters.shape[:-1], *self.design.shape[:2])
 
     def scores(self, parameters: Shares) -> Shares:
         """Return Σ_r z_r ∂ℓ/∂η_r."""
-        first = self.family.first(self.predictors(parameters))[:, self.levels]
-        by_pattern = first @ self.design
-        return by_pattern.reshape(-1, self.parameters).T
+        first = self.family.first(self.predictors(parameters))
+        return self._by_cell(first)
 
     def jacobian(self, parameters: Shares, shares: Shares) -> Shares:
         """Return Σ T̂ Σ_rs z_r z_sᵀ ∂²ℓ/∂η_r∂η_s."""
         second = self.family.second(self.predictors(parameters))
-        weights = shares.reshape(len(self.design), -1) @ self._in_level
-        mean = np.einsum("gk,gkrs->grs", weights, second)
-        flat = self.design.reshape(-1, self.parameters)
-        slopes: Shares = flat.T @ (mean @ self.design).reshape(flat.shape)
+        by_pattern = shares.reshape(*shares.shape[:-1], len(self.design), self.levels.size)
+        weights = by_pattern @ self._in_level
+        mean = np.einsum("...gk,...gkrs->...grs", weights, second)
+        bent = (mean @ self.design).reshape(*mean.shape[:-3], *self._rows.shape)
+        slopes: Shares = self._rows.T @ bent
         return slopes
 
     def combined_slopes(self, parameters: Shares, combination: Shares) -> Shares:
         """Return Σ_rs (a·z_r) z_s ∂²ℓ/∂η_r∂η_s."""
         second = self.family.second(self.predictors(parameters))
-        along = self.design @ combination
-        bent = np.einsum("gr,gkrs->gks", along, second)[:, self.levels]
-        slopes: Shares = (bent @ self.design).reshape(-1, self.parameters).T
-        return slopes
+        along = self.predictors(combination)
+        return self._by_cell(np.einsum("...gr,...gkrs->...gks", along, second))
 
-    def start(self, shares: Shares) -> Shares:  # noqa: ARG002 - the interface
+    def _by_cell(self, slopes: Shares) -> Shares:
+        """Return derivatives by parameters and cells from those by level and predictor."""
+        by_pattern = slopes[..., self.levels, :] @ self.design
+        cells = len(self.design) * self.levels.size
+        by_cell = by_pattern.reshape(*slopes.shape[:-3], cells, self.parameters)
+        return np.swapaxes(by_cell, -1, -2)
+
+    def start(self, shares: Shares) -> Shares:
         """Return the given origin."""
-        return self.origin
+        return np.broadcast_to(self.origin, (*shares.shape[:-1], self.parameters))
 
-    def proper(self, parameters: Shares) -> bool:
+    def proper(self, parameters: Shares) -> Flags:
         """Tell whether every level has a positive chance, or there are no chances."""
-        if not np.isfinite(parameters).all():
-            return False
+        finite = np.asarray(np.isfinite(parameters).all(axis=-1))
         if self.family.predictors == 1:
-            return True
-        return bool((self.family.means(self.predictors(parameters)) > 0).all())
+            return finite
+        means = self.family.means(self.predictors(np.where(finite[..., np.newaxis], parameters, 0)))
+        proper: Flags = finite & (means > 0).all(axis=(-1, -2))
+        return proper
 
-    def extent(self, parameters: Shares) -> float:
+    def extent(self, parameters: Shares) -> Shares:
         """Return the largest linear predictor."""
-        return float(np.abs(self.predictors(parameters)).max())
+        extent: Shares = np.abs(parameters @ self._rows.T).max(axis=-1)
+        return extent
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,36 +150,36 @@ class LogLinearEquations(Equations):
 
     def fitted(self, parameters: Shares) -> Shares:
         """Return the fitted shares of the cells."""
-        chances: Shares = softmax(self.design @ parameters)
+        chances: Shares = softmax(parameters @ self.design.T, axis=-1)
         return chances
 
     def scores(self, parameters: Shares) -> Shares:
         """Return x less its mean under the model."""
-        scores: Shares = (self.design - self.fitted(parameters) @ self.design).T
-        return scores
+        mean = self.fitted(parameters) @ self.design
+        return self.design.T - mean[..., np.newaxis]
 
     def _spread(self, parameters: Shares) -> Shares:
         fitted = self.fitted(parameters)
         mean = fitted @ self.design
-        spread: Shares = self.design.T @ (fitted[:, np.newaxis] * self.design) - np.outer(
-            mean, mean
-        )
-        return spread
+        spread: Shares = self.design.T @ (fitted[..., np.newaxis] * self.design)
+        return spread - mean[..., np.newaxis] * mean[..., np.newaxis, :]
 
     def jacobian(self, parameters: Shares, shares: Shares) -> Shares:
         """Return −Cov_μ(x), times the sum of the shares, which is one."""
-        slopes: Shares = -self._spread(parameters) * shares.sum()
+        total = shares.sum(axis=-1)[..., np.newaxis, np.newaxis]
+        slopes: Shares = -self._spread(parameters) * total
         return slopes
 
     def combined_slopes(self, parameters: Shares, combination: Shares) -> Shares:
         """Return the same for every cell: it has no covariance with anything."""
-        slope = -self._spread(parameters) @ combination
-        return np.repeat(slope[:, np.newaxis], len(self.design), axis=1)
+        slopes: Shares = -self._spread(parameters) @ combination[..., np.newaxis]
+        return np.broadcast_to(slopes, (*slopes.shape[:-1], len(self.design)))
 
     def start(self, shares: Shares) -> Shares:
         """Return least squares on the logarithms."""
-        return np.linalg.lstsq(self.design, np.log(shares), rcond=None)[0].astype(np.float64)
+        start: Shares = np.log(shares) @ np.linalg.pinv(self.design).T
+        return start
 
-    def extent(self, parameters: Shares) -> float:
+    def extent(self, parameters: Shares) -> Shares:
         """Return the range of the logarithms of fitted shares."""
-        return float(np.ptp(self.design @ parameters))
+        return np.asarray(np.ptp(parameters @ self.design.T, axis=-1))

@@ -1,8 +1,9 @@
 """What an outcome's chances depend on: the log-likelihood of one answer, and its derivatives.
 
 A family takes the linear predictors of a pattern of covariates and returns, for each level of the
-outcome, the first and second derivatives of the level's log-likelihood.  Arrays have the patterns
-on the first axis, levels of the outcome on the second, and predictors on those behind.
+outcome, the first and second derivatives of the level's log-likelihood.  Arrays have axes for the
+patterns, the levels of the outcome and the predictors, in this order; axes in front of them stand
+for many parameters at once.
 """
 
 from abc import ABC, abstractmethod
@@ -50,15 +51,15 @@ class Multinomial(Family):
 
     def means(self, predictors: Shares) -> Shares:
         """Return the chance of each level."""
-        logits = np.concatenate([np.zeros((len(predictors), 1)), predictors], axis=1)
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        chances: Shares = odds / odds.sum(axis=1, keepdims=True)
+        logits = np.concatenate([np.zeros((*predictors.shape[:-1], 1)), predictors], axis=-1)
+        odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        chances: Shares = odds / odds.sum(axis=-1, keepdims=True)
         return chances
 
     def slopes(self, predictors: Shares) -> Shares:
         """π_k(1[k = r] − π_r)."""
         chances = self.means(predictors)
-        slopes: Shares = chances[:, :, np.newaxis] * self._apart(chances)
+        slopes: Shares = chances[..., np.newaxis] * self._apart(chances)
         return slopes
 
     def first(self, predictors: Shares) -> Shares:
@@ -67,16 +68,14 @@ class Multinomial(Family):
 
     def second(self, predictors: Shares) -> Shares:
         """−(diag(π) − ππᵀ), the same for all levels."""
-        chances = self.means(predictors)[:, 1:]
-        spread = (
-            chances[:, :, np.newaxis] * np.eye(self.predictors)
-            - chances[:, :, np.newaxis] * chances[:, np.newaxis, :]
-        )
-        shape = (len(chances), self.levels, self.predictors, self.predictors)
-        return np.broadcast_to(-spread[:, np.newaxis], shape)
+        chances = self.means(predictors)[..., 1:]
+        columns = chances[..., np.newaxis]
+        spread = columns * np.eye(self.predictors) - columns * chances[..., np.newaxis, :]
+        shape = (*chances.shape[:-1], self.levels, self.predictors, self.predictors)
+        return np.broadcast_to(-spread[..., np.newaxis, :, :], shape)
 
     def _apart(self, chances: Shares) -> Shares:
-        return np.eye(self.levels)[:, 1:] - chances[:, np.newaxis, 1:]
+        return np.eye(self.levels)[:, 1:] - chances[..., np.newaxis, 1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +91,22 @@ class ProportionalOdds(Family):
 
     def means(self, predictors: Shares) -> Shares:
         """Return the chance of each level: a difference of two cumulated ones."""
-        return np.diff(_cumulated(predictors), axis=1)
+        return np.diff(_cumulated(predictors), axis=-1)
 
     def slopes(self, predictors: Shares) -> Shares:
         """Return how the chances of the two levels at a threshold change with it."""
         upper = _density(expit(predictors))
-        return upper[:, np.newaxis, :] * self._signs
+        return upper[..., np.newaxis, :] * self._signs
 
     def first(self, predictors: Shares) -> Shares:
         """Return the slopes divided by the chances."""
-        return self.slopes(predictors) / self.means(predictors)[:, :, np.newaxis]
+        return self.slopes(predictors) / self.means(predictors)[..., np.newaxis]
 
     def second(self, predictors: Shares) -> Shares:
         """±f′/P on the diagonal, less the products of the first derivatives."""
         cumulated, first = expit(predictors), self.first(predictors)
         bent = _density(cumulated) * (1 - 2 * cumulated)
-        own = bent[:, np.newaxis, :] * self._signs / self.means(predictors)[:, :, np.newaxis]
+        own = bent[..., np.newaxis, :] * self._signs / self.means(predictors)[..., np.newaxis]
         second: Shares = (
             own[..., np.newaxis] * np.eye(self.predictors)
             - first[..., :, np.newaxis] * first[..., np.newaxis, :]
@@ -142,20 +141,20 @@ class Scored(Family):
 
     def slopes(self, predictors: Shares) -> Shares:
         """Return one."""
-        return np.ones((len(predictors), 1, 1))
+        return np.ones((*predictors.shape, 1))
 
     def first(self, predictors: Shares) -> Shares:
         """Score − mean."""
-        return (self.scores - predictors)[:, :, np.newaxis]
+        return (self.scores - predictors)[..., np.newaxis]
 
     def second(self, predictors: Shares) -> Shares:
         """−1."""
-        return np.full((len(predictors), self.levels, 1, 1), -1.0)
+        return np.full((*predictors.shape[:-1], self.levels, 1, 1), -1.0)
 
 
 def _cumulated(predictors: Shares) -> Shares:
-    ends = np.zeros((len(predictors), 1))
-    return np.concatenate([ends, expit(predictors), ends + 1], axis=1)
+    ends = np.zeros((*predictors.shape[:-1], 1))
+    return np.concatenate([ends, expit(predictors), ends + 1], axis=-1)
 
 
 def _density(cumulated: Shares) -> Shares:

@@ -1,6 +1,6 @@
 """A fit and what follows from it: the covariance of the coefficients, and their intervals."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +17,8 @@ from veiltab.inference.models.profile import Profile
 from veiltab.inference.models.solving import FARTHEST, Solution, is_linear, solve
 from veiltab.inference.models.specification import Specification
 from veiltab.inference.quantities import Quantity
+
+Ends = tuple[float | None, float | None]
 
 METHOD = "estimating equations inverted"
 NO_END = (
@@ -43,7 +45,7 @@ class Fitted:
     @cached_property
     def solution(self) -> Solution:
         """The root of the equations, or why there is none."""
-        return solve(self.distance, self.specification.names)
+        return solve(self.distance, self.specification.names)[0]
 
     @property
     def converged(self) -> bool:
@@ -79,19 +81,24 @@ class Fitted:
         """What applies to everything that is computed from this release."""
         return sample_warnings(self.specification.released)
 
-    def deviate(self, combination: Shares, low: float | None, high: float | None) -> float | None:
-        """Return the normal deviate of the hypothesis that a combination is zero.
+    def deviates(self, combinations: Shares, ends: Sequence[Ends]) -> list[float | None]:
+        """Return the normal deviates of the hypotheses that combinations are zero, one per row.
 
         So far from the estimate that no nearest coefficients are found, it is the combination in
         standard errors, if the interval says clearly that zero is out.
         """
-        value = float(combination @ self.estimate)
-        nearest = self.profile.nearest(combination, 0.0)
-        if nearest.settled:
-            return float(np.copysign(nearest.distance**0.5, value))
-        if (low is not None and low > 0) or (high is not None and high < 0):
-            return value / self.linearised.errors(combination)[0]
-        return None
+        values, zero = combinations @ self.estimate, np.zeros(len(combinations))
+        nearest = self.profile.nearest(combinations, zero)
+        deviates: list[float | None] = []
+        for row, (low, high) in enumerate(ends):
+            value = float(values[row])
+            if nearest.settled[row]:
+                deviates.append(float(np.copysign(nearest.distance[row] ** 0.5, value)))
+            elif (low is not None and low > 0) or (high is not None and high < 0):
+                deviates.append(value / self.linearised.errors(combinations[row])[0])
+            else:
+                deviates.append(None)
+        return deviates
 
     def quantity(self, combination: Shares, label: str) -> Quantity:
         """Estimate a combination of the coefficients."""
@@ -103,7 +110,7 @@ class Fitted:
                 method=METHOD,
                 population=self.population,
             )
-        low, high = self.profile.ends(combination, critical_value(self.level))
+        [(low, high)] = self.profile.ends(combination[np.newaxis], critical_value(self.level))
         total, sampling, privacy = self.linearised.errors(combination)
         return Quantity(
             label=label,

@@ -68,15 +68,24 @@ def _predictions(fitted: Fitted, patterns: NDArray[np.int64]) -> tuple[Sequence[
     assert isinstance(equations, RegressionEquations)  # noqa: S101 - the only other kind
     if equations.family.predictors > 1:
         return spec.predicted, _chances(fitted, equations, patterns)
-    rows = [_single(fitted, equations, pattern) for pattern in patterns]
+    combinations = equations.design[patterns, 0]
+    ends = fitted.profile.ends(combinations, critical_value(fitted.level))
+    rows = [
+        _single(fitted, equations, combination, low, high)
+        for combination, (low, high) in zip(combinations, ends, strict=True)
+    ]
     return spec.predicted[-1:], rows
 
 
-def _single(fitted: Fitted, equations: RegressionEquations, pattern: int) -> Row:
+def _single(
+    fitted: Fitted,
+    equations: RegressionEquations,
+    combination: Shares,
+    low: float | None,
+    high: float | None,
+) -> Row:
     """Predict by one predictor, whose interval is inverted as that of a coefficient."""
-    combination = equations.design[pattern, 0]
     middle = float(combination @ fitted.estimate)
-    low, high = fitted.profile.ends(combination, critical_value(fitted.level))
     errors = fitted.linearised.errors(combination)
     if isinstance(equations.family, Scored):
         return middle, *errors, low, high

@@ -5,6 +5,7 @@ Its root is about a standard normal deviate, and the interval holds the b up to 
 Where it never gets there, the interval has no end on that side.
 """
 
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.linalg import null_space
 
 from veiltab.core.released import Shares
 from veiltab.inference.models.distance import Distance, Nearest
+from veiltab.inference.models.equations import Flags
 
 MOST_STEPS = 60
 CLOSE = 1e-6
@@ -28,6 +30,14 @@ SUSPICIOUS = 1.5
 """An end that is so many times as far as the standard error says is checked farther out."""
 
 
+Search = Generator[float, float | None, float | None]
+"""It yields how far from the estimate it asks, is sent the deviate there, and returns the end.
+
+A deviate of None stands for a point where a predictor is beyond certainty; an end of None for an
+interval that has none.
+"""
+
+
 @dataclass(frozen=True, eq=False)
 class Profile:
     """The root of a fit, its covariance, and how far from certainty a predictor may go."""
@@ -37,60 +47,114 @@ class Profile:
     covariance: Shares
     farthest: float | None
 
-    def nearest(self, combination: Shares, value: float, start: Shares | None = None) -> Nearest:
-        """Return the nearest parameters at which a combination of them has this value."""
-        origin = self.estimate if start is None else start
-        along = self.covariance @ combination
-        along = along / (combination @ along)
-        origin = origin + along * (value - combination @ origin)
-        return self.distance.nearest(origin, null_space(combination[np.newaxis]))
+    def nearest(self, combinations: Shares, values: Shares) -> Nearest:
+        """Return the nearest parameters at which each combination of them has its value."""
+        starts = np.broadcast_to(self.estimate, combinations.shape)
+        return self._nearest(combinations, values, starts, free_of(combinations))
 
-    def ends(self, combination: Shares, critical: float) -> tuple[float | None, float | None]:
-        """Return the interval of a combination; None where it has no end."""
-        return self._end(combination, critical, -1.0), self._end(combination, critical, 1.0)
+    def ends(
+        self, combinations: Shares, critical: float
+    ) -> list[tuple[float | None, float | None]]:
+        """Return the interval of each combination, one per row; None where it has no end.
 
-    def _end(self, combination: Shares, critical: float, side: float) -> float | None:
-        """Return the end on one side, found by secants between bracketing points."""
-        middle = float(combination @ self.estimate)
-        error = float(combination @ self.covariance @ combination) ** 0.5
-        walk = _Walk(self, combination, middle, side)
-        away = self._bracketed(walk, critical, critical * error)
-        if away is None:
-            return None
-        if away > SUSPICIOUS * critical * error and not self._stays(walk, critical, away):
-            return None
-        return middle + side * away
+        All ends are looked for together, each from the point that its search was at before.
+        """
+        sides, twice = np.tile([-1.0, 1.0], len(combinations)), np.repeat(combinations, 2, axis=0)
+        middles, basis = twice @ self.estimate, free_of(twice)
+        errors = np.sqrt(((twice @ self.covariance) * twice).sum(axis=-1))
+        last = np.tile(self.estimate, (len(twice), 1))
+        searches = [_search(critical, critical * error) for error in errors.tolist()]
+        asked = {place: next(search) for place, search in enumerate(searches)}
+        aways: list[float | None] = [None] * len(searches)
+        while asked:
+            places = np.array(list(asked))
+            values = middles[places] + sides[places] * list(asked.values())
+            near = self._nearest(twice[places], values, last[places], basis[places])
+            certain = self._certain(near.parameters)
+            last[places[~certain]] = near.parameters[~certain]
+            deviates = np.where(near.settled, near.distance**0.5, 0.0)
+            for place, beyond, deviate in zip(
+                places.tolist(), certain.tolist(), deviates.tolist(), strict=True
+            ):
+                try:
+                    asked[place] = searches[place].send(None if beyond else deviate)
+                except StopIteration as ended:
+                    aways[place] = ended.value
+                    del asked[place]
+        ends = [
+            None if away is None else middle + side * away
+            for middle, side, away in zip(middles.tolist(), sides.tolist(), aways, strict=True)
+        ]
+        return list(zip(ends[::2], ends[1::2], strict=True))
 
-    def _bracketed(self, walk: "_Walk", critical: float, first: float) -> float | None:
-        """Return how far the critical deviate is, None if it is never reached."""
-        inner, outer, away = (0.0, 0.0), None, first
-        limit = first * FARTHEST_ERRORS
-        for _ in range(MOST_STEPS):
-            deviate = walk(away)
-            if deviate is None:
-                limit = away
-            elif abs(deviate - critical) <= CLOSE * critical:
-                return away
-            elif deviate < critical:
-                inner = (away, deviate)
-            else:
-                outer = (away, deviate)
-            away = _next(inner, outer, critical)
-            if away >= limit:
-                if limit <= NEARLY * inner[0]:
-                    return None
-                away = (inner[0] + limit) / 2
-        return None if outer is None else outer[0]
+    def _certain(self, parameters: Shares) -> Flags:
+        """Tell where a predictor is beyond certainty."""
+        if self.farthest is None:
+            return np.zeros(len(parameters), dtype=np.bool_)
+        certain: Flags = self.distance.equations.extent(parameters) > self.farthest
+        return certain
 
-    def _stays(self, walk: "_Walk", critical: float, away: float) -> bool:
-        """Tell whether the distance stays beyond the critical one farther out."""
-        for factor in (1.5, 3.0, 6.0, 12.0):
-            deviate = walk(factor * away)
-            if deviate is None:
-                return True
-            if deviate < critical:
-                return False
-        return True
+    def _nearest(
+        self, combinations: Shares, values: Shares, starts: Shares, basis: Shares
+    ) -> Nearest:
+        origins = moved_to(starts, combinations, values, combinations @ self.covariance)
+        return self.distance.nearest(origins, basis)
+
+
+def moved_to(starts: Shares, combinations: Shares, values: Shares, shared: Shares) -> Shares:
+    """Move parameters to where their combination has its value, along what they share with it."""
+    along = shared / (combinations * shared).sum(axis=-1, keepdims=True)
+    missing = values - (combinations * starts).sum(axis=-1)
+    moved: Shares = starts + along * missing[..., np.newaxis]
+    return moved
+
+
+def free_of(combinations: Shares) -> Shares:
+    """Return for each combination the directions in which it does not change, as columns."""
+    return np.array([null_space(combination[np.newaxis]) for combination in combinations])
+
+
+def _search(critical: float, first: float) -> Search:
+    """Look for the end on one side."""
+    away = yield from _bracketed(critical, first)
+    if away is None:
+        return None
+    if away > SUSPICIOUS * first and not (yield from _stays(critical, away)):
+        return None
+    return away
+
+
+def _bracketed(critical: float, first: float) -> Search:
+    """Return how far the critical deviate is, by secants between bracketing points."""
+    inner, outer, away = (0.0, 0.0), None, first
+    limit = first * FARTHEST_ERRORS
+    for _ in range(MOST_STEPS):
+        deviate = yield away
+        if deviate is None:
+            limit = away
+        elif abs(deviate - critical) <= CLOSE * critical:
+            return away
+        elif deviate < critical:
+            inner = (away, deviate)
+        else:
+            outer = (away, deviate)
+        away = _next(inner, outer, critical)
+        if away >= limit:
+            if limit <= NEARLY * inner[0]:
+                return None
+            away = (inner[0] + limit) / 2
+    return None if outer is None else outer[0]
+
+
+def _stays(critical: float, away: float) -> Generator[float, float | None, bool]:
+    """Tell whether the distance stays beyond the critical one farther out."""
+    for factor in (1.5, 3.0, 6.0, 12.0):
+        deviate = yield factor * away
+        if deviate is None:
+            return True
+        if deviate < critical:
+            return False
+    return True
 
 
 def _next(inner: tuple[float, float], outer: tuple[float, float] | None, critical: float) -> float:
@@ -102,24 +166,3 @@ def _next(inner: tuple[float, float], outer: tuple[float, float] | None, critica
     (near, low), (far, high) = inner, outer
     share = (critical - low) / (high - low)
     return near + (far - near) * min(max(share, 0.02), 0.98)
-
-
-class _Walk:
-    """The deviate at some way from the estimate; each search starts from the point before."""
-
-    def __init__(self, profile: Profile, combination: Shares, middle: float, side: float) -> None:
-        self._profile, self._combination = profile, combination
-        self._middle, self._side = middle, side
-        self._last: Shares | None = None
-
-    def __call__(self, away: float) -> float | None:
-        """Return the deviate; None where a predictor is beyond certainty."""
-        value = self._middle + self._side * away
-        nearest = self._profile.nearest(self._combination, value, self._last)
-        farthest = self._profile.farthest
-        if farthest is not None:
-            extent = self._profile.distance.equations.extent(nearest.parameters)
-            if extent > farthest:
-                return None
-        self._last = nearest.parameters
-        return nearest.distance**0.5 if nearest.settled else 0.0

@@ -210,12 +210,12 @@ class ModelFit:
         fitted = self._fitted
         if not fitted.converged:
             return [{"term": term} | dict.fromkeys(NUMBERS) for term in self.terms]
-        rows, critical = [], critical_value(fitted.level)
+        rows, every = [], np.eye(len(self.terms))
+        ends = fitted.profile.ends(every, critical_value(fitted.level))
+        deviates = fitted.deviates(every, ends)
         for place, term in enumerate(self.terms):
-            combination = np.eye(len(self.terms))[place]
-            total, sampling, privacy = fitted.linearised.errors(combination)
-            low, high = fitted.profile.ends(combination, critical)
-            deviate = fitted.deviate(combination, low, high)
+            total, sampling, privacy = fitted.linearised.errors(every[place])
+            (low, high), deviate = ends[place], deviates[place]
             numbers = (
                 float(fitted.estimate[place]),
                 total,

@@ -1,12 +1,12 @@
 """Finding the root of estimating equations, or saying why there is none."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from veiltab.core.released import Shares
-from veiltab.inference.models.distance import Distance
-from veiltab.inference.models.equations import Equations, RegressionEquations
+from veiltab.inference.models.distance import Distance, times
+from veiltab.inference.models.equations import Equations, Flags, RegressionEquations
 from veiltab.inference.models.families import Scored
 
 EVEN = 0.01
@@ -20,6 +20,9 @@ HALVINGS = 30
 CLOSE, ROUNDED = 1e-10, 1e-6
 """How small the Newton step at a root is, relative to the parameters; and where no step helps."""
 
+NO_SLOPE = 1e-13
+"""A direction in which the equations change less, relatively, is left out of a step."""
+
 FARTHEST = 30.0
 """A logit beyond this is certainty: e⁻³⁰ of a share is nobody."""
 
@@ -32,62 +35,109 @@ class Solution:
     problem: str | None = None
 
 
-def solve(distance: Distance, names: tuple[str, ...]) -> Solution:
-    """Solve the equations of the unbiased shares, starting from proper ones."""
-    cells = distance.likely.size
-    proper = (1 - EVEN) * distance.likely + EVEN / cells
-    start, _ = _newton(distance, distance.equations.start(proper), proper)
-    if start is None:
-        return Solution(distance.equations.start(proper), _no_start())
-    root, last = _newton(distance, start, distance.shares)
+def solve(distance: Distance, names: tuple[str, ...]) -> list[Solution]:
+    """Solve the equations of the unbiased shares of each release, starting from proper ones."""
+    shares, likely = np.atleast_2d(distance.shares), np.atleast_2d(distance.likely)
+    distance = replace(distance, shares=shares, likely=likely)
+    proper = (1 - EVEN) * likely + EVEN / likely.shape[-1]
+    begun, starts = _newton(distance, distance.equations.start(proper), proper)
+    solved, roots = begun.copy(), starts.copy()
+    solved[begun], roots[begun] = _newton(
+        distance.rows(np.flatnonzero(begun)), starts[begun], shares[begun]
+    )
+    left = np.flatnonzero(begun & ~solved)
+    starts = starts[left]
     for stage in STAGES:
-        if root is not None:
-            break
-        shares = (1 - stage) * proper + stage * distance.shares
-        start, last = _newton(distance, start, shares)
-        if start is None:
-            break
-        root = start if stage == STAGES[-1] else None
-    if root is None:
-        return Solution(last, _no_root(distance, last, names))
-    if np.linalg.eigvalsh(_curvature(distance, root)).min() <= 0:
-        return Solution(root, _no_maximum(distance))
-    return Solution(root)
+        along = (1 - stage) * proper[left] + stage * shares[left]
+        reached, points = _newton(distance.rows(left), starts, along)
+        roots[left] = points
+        left, starts = left[reached], points[reached]
+    solved[left] = True
+    ends = np.flatnonzero(solved)
+    curvature = np.linalg.eigvalsh(_curvature(distance.rows(ends), roots[ends]))
+    minimal = set(ends[curvature.min(axis=-1) <= 0].tolist())
+    problems = (
+        _no_start()
+        if not begun[row]
+        else _no_root(distance, root, names)
+        if not solved[row]
+        else _no_maximum(distance)
+        if row in minimal
+        else None
+        for row, root in enumerate(roots)
+    )
+    return [Solution(root, problem) for root, problem in zip(roots, problems, strict=True)]
 
 
 def _curvature(distance: Distance, parameters: Shares) -> Shares:
     """Return minus the derivatives of the equations, which are symmetric."""
     slopes = -distance.equations.jacobian(parameters, distance.shares)
-    return (slopes + slopes.T) / 2
+    return (slopes + np.swapaxes(slopes, -1, -2)) / 2
 
 
-def _newton(distance: Distance, parameters: Shares, shares: Shares) -> tuple[Shares | None, Shares]:
-    """Return the root by damped Newton steps, None if there is none near; and the last point.
+def _newton(distance: Distance, starts: Shares, shares: Shares) -> tuple[Flags, Shares]:
+    """Return roots by damped Newton steps, or the last points; and which of them are roots.
 
     A step is halved until the equations come nearer to zero, measured by their covariance.
     """
     equations = distance.equations
+    roots, found = np.array(starts), np.zeros(len(starts), dtype=np.bool_)
+    places = np.arange(len(starts))
     for _ in range(MOST_STEPS):
-        sums = equations.scores(parameters) @ shares
-        weight = np.linalg.pinv(distance.at(parameters).covariance, hermitian=True)
-        step = -np.linalg.lstsq(equations.jacobian(parameters, shares), sums, rcond=1e-13)[0]
-        off = float(sums @ weight @ sums)
-        size = float(np.abs(step).max()) / (1 + float(np.abs(parameters).max()))
-        if size <= CLOSE:
-            return parameters + step, parameters
-        for halving in range(HALVINGS):
-            moved = parameters + step / 2**halving
-            if not equations.proper(moved):
-                continue
-            sums = equations.scores(moved) @ shares
-            if float(sums @ weight @ sums) < off:
-                break
-        else:
-            return (parameters if size <= ROUNDED else None), parameters
-        parameters = moved
-        if not is_linear(distance.equations) and equations.extent(parameters) > FARTHEST:
-            return None, parameters
-    return None, parameters
+        if not places.size:
+            break
+        parameters = roots[places]
+        step = _step(equations, parameters, shares[places])
+        size = np.abs(step).max(axis=-1) / (1 + np.abs(parameters).max(axis=-1))
+        close = size <= CLOSE
+        roots[places[close]] = parameters[close] + step[close]
+        found[places] = size <= ROUNDED
+        places = places[~close]
+        if not places.size:
+            break
+        better, moved = _halved(
+            distance.rows(places), parameters[~close], step[~close], shares[places]
+        )
+        places, moved = places[better], moved[better]
+        roots[places], found[places] = moved, False
+        if not is_linear(equations):
+            places = places[equations.extent(moved) <= FARTHEST]
+    return found, roots
+
+
+def _step(equations: Equations, parameters: Shares, shares: Shares) -> Shares:
+    """Return the step of Newton's method; the shortest one where there are several."""
+    slopes = equations.jacobian(parameters, shares)
+    sums = times(equations.scores(parameters), shares)
+    try:
+        return -np.linalg.solve(slopes, sums[..., np.newaxis])[..., 0].astype(np.float64)
+    except np.linalg.LinAlgError:
+        inverse = np.linalg.pinv(slopes, rcond=NO_SLOPE).astype(np.float64)
+        return -times(inverse, sums)
+
+
+def _halved(
+    distance: Distance, parameters: Shares, step: Shares, shares: Shares
+) -> tuple[Flags, Shares]:
+    """Halve steps until the equations come nearer to zero; tell which ones ever do."""
+    equations = distance.equations
+    point = distance.at(parameters)
+    sums = times(point.scores, shares)
+    weight = np.linalg.pinv(point.covariance, hermitian=True).astype(np.float64)
+    off = (sums * times(weight, sums)).sum(axis=-1)
+    moved, better = parameters.copy(), np.zeros(len(parameters), dtype=np.bool_)
+    pending = np.arange(len(parameters))
+    for halving in range(HALVINGS):
+        tried = parameters[pending] + step[pending] / 2**halving
+        proper = equations.proper(tried)
+        places, tried = pending[proper], tried[proper]
+        sums = times(equations.scores(tried), shares[places])
+        nearer = (sums * times(weight[places], sums)).sum(axis=-1) < off[places]
+        moved[places[nearer]], better[places[nearer]] = tried[nearer], True
+        pending = pending[~better[pending]]
+        if not pending.size:
+            break
+    return better, moved
 
 
 def is_linear(equations: Equations) -> bool:
