@@ -282,9 +282,21 @@ class MisfitError(InputError):
 
 
 class StudyFileError(InputError):
-    """A study file is not a complete description of a study."""
+    """A study file is not a complete description of a study.
+
+    ``place`` is the way to the key that is wrong, and ``problem`` what is wrong with it, for
+    callers that show the file in another form.
+    """
 
     code = "bad_study_file"
+
+    def __init__(
+        self, message: str, *, hint: str, place: tuple[str | int, ...] = (), problem: str = ""
+    ) -> None:
+        """Keep the place and the problem beside the message, which names both."""
+        super().__init__(message, hint=hint)
+        self.place = place
+        self.problem = problem or message
 
 
 class HomeError(VeiltabError):

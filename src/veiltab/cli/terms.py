@@ -176,7 +176,7 @@ def print_terms(
     if signed.signatures:  # what nobody has signed has no id yet
         facts["id"] = contract.study_id.hex()
     cost = cost_lines(costs(home.ledgers, contract, dataset))
-    print_facts(screen, facts | _facts(contract, home, expected) | cost)
+    print_facts(screen, facts | study_facts(contract, home, expected) | cost)
     print_warnings(screen, warnings_of(contract, expected))
     screen.print()
     print_coalitions(screen, coalitions(contract))
@@ -205,7 +205,8 @@ def print_coalitions(screen: "Console", coalitions: "Iterable[Coalition]") -> No
     print_rows(screen, ("could learn", "who, and what it means"), rows, whole="could learn")
 
 
-def _facts(contract: "Contract", home: "Home", expected: int | None) -> dict[str, str]:
+def study_facts(contract: "Contract", home: "Home", expected: int | None = None) -> dict[str, str]:
+    """Say what is asked and promised, how the promise is kept, and how large the error will be."""
     from veiltab.party.proposal import plan_of
 
     if contract.overlap is not None:
@@ -223,7 +224,7 @@ def _facts(contract: "Contract", home: "Home", expected: int | None) -> dict[str
         vault = contract.stored.vault
         title = home.vault(vault).title() or "a vault that this home does not know"
         facts["reads"] = f"stored tables: {title} ({vault.hex()[:16]})"
-    return facts | plan_facts(contract, plan_of(contract, expected))
+    return facts | _plan_facts(contract, plan_of(contract, expected))
 
 
 def _overlap_facts(contract: "Contract") -> dict[str, str]:
@@ -264,7 +265,7 @@ def _promise(contract: "Contract") -> str:
     return f"ε = {contract.epsilon:g}{delta}, kept by {by} ({contract.accounting})"
 
 
-def plan_facts(contract: "Contract", plan: "Plan | None") -> dict[str, str]:
+def _plan_facts(contract: "Contract", plan: "Plan | None") -> dict[str, str]:
     """Say what is done to the records, and how far off the estimates will be."""
     if contract.decoys is None:
         return _paper_facts(contract, plan)

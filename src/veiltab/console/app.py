@@ -20,6 +20,7 @@ from veiltab.console.pages import (
     inbox,
     ledger,
     planner,
+    propose,
     study,
     table,
 )
@@ -55,7 +56,7 @@ def _routers(state: ConsoleState | OperatorState) -> list[APIRouter]:
         from veiltab.console.pages import operator  # noqa: PLC0415 - it loads a server's database
 
         return [operator.router]
-    pages = (account, identity, inbox, study, table, grants, explorer, ledger, planner)
+    pages = (account, identity, inbox, propose, study, table, grants, explorer, ledger, planner)
     return [page.router for page in pages]
 
 

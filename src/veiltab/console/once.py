@@ -61,6 +61,11 @@ class Once:
             hint="look at what is there now; to do it once more, load the page again",
         )
 
+    def is_done(self, number: str) -> bool:
+        """Tell whether a form was carried out."""
+        sent = self._sent.get(number)
+        return sent is not None and sent.done
+
     def _forget_answers(self) -> None:
         """Forget old answers: there may be a code among them, which is shown once."""
         for sent in self._sent.values():

@@ -6,7 +6,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from veiltab.console.estimates import OpenEstimates
-from veiltab.console.forms import Typed
+from veiltab.console.forms import Form, Typed
 from veiltab.console.keys import ConsoleParty
 from veiltab.console.mapping import ChosenTable
 from veiltab.console.once import Once
@@ -61,6 +61,8 @@ class ConsoleState(Shared):
     tasks: Tasks = field(default_factory=Tasks)
     tables: dict[str, ChosenTable] = field(default_factory=dict)
     estimates: OpenEstimates = field(default_factory=OpenEstimates)
+    proposal: Form | None = None
+    """What was typed into the proposal of a study that is not sent yet."""
 
     def __post_init__(self) -> None:
         """Let estimates and tables be forgotten with the keys."""

@@ -91,7 +91,8 @@ class Document:
         )
         where = f"{self.name}, line {line}" if line else self.name
         named = _spell(place)
-        return StudyFileError(f"{where}: {named}{': ' if named else ''}{problem}", hint=hint)
+        message = f"{where}: {named}{': ' if named else ''}{problem}"
+        return StudyFileError(message, hint=hint, place=place, problem=problem)
 
     def find(self, words: re.Pattern[str]) -> list[tuple[int, str]]:
         """Return the lines that have these words in a key or value, or at the start of a comment.
@@ -198,7 +199,8 @@ class TomlTable:
     def error(self, key: str, problem: str, hint: str, *, at_table: bool = False) -> StudyFileError:
         """Build the error about one key; ``at_table`` where it has no line, being missing."""
         if at_table and not self._place:
-            return StudyFileError(f"{self._document.name}: {key}: {problem}", hint=hint)
+            message = f"{self._document.name}: {key}: {problem}"
+            return StudyFileError(message, hint=hint, place=(key,), problem=problem)
         return self._document.error((*self._place, key), problem, hint)
 
 

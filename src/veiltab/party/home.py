@@ -499,13 +499,18 @@ def read_identity(path: Path) -> PublicIdentity:
     """Read a file that ``veiltab id show --public`` has written."""
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST_IDENTITY)
-        return PublicIdentity.from_json(json.loads(data))
+            return parse_identity(file.read(LARGEST_IDENTITY), str(path))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", hint="check the path") from error
+
+
+def parse_identity(data: bytes, name: str) -> PublicIdentity:
+    """Read the content of such a file; ``name`` is how errors call it."""
+    try:
+        return PublicIdentity.from_json(json.loads(data))
     except (ValueError, RecursionError, MalformedError) as error:
         raise InputError(
-            f"{path} is not a public identity",
+            f"{name} is not a public identity",
             hint="ask that party for the file that `veiltab id show --public` writes",
         ) from error
 

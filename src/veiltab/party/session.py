@@ -103,9 +103,13 @@ class Session(ClosedAtEnd):
         Before a study is proposed nobody has signed it, and its id is not known yet.  What the data
         set's budget or policy does not allow is refused.
         """
-        signed = intended(self._context, draft)
+        signed = self.intended(draft)
         charge(signed.body, choose_ledger(self.home, dataset))
         return signed
+
+    def intended(self, draft: StudyDraft) -> Signed[Contract]:
+        """Return the same contract, whatever the budgets allow."""
+        return intended(self._context, draft)
 
     def propose(
         self,

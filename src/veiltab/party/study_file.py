@@ -114,9 +114,21 @@ def read_study_file(
     tables, which ``find_vault`` knows.
     """
     document = Document(read_bytes(path, "study file"), str(path))
+    return read_study(document, path.parent, me, find_vault, anyway=anyway)
+
+
+def read_study(
+    document: Document,
+    folder: Path,
+    me: PublicIdentity,
+    find_vault: FindVault | None = None,
+    *,
+    anyway: bool = False,
+) -> StudyDraft:
+    """Read a study file that was opened; paths in it start from ``folder``."""
     check_filled_in(document)
     table = TomlTable(document, (), document.values, STUDY_KEYS)
-    parties = Parties(path.parent, me)
+    parties = Parties(folder, me)
     vault = None if "vault" not in table else _vault(table, find_vault)
     draft = StudyDraft(
         title=table.get("title", TEXT.read),
@@ -131,9 +143,9 @@ def read_study_file(
         expected_population=table.get_or("expected_population", POPULATION.read, None),
         vault=vault,
     )
-    _check_terms(path, draft, me)
+    _check_terms(document.name, draft, me)
     if _mechanism(table, draft) == "decoys":
-        return _with_decoys(path, draft, table, anyway=anyway)
+        return _with_decoys(document.name, draft, table, anyway=anyway)
     _check_without_decoys(draft, table)
     if not anyway:
         _check_useful(draft)
@@ -219,7 +231,7 @@ def _check_useful(draft: StudyDraft) -> None:
         return
 
 
-def _with_decoys(path: Path, draft: StudyDraft, table: TomlTable, *, anyway: bool) -> StudyDraft:
+def _with_decoys(name: str, draft: StudyDraft, table: TomlTable, *, anyway: bool) -> StudyDraft:
     """Plan the decoys' numbers, for the promises that the file states."""
     if "sample_size" in table:
         raise table.error(
@@ -240,7 +252,9 @@ def _with_decoys(path: Path, draft: StudyDraft, table: TomlTable, *, anyway: boo
     except UselessPlanError:  # nothing is wrong with the file
         raise
     except InputError as error:
-        raise StudyFileError(f"{path}: {error.message}", hint=error.hint) from error
+        raise StudyFileError(
+            f"{name}: {error.message}", hint=error.hint, problem=error.message
+        ) from error
     return replace(draft, mechanism=terms)
 
 
@@ -380,23 +394,26 @@ def any_server() -> PublicIdentity:
     return PublicIdentity("server", bytes(SIGNING_PUBLIC_BYTES), bytes(SEALING_PUBLIC_BYTES))
 
 
-def _check_terms(path: Path, draft: StudyDraft, me: PublicIdentity) -> None:
+def _check_terms(name: str, draft: StudyDraft, me: PublicIdentity) -> None:
     """Refuse terms that contradict each other: those of the contract, with any server."""
     try:
         draft.provisional(any_server())
     except (MalformedError, InputError) as error:
         raise StudyFileError(
-            f"{path}: {error.message}",
+            f"{name}: {error.message}",
+            problem=error.message,
             hint="each party once, each attribute name once; the numbers of categories multiply"
             " to 2 up to 2^48 cells, and a sample is no larger than the population",
         ) from error
-    check_proposer(path, draft.curators, me)
+    check_proposer(name, draft.curators, me)
 
 
-def check_proposer(path: Path, curators: tuple[CuratorTerms, ...], me: PublicIdentity) -> None:
+def check_proposer(name: str, curators: tuple[CuratorTerms, ...], me: PublicIdentity) -> None:
     """Refuse a proposal by somebody who is not among its curators."""
     if me.party_id not in {terms.party_id for terms in curators}:
         raise StudyFileError(
-            f"{path}: you are not among the curators",
+            f"{name}: you are not among the curators",
+            place=("curators",),
+            problem="you are not among the curators",
             hint=f'write identity = "{ME}" in your own [[curators]]; only a curator can propose',
         )

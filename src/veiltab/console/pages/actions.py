@@ -1,6 +1,7 @@
 """What all forms that change something share: they ask, happen once, and lose nothing typed."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from fastapi import Request
 from starlette.responses import Response
@@ -19,26 +20,36 @@ Page = Callable[[Failure, Typed], Response]
 """Shows a page again, with what went wrong and what was typed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What to say about what was done, and the page that it led to."""
+
+    message: str
+    page: str
+
+
 def act(
-    request: Request, name: str, work: Callable[[Form], str], *, back: str, page: Page
+    request: Request, name: str, work: Callable[[Form], str | Done], *, back: str, page: Page
 ) -> Response:
     """Carry out the form of this name once, if its box is ticked; ``back`` says what was done.
 
-    ``work`` returns what to say.  If it fails, ``page`` shows the form with all that was typed; if
-    the keys are locked, so does the page after they are unlocked.
+    ``work`` returns what to say, and where if not on ``back``.  If it fails, ``page`` shows the
+    form with all that was typed; if the keys are locked, so does the page after they are unlocked.
     """
     state, form = request.app.state.console, Form.of(request)
     typed = Typed(name, form)
     if not form.checked("sure"):
         return page(UNCONFIRMED, typed)
     try:
-        message = state.once.run(form.text("once"), lambda: work(form))
+        done = state.once.run(form.text("once"), lambda: work(form))
     except ConsoleLockedError:
         state.kept.leave(request.scope["veiltab.session"].cookie, typed)
         raise
     except VeiltabError as error:
         return page(Failure.of(error), typed)
-    return go(request, back, message)
+    if isinstance(done, Done):
+        return go(request, done.page, done.message)
+    return go(request, back, done)
 
 
 def typed_before(request: Request) -> Typed:

@@ -12,9 +12,11 @@ from veiltab.console.pages.actions import act, typed_before
 from veiltab.console.rendering import Failure, render
 from veiltab.errors import InputError
 from veiltab.party.connection import Retry
+from veiltab.party.home import Home, identity_text, parse_identity, read_identity
 from veiltab.party.known.fingerprints import check_digits
 from veiltab.party.known.names import readable
 from veiltab.party.registration import meet
+from veiltab.wire.contract import PublicIdentity
 from veiltab.wire.invitations import looks_like_code, read_code
 
 router = APIRouter()
@@ -54,6 +56,25 @@ def register(request: Request) -> Response:
         return f"You are registered with {readable(pinned.identity.name)}."
 
     return _do(request, "register", work)
+
+
+@router.get("/identity/public.json")
+def public_identity(request: Request) -> Response:
+    """Hand over the file that other parties need; it holds no secret."""
+    text = identity_text(request.app.state.console.party.home.public)
+    headers = {"content-disposition": 'attachment; filename="identity.json"'}
+    return Response(text, media_type="application/json; charset=utf-8", headers=headers)
+
+
+@router.post("/identity/add")
+def add(request: Request) -> Response:
+    """Remember a party by its file, as one that was not compared."""
+
+    def work(form: Form) -> str:
+        identity = met(request.app.state.console.party.home, form.text("identity"))
+        return f"You know {readable(identity.name)}. Compare the fingerprint by telephone."
+
+    return _do(request, "add", work)
 
 
 @router.post("/identity/verify")
@@ -121,3 +142,17 @@ def _page(request: Request, failure: Failure | None, typed: Typed) -> Response:
         typed=typed,
         failure=failure,
     )
+
+
+def met(home: Home, text: str) -> PublicIdentity:
+    """Remember the party of an identity file, given by its path or its content."""
+    if not text:
+        raise InputError(
+            "no identity is given", hint="choose its file, write its path, or paste its content"
+        )
+    if text.lstrip().startswith("{"):
+        identity = parse_identity(text.encode(), "what you have pasted")
+    else:
+        identity = read_identity(Path(text).expanduser())
+    home.known.remember([identity])
+    return identity

@@ -10,9 +10,8 @@ from veiltab.cli.terms import (
     budgets,
     called,
     is_verified,
-    linkage_words,
-    plan_facts,
     signers,
+    study_facts,
     warnings_of,
 )
 from veiltab.console.forms import Form, Typed
@@ -22,17 +21,17 @@ from veiltab.console.pages.ledger import refunded
 from veiltab.console.rendering import Failure, render
 from veiltab.errors import InputError, VeiltabError
 from veiltab.party.alignments import AlignmentStatus
+from veiltab.party.coalitions import coalitions
 from veiltab.party.grants import notices, party_names
 from veiltab.party.home import Home
 from veiltab.party.known.known import Acquaintance, Standing
 from veiltab.party.known.names import readable
-from veiltab.party.proposal import plan_of
 from veiltab.party.remote import Status
 from veiltab.party.session import Session
 from veiltab.party.study import Study, waits_for
 from veiltab.party.witnesses import Audit
 from veiltab.wire.audit import AuditEntry
-from veiltab.wire.contract import PublicIdentity
+from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.states import IN_ORDER, AuditEvent, State
 
 router = APIRouter()
@@ -196,10 +195,7 @@ def _values(session: Session, study: Study) -> dict[str, object]:
         "unverified": [called(one) for one in parties if COMPARED[one.standing] == "no"],
         "refused": list(filter(None, (_refusal(home, one) for one in parties))),
         "signers": signers(signed),
-        "facts": plan_facts(contract, plan_of(contract)),
-        "linkage": linkage_words(contract.linkage),
-        "warnings": warnings_of(contract),
-        "coalitions": study.coalitions(),
+        **promise(contract, home),
         "budgets": budgets(contract, home),
         "charged_to": ledger,
         "refund": home.ledgers.refund_of(contract.study_id),
@@ -213,6 +209,15 @@ def _values(session: Session, study: Study) -> dict[str, object]:
         "notices": notices(grants, me),
         "log": log,
         "events": _events(log, session, study) if isinstance(log, Audit) else [],
+    }
+
+
+def promise(contract: Contract, home: Home, expected: int | None = None) -> dict[str, object]:
+    """Return what a page says of a promise: its terms and plan, and who could learn what."""
+    return {
+        "facts": study_facts(contract, home, expected),
+        "warnings": warnings_of(contract, expected),
+        "coalitions": coalitions(contract),
     }
 
 

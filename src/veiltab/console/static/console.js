@@ -1,5 +1,5 @@
-// What plain pages cannot do: times in the reader's own zone, a slider beside a number, and
-// results that disappear when nobody uses them.
+// What plain pages cannot do: times in the reader's own zone, a slider beside a number, small files
+// that are chosen instead of pasted, and results that disappear when nobody uses them.
 "use strict";
 
 function localTimes(root) {
@@ -27,6 +27,16 @@ function sliders(root) {
   }
 }
 
+function fileChoosers(root) {
+  for (const chooser of root.querySelectorAll("input[data-reads-into]")) {
+    chooser.closest(".reads").hidden = false;
+    chooser.addEventListener("change", async () => {
+      const [file] = chooser.files;
+      if (file) document.getElementById(chooser.dataset.readsInto).value = await file.text();
+    });
+  }
+}
+
 let closing = null;
 function closeWhenIdle() {
   const results = document.querySelector("[data-idle]");
@@ -41,6 +51,7 @@ function closeWhenIdle() {
 document.addEventListener("DOMContentLoaded", () => {
   localTimes(document);
   sliders(document);
+  fileChoosers(document);
   closeWhenIdle();
 });
 document.addEventListener("htmx:afterSwap", (event) => { localTimes(event.target); closeWhenIdle(); });

@@ -46,7 +46,7 @@ def read_vault_file(path: Path, me: PublicIdentity) -> VaultDraft:
             'leave mode out, or write mode = "matched"',
         )
     _check_terms(path, draft)
-    check_proposer(path, draft.curators, me)
+    check_proposer(str(path), draft.curators, me)
     return draft
 
 
