@@ -1,6 +1,5 @@
 """A study's pages, played by its parties: every action, with a mistake before each of them."""
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.http_simulator import HttpStudy, HttpTerms, http_study
-from tests.support.pages import Browser, party_browser, plain
+from tests.support.pages import Browser, party_browser, plain, secrets_of
 from tests.support.servers import Server, make_context, running
 from tests.support.simulator import Stage
 from veiltab.core.hashing import labelled_hash
@@ -87,19 +86,6 @@ def _nothing_leaks(office: Browser, researcher: Browser) -> Iterator[None]:
         assert len(secrets) > 1
         for path, text in pages.items():
             assert [secret for secret in secrets if secret in text] == [], path
-
-
-def secrets_of(home: Home) -> set[str]:
-    """Return what a home keeps to itself: its keys, and the secrets and pads of its studies."""
-    keys = json.loads(home.key_file.read_bytes())["keys"]
-    found = {key[name] for key in keys for name in ("sealing_key", "signing_key")}
-    for study in home.studies():
-        folder = home.study(study)
-        found |= {part.hex() for part in (folder.secret(), folder.contribution()) if part}
-        prepared = folder.path / "prepared.json"
-        if prepared.exists():
-            found |= set(json.loads(prepared.read_bytes())["keys"])
-    return found
 
 
 def test_sign(world: World, office: Browser) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import html
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from veiltab.console.keys import ConsoleParty
 from veiltab.console.once import Once
 from veiltab.console.state import ConsoleState, OperatorState
 from veiltab.crypto.entropy import SystemEntropy
+from veiltab.party.home import Home
 
 PORT = 8123
 ORIGIN = f"http://127.0.0.1:{PORT}"
@@ -123,3 +125,22 @@ def operator_browser(state: OperatorState) -> Iterator[Browser]:
     browser = Browser(state)
     yield browser
     browser.client.close()
+
+
+def secrets_of(home: Home, passphrase: str | None = None) -> set[str]:
+    """Return what a home keeps to itself: its keys, and the secrets and pads of its studies."""
+    pairs = home.open(passphrase).pairs
+    keys = {key.secret_bytes().hex() for pair in pairs for key in (pair.sealing, pair.signing)}
+    return keys | study_secrets(home)
+
+
+def study_secrets(home: Home) -> set[str]:
+    """Return the secrets and pads of a home's studies."""
+    found: set[str] = set()
+    for study in home.studies():
+        folder = home.study(study)
+        found |= {part.hex() for part in (folder.secret(), folder.contribution()) if part}
+        prepared = folder.path / "prepared.json"
+        if prepared.exists():
+            found |= set(json.loads(prepared.read_bytes())["keys"])
+    return found

@@ -38,6 +38,7 @@ class Program:
 BROWSER = Program(
     "Chromium or Chrome",
     (
+        "chromium-headless-shell",  # draws the same, and takes half of the time for it
         "chromium",
         "chromium-browser",
         "google-chrome",
@@ -46,7 +47,7 @@ BROWSER = Program(
         "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
         "/Applications/Chromium.app/Contents/MacOS/Chromium",
     ),
-    "chromium",
+    "chromium-headless-shell",
 )
 PDF_TEXT = Program("pdftotext", ("pdftotext",), "poppler-utils")
 PDF_PICTURES = Program("pdftoppm", ("pdftoppm",), "poppler-utils")

@@ -18,6 +18,9 @@ from veiltab.party.known.names import readable
 LONGEST_SHOWN = 200
 """Characters of a name that a page shows; somebody else may have chosen it."""
 
+LONGEST_WORD = 20
+"""Letters of a word that is not broken at the end of a line."""
+
 SHORTEST_SHOWN = 60
 """Characters of a name in a list to choose from."""
 
@@ -74,8 +77,10 @@ def name(text: str) -> Markup:
     shown = readable(text)
     if len(shown) > LONGEST_SHOWN:
         whole, shown = shown, f"{shown[:LONGEST_SHOWN]}…"
-        return Markup('<bdi title="{}">{}</bdi>').format(whole[:2000], shown)
-    return Markup("<bdi>{}</bdi>").format(escape(shown))
+        return Markup('<bdi class="long" title="{}">{}</bdi>').format(whole[:2000], shown)
+    # Words of usual length are never broken; a place may be too narrow for others.
+    kind = ' class="long"' if max(map(len, shown.split()), default=0) > LONGEST_WORD else ""
+    return Markup("<bdi{}>{}</bdi>").format(Markup(kind), escape(shown))  # noqa: S704 - ours
 
 
 def short_name(text: str) -> str:

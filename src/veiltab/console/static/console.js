@@ -1,5 +1,5 @@
 // What plain pages cannot do: times in the reader's own zone, a slider beside a number, small files
-// that are chosen instead of pasted, and results that disappear when nobody uses them.
+// that are chosen instead of pasted, tables that fit, and results that disappear when nobody uses them.
 "use strict";
 
 function localTimes(root) {
@@ -37,6 +37,33 @@ function fileChoosers(root) {
   }
 }
 
+// A table that is too wide for its place becomes a list; without this it scrolls.
+function stacks(root) {
+  for (const place of root.querySelectorAll(".scroll")) {
+    const table = place.querySelector("table");
+    if (!table || !table.tHead) continue;
+    const headings = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+    for (const row of [...table.tBodies].flatMap((body) => [...body.rows])) {
+      [...row.cells].forEach((cell, at) => {
+        cell.dataset.label = headings[at] ?? "";
+        if (!cell.querySelector(":scope > .cell")) {
+          const inside = document.createElement("span");
+          inside.className = "cell";
+          inside.append(...cell.childNodes);
+          if (inside.hasChildNodes()) cell.append(inside);
+        }
+      });
+    }
+    let width = 0;
+    new ResizeObserver(() => {
+      if (place.clientWidth === width) return;
+      width = place.clientWidth;
+      place.classList.remove("stacks");
+      place.classList.toggle("stacks", table.scrollWidth > width + 1);
+    }).observe(place);
+  }
+}
+
 let closing = null;
 function closeWhenIdle() {
   const results = document.querySelector("[data-idle]");
@@ -52,6 +79,11 @@ document.addEventListener("DOMContentLoaded", () => {
   localTimes(document);
   sliders(document);
   fileChoosers(document);
+  stacks(document);
   closeWhenIdle();
 });
-document.addEventListener("htmx:afterSwap", (event) => { localTimes(event.target); closeWhenIdle(); });
+document.addEventListener("htmx:afterSwap", (event) => {
+  localTimes(event.target);
+  stacks(event.target);
+  closeWhenIdle();
+});

@@ -1,0 +1,128 @@
+"""A whole study in real browsers, from the operator's invitation to the researcher's report.
+
+It is played once.  At every page the browser's errors, its layout at several widths, axe-core and
+what the page holds are noted; each test asks one question about what was noted.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import polars as pl
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute, iter_route_contexts
+from playwright.sync_api import Browser
+
+from tests.support.browsing import Visitor, chromium
+from tests.support.pages import study_secrets
+from tests.support.servers import QUICK, make_context, running
+from tests.support.story import HOSPITAL, Story, playing
+from veiltab.console.app import create_console
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = dataclasses.replace(QUICK, poll_seconds=0.5)
+"""The server looks for work twice a second: more often only takes time from the browser."""
+
+
+@dataclass
+class Played:
+    """The story when it is over, and the pages that were looked at."""
+
+    story: Story | None = None
+    seen: set[str] = field(default_factory=set)
+
+    def look(self, visitor: Visitor, name: str) -> None:
+        """Look closely at a page, if it is the first of its kind."""
+        if name in self.seen:
+            return
+        self.seen.add(name)
+        for home in self.story.homes.values() if self.story else ():
+            visitor.secrets |= study_secrets(home)
+        visitor.look(name)
+
+    @property
+    def people(self) -> Story:
+        """Everybody in it."""
+        assert self.story is not None
+        return self.story
+
+    def faults(self, kind: str) -> list[str]:
+        """Return what was wrong of this kind."""
+        noted = [fault for visitor in self.people.everybody for fault in visitor.faults]
+        return [fault for fault in noted if fault.startswith(kind)]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Return the browser, one for all."""
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def played(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    """Play the story."""
+    folder, made = tmp_path_factory.mktemp("story"), Played()
+    context = make_context(folder / "data", settings=SETTINGS)
+    with (
+        running(context) as server,
+        server.context.folders.lock(),
+        playing(folder, browser, server, made.look) as story,
+    ):
+        made.story = story
+        story.play()
+        yield made
+
+
+def test_the_researcher_has_a_table_that_is_about_right(played: Played) -> None:
+    """In a file and in a report: fewer of the rich smoke, and the shares of all are whole."""
+    table = pl.read_csv(played.people.folder / "result.csv")
+    shares = {tuple(row[:2]): row[2] for row in table.select("smoker", "income", "share").rows()}
+    assert len(shares) == 6
+    assert sum(shares[smoker, "low"] for smoker in ("no", "yes")) > 0
+    report = (played.people.folder / "result.html").read_text("utf-8")
+    assert "<title>" in report
+    assert "smoker" in report
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("browser", id="nothing the browser complains of, and nothing from elsewhere"),
+        pytest.param("layout", id="nothing is cut off, broken or wider than the window"),
+        pytest.param("axe", id="no serious fault of accessibility, in light and in dark"),
+        pytest.param("secret", id="no key, pad, passphrase, code or one-time link on any page"),
+    ],
+)
+def test_nothing_is_wrong_with_any_page(played: Played, kind: str) -> None:
+    """Each page was looked at closely, at all widths."""
+    assert len(played.seen) > 30
+    assert played.faults(kind) == []
+
+
+def routes(app: FastAPI, method: str) -> list[APIRoute]:
+    """Return the routes of an application for a method."""
+    found = [one.original_route for one in iter_route_contexts(app.routes)]
+    return [one for one in found if isinstance(one, APIRoute) and method in (one.methods or ())]
+
+
+def test_no_page_was_forgotten(played: Played) -> None:
+    """Each page of both kinds of console was looked at: whoever adds one adds it to the story."""
+    people = played.people
+    party = {path for name in people.visitors for path in people.visitors[name].looked_at}
+    for state, paths in (
+        (people.states[HOSPITAL], party),
+        (people.operator_state, people.operator.looked_at),
+    ):
+        missed = [
+            route.path
+            for route in routes(create_console(state), "GET")
+            if route.path not in NO_PAGES and not any(map(route.path_regex.match, paths))
+        ]
+        assert missed == []
+
+
+NO_PAGES = ("/static/{name}", "/explore/{key}/download/{kind}", "/identity/public.json")
+"""What is loaded, but no page."""
