@@ -9,7 +9,7 @@ WORKERS ?= auto
 # Slow tests start first, each for itself; modules that share a fixture stay on one core.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: demo check fast test soak lint format bench lock clean
+.PHONY: demo check every fast test soak lint format bench lock clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -31,8 +31,9 @@ demo: $(VENV)/.installed ## A whole study on this machine: server, curators, res
 check: $(VENV)/.installed ## Lint, types, layers and the fast tests: the check before a commit
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going lint fast
 
-test: lint programs ## Lint, types, layers and every test
-	$(PYTEST)
+# Lint and tests run side by side, so that both cores are busy to the end.
+test: $(VENV)/.installed programs ## Lint, types, layers and every test
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going lint every
 
 # A browser, and what reads PDF files: installed where that is possible, and else said to be missing.
 .PHONY: programs
@@ -42,7 +43,10 @@ programs: $(VENV)/.installed
 soak: $(VENV)/.installed programs ## The long runs: hundreds of crashes, heavy load, large tables
 	$(BIN)/python -m pytest -n 0 -m soak -rA
 
-# Half of `make check`; the other is lint, whose mypy keeps one core busy for half a minute.
+# The other half of `make test`, and of `make check`; mypy keeps one core busy for half a minute.
+every: $(VENV)/.installed
+	$(PYTEST)
+
 fast: $(VENV)/.installed
 	VEILTAB_FAST_TESTS=1 $(PYTEST) -q -m 'not slow and not soak'
 
