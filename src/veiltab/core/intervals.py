@@ -95,7 +95,21 @@ def share_interval(
     """
     fractions = cells / design.cells
     variance = design.total.quadratic(fractions)
-    return feldman_cousins(estimate, variance, critical, _shapes(design, fractions, estimate.size))
+
+    def find(values: "Array") -> Interval:
+        shape_at = _shapes(design, fractions, values.size)
+        return feldman_cousins(values, variance, critical, shape_at)
+
+    return find(estimate) if np.ndim(fractions) or design.many else _of_different(estimate, find)
+
+
+def _of_different(estimate: "Array", find: "Callable[[Array], Interval]") -> Interval:
+    """Find the intervals of all estimates, each value once: large tables repeat a few counts."""
+    if estimate.size <= MOST_SHAPES:
+        return find(estimate)
+    values, places = np.unique(estimate, return_inverse=True)
+    found, places = find(values), places.reshape(estimate.shape)
+    return Interval(found.low[places], found.high[places], found.bounded[places])
 
 
 def share_band(estimate: "Array", cells: Any, design: ReleaseDesign, critical: float) -> Interval:  # noqa: ANN401 - as above
@@ -134,12 +148,15 @@ def people_interval(
     def shape_at(share: "Array") -> Shape:
         return design.people_shape(share * whole, fractions)
 
-    interval = feldman_cousins(
-        estimate / whole,
-        (constant / whole**2, slope / whole, 0.0),
-        critical,
-        shape_at if estimate.size <= MOST_SHAPES else _interpolated(shape_at),
-    )
+    def find(values: "Array") -> Interval:
+        return feldman_cousins(
+            values / whole,
+            (constant / whole**2, slope / whole, 0.0),
+            critical,
+            shape_at if values.size <= MOST_SHAPES else _interpolated(shape_at),
+        )
+
+    interval = find(estimate) if np.ndim(fractions) else _of_different(estimate, find)
     return Interval(interval.low * whole, interval.high * whole, interval.bounded)
 
 
