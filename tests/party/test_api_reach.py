@@ -145,6 +145,24 @@ def test_certificates(tmp_path: Path) -> None:
             assert server.sent_chunks(STUDY) == set()
 
 
+def test_plain_http_reads_no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The usual ones take longer to read than most commands take to ask a server on this machine.
+
+    With https they are read.
+    """
+    read: list[object] = []
+
+    def create(*_: object, **named: object) -> ssl.SSLContext:
+        read.append(named)
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    monkeypatch.setattr(ssl, "create_default_context", create)
+    client("http://127.0.0.1:1", FakeTime()).close()
+    assert read == []
+    client("https://stats.example.org", FakeTime()).close()
+    assert len(read) == 1
+
+
 def test_unusable_ca_files_are_refused(tmp_path: Path) -> None:
     """One that is not there, and one without certificates."""
     empty = tmp_path / "empty.pem"

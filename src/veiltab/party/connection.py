@@ -182,7 +182,7 @@ class Connection:
         self._retry, self._clock = retry, clock
         self._closed = Event()
         self._client = httpx.Client(
-            verify=_trusted(reach.ca_file),
+            verify=_trusted(reach.ca_file, self.url),
             proxy=None if reach.proxy is None else _checked_proxy(reach.proxy),
             transport=reach.transport,
             # The environment could name a proxy, or a file with passwords to send along.
@@ -295,10 +295,13 @@ def _bad_proxy(problem: str) -> ParameterError:
     )
 
 
-def _trusted(ca_file: Path | None) -> ssl.SSLContext | bool:
-    """Return whose certificates are believed: the usual ones, or those of one file alone."""
+def _trusted(ca_file: Path | None, url: str) -> ssl.SSLContext | bool:
+    """Return whose certificates are believed: the usual ones, or those of one file alone.
+
+    Plain http asks for no certificate, and would otherwise wait for the usual ones to be read.
+    """
     if ca_file is None:
-        return True
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.startswith("http:") else True
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
