@@ -5,12 +5,14 @@ import inspect
 import pkgutil
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import click
 import pytest
 
 import veiltab
+from tests.support.cases import for_each
 from tests.support.documents import (
     COMMANDS,
     PARAMETERS,
@@ -32,9 +34,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LOGGERS = {"veiltab.access", "veiltab.service", "veiltab.db"}
 """Names in logs and of files that look like modules."""
 
-documents = pytest.mark.parametrize(
-    "document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT))
-)
+documents = for_each("document", DOCUMENTS)
 
 
 def test_commands_that_are_imported_late_are_there() -> None:
@@ -42,31 +42,25 @@ def test_commands_that_are_imported_late_are_there() -> None:
     assert {"veiltab", "veiltab plan", "veiltab id new", "veiltab study sign"} <= set(COMMANDS)
 
 
-@pytest.mark.parametrize(
-    ("name", "parameter"), PARAMETERS, ids=[f"{name} {each.name}" for name, each in PARAMETERS]
-)
-def test_every_option_of_every_command(name: str, parameter: click.Parameter) -> None:
-    """It has a row in its command's section, with its type and its default; arguments too."""
-    table = {row[0]: row for row in rows(section(REFERENCE / "commands.md", name))}
-    row = table[spelt(parameter)]
-    assert len(row) == 4
-    flag = isinstance(parameter, click.Option) and parameter.is_flag
-    assert row[1] == ("flag" if flag else parameter.type.name)
-    default = parameter.to_info_dict().get("default")
-    if parameter.required:
-        assert row[2] == "required"
-    elif flag:
-        assert row[2] == "off"
-    else:
-        assert row[2] == ("none" if default is None else str(default))
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_no_option_that_does_not_exist(name: str) -> None:
-    """The options and arguments in a command's section are exactly its own."""
-    real = [spelt(parameter) for command, parameter in PARAMETERS if command == name]
-    shown = listed(section(REFERENCE / "commands.md", name), "option")
-    assert sorted(shown) == sorted(real)
+@for_each("name", COMMANDS)
+def test_every_option_of_every_command_and_no_other(name: str) -> None:
+    """Each has a row in its command's section, with its type and its default; arguments too."""
+    text = section(REFERENCE / "commands.md", name)
+    real = [parameter for command, parameter in PARAMETERS if command == name]
+    assert sorted(listed(text, "option")) == sorted(map(spelt, real))
+    table = {row[0]: row for row in rows(text)}
+    for parameter in real:
+        row = table[spelt(parameter)]
+        assert len(row) == 4
+        flag = isinstance(parameter, click.Option) and parameter.is_flag
+        assert row[1] == ("flag" if flag else parameter.type.name)
+        default = parameter.to_info_dict().get("default")
+        if parameter.required:
+            assert row[2] == "required"
+        elif flag:
+            assert row[2] == "off"
+        else:
+            assert row[2] == ("none" if default is None else str(default))
 
 
 def test_every_example_is_a_command_line() -> None:
@@ -87,9 +81,7 @@ def _names(words: list[str]) -> list[str]:
     return [" ".join(words[:end]) for end in (3, 2, 1)]
 
 
-@pytest.mark.parametrize(
-    "name", [n for n, c in COMMANDS.items() if not isinstance(c.command, click.Group)]
-)
+@for_each("name", [n for n, c in COMMANDS.items() if not isinstance(c.command, click.Group)])
 def test_every_command_has_an_example(name: str) -> None:
     """In its section; those of commands that need no server are elsewhere, and run."""
     if name in {"veiltab plan", "veiltab simulate", "veiltab reproduce"}:
@@ -172,6 +164,7 @@ def slug(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
 
 
+@cache
 def anchors(document: Path) -> set[str]:
     """Return the anchors of all headings."""
     found = re.findall(r"^#+ (.+)$", prose(document), flags=re.MULTILINE)
@@ -199,9 +192,15 @@ def test_every_test_that_is_named_exists(document: Path) -> None:
     text = document.read_text("utf-8")
     for path in re.findall(r"`(tests/[\w/]+\.py)`", text):
         assert (ROOT / path).exists(), f"{document.name}: {path}"
-    sources = "".join(path.read_text("utf-8") for path in ROOT.glob("tests/**/test_*.py"))
     for name in re.findall(r"`(test_\w+)`", text):
-        assert f"def {name}(" in sources, f"{document.name}: {name}"
+        assert name in named_tests(), f"{document.name}: {name}"
+
+
+@cache
+def named_tests() -> frozenset[str]:
+    """Return the names of all tests."""
+    sources = (path.read_text("utf-8") for path in ROOT.glob("tests/**/test_*.py"))
+    return frozenset(name for source in sources for name in re.findall(r"def (test_\w+)\(", source))
 
 
 @documents

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.support.cases import for_each
 
 ROOT = Path(__file__).parents[2]
 PROTOCOL = re.compile(r"docs/(spec/|explanation/protocol)")
@@ -51,7 +51,7 @@ def test_the_walk_sees_code() -> None:
         assert not DEEP.search(fine)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@for_each("page", PAGES)
 def test_no_page_imports_below_the_front_door(page: str) -> None:
     """A user imports ``veiltab``."""
     deep = [

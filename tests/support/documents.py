@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -126,6 +127,7 @@ def spelt(parameter: click.Parameter) -> str:
     return parameter.human_readable_name
 
 
+@cache
 def prose(document: Path) -> str:
     """Return a document without its code blocks."""
     return re.sub(r"^```.*?^```$", "", document.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.cases import for_each
 from veiltab.errors import MalformedError
 from veiltab.wire import codec
 from veiltab.wire.codec import MAX_INTEGER, dump, load
@@ -167,7 +168,7 @@ def test_endless_nesting_is_not_dumped() -> None:
         dump({"a": endless})
 
 
-@pytest.mark.parametrize("depth", range(900, 1000))
+@for_each("depth", range(900, 1000))
 def test_nesting_near_the_limit_is_loaded_or_refused(depth: int) -> None:
     """The interpreter's limit is somewhere here; on neither side of it is there a crash."""
     data = b'{"a":' + b"[" * depth + b"]" * depth + b"}"
