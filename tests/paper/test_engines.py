@@ -65,11 +65,26 @@ def test_the_law_of_a_release(engine: str, counts: tuple[int, ...], sample_size:
     table = table_of(*counts)
     chosen = plan_for(table, sample_size)
     law = _law_of_tables(table, chosen)
-    runs = math.ceil(7 / min(law.values()))
-    released = ENGINES[engine](table, chosen, runs, 1, "law")
-    seen = [int((released == np.array(outcome)).all(axis=1).sum()) for outcome in law]
-    assert sum(seen) == runs
-    assert_fits(np.array(seen), np.array(list(law.values())))
+    runs = min(RUNS, math.ceil(7 / min(law.values())))
+    released = ENGINES[engine](table, chosen, runs, 1, "law").tolist()
+    assert all(tuple(outcome) in law for outcome in released)
+    assert_likely(released, law)
+
+
+RUNS, EXPECTED = 400, 7
+"""Releases of each law; those of outcomes that are expected less often are counted together."""
+
+
+def assert_likely(released: list[list[int]], law: dict[tuple[int, ...], float]) -> None:
+    """Compare how often each outcome was released with its chance."""
+    runs = len(released)
+    often = sorted((y for y, p in law.items() if p * runs >= EXPECTED), key=law.__getitem__)
+    while 0 < (1 - sum(law[y] for y in often)) * runs < EXPECTED - 1e-6 and len(often) < len(law):
+        del often[0]
+    numbers, chances = [released.count(list(y)) for y in often], [law[y] for y in often]
+    if len(often) < len(law):
+        numbers, chances = [*numbers, runs - sum(numbers)], [*chances, 1 - sum(chances)]
+    assert_fits(np.array(numbers), np.array(chances))
 
 
 def _law_of_tables(table: CountTable, chosen: Plan) -> dict[tuple[int, ...], float]:
@@ -100,12 +115,8 @@ def test_the_law_of_a_release_with_decoys(
     """The same by enumeration of coins, decoys and noise; outcomes that are rare count as one."""
     table = table_of(*counts)
     chosen = decoys_for(table, law, keep)
-    runs = 400
-    exact = {y: chance for y, chance in _law_with_decoys(chosen, counts).items() if chance > 0.02}
-    released = ENGINES[engine](table, chosen, runs, 1, "law").tolist()
-    seen = [released.count(list(outcome)) for outcome in exact]
-    rare = 1 - sum(exact.values())
-    assert_fits(np.array([*seen, runs - sum(seen)]), np.array([*exact.values(), rare]))
+    released = ENGINES[engine](table, chosen, RUNS, 1, "law").tolist()
+    assert_likely(released, _law_with_decoys(chosen, counts))
 
 
 def _law_with_decoys(chosen: Plan, counts: tuple[int, ...]) -> dict[tuple[int, ...], float]:
@@ -174,13 +185,14 @@ def test_records_go_through_several_attributes(mechanism: str) -> None:
     chosen = plan_for(table, 200, epsilon=3.0)
     if mechanism == "decoys":
         chosen = decoys_for(table, Geometric(HALF), chosen.keep_threshold)
-    runs = 500
-    by_records = simulate_records(table, chosen, runs, 5, "uneven")
-    by_counts = simulate_counts(table, chosen, runs, 5, "uneven")
+    few, many = 200, 5_000  # a release of records is the whole protocol
+    by_records = simulate_records(table, chosen, few, 5, "uneven")
+    by_counts = simulate_counts(table, chosen, many, 5, "uneven")
     difference = by_records.mean(axis=0) - by_counts.mean(axis=0)
-    spread = np.sqrt((by_records.var(axis=0) + by_counts.var(axis=0)) / runs)
+    spread = np.sqrt(by_records.var(axis=0) / few + by_counts.var(axis=0) / many)
     assert np.abs(difference / spread).max() < 6  # one false alarm in 10^7 for 42 cells
     ratio = by_records.var(axis=0).sum() / by_counts.var(axis=0).sum()
+    # Its standard error is at most √(2/few/40) = 1.6%, as cells are nearly independent.
     assert ratio == pytest.approx(1, abs=0.1)
 
 
