@@ -40,8 +40,8 @@ test: $(VENV)/.installed programs ## Lint, types, layers and every test
 programs: $(VENV)/.installed
 	@$(BIN)/python -m tests.support.programs
 
-soak: $(VENV)/.installed programs ## The long runs: hundreds of crashes, heavy load, large tables
-	$(BIN)/python -m pytest -n 0 -m soak -rA
+soak: $(VENV)/.installed programs ## The long runs: hundreds of crashes, heavy load, large tables, many examples
+	VEILTAB_ALL_EXAMPLES=1 $(BIN)/python -m pytest -n 0 -m 'soak or hypothesis' -rA
 
 # The other half of `make test`, and of `make check`; mypy keeps one core busy for half a minute.
 every: $(VENV)/.installed

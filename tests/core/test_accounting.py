@@ -7,10 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from tests.support.cases import examples
 from tests.support.laws import channel_matrix
 from veiltab.core import privacy
 from veiltab.core.accounting import (
@@ -211,7 +212,7 @@ def best_gamma(n: int, m: int, cells: int, epsilon: float, delta: float) -> floa
 
 @pytest.mark.slow
 @given(case=cases, factor=st.floats(1.05, 3))
-@settings(max_examples=40)
+@examples(40)
 def test_delta_falls_with_epsilon_and_grows_with_gamma(case: Case, factor: float) -> None:
     """Around the γ that just keeps δ."""
     n, share, cells, epsilon, delta = case
@@ -224,7 +225,7 @@ def test_delta_falls_with_epsilon_and_grows_with_gamma(case: Case, factor: float
 
 @pytest.mark.slow
 @given(case=cases, factor=st.floats(1.05, 3))
-@settings(max_examples=40)
+@examples(40)
 def test_the_largest_gamma_grows_with_epsilon_and_delta(case: Case, factor: float) -> None:
     """It keeps δ, 0.1% more does not, and Theorem 1 never allows more."""
     n, share, cells, epsilon, delta = case
@@ -259,7 +260,7 @@ def rounding(epsilon: float, recovered: float) -> float:
 @pytest.mark.slow
 @given(case=cases)
 @example(case=(3, 0.25, 2, 0.23828125, 1e-11))  # γ = e^{ε_m}: δ is 0, and the bound all rounding
-@settings(max_examples=30)
+@examples(30)
 def test_sampling_composes_as_stated(case: Case) -> None:
     """ε = ln(1 + (m/n)(e^{ε_m} − 1)) and δ = (m/n)δ_m, from the sample's own (ε_m, δ_m)."""
     n, share, cells, inner, inner_delta = case

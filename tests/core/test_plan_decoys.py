@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.cases import for_each
+from tests.support.cases import examples, for_each
 from veiltab.core import decoys, parameters, privacy, utility
 from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
 from veiltab.core.decoy_search import two_sided_moments, two_sided_table
@@ -104,7 +104,7 @@ def test_by_default_the_servers_noise_adds_a_tenth(delta: float, linkage: str) -
 
 
 @given(st.floats(0.01, 12), st.sampled_from([2, 24, 1000]))
-@settings(max_examples=30)
+@examples(30)
 def test_the_promise_with_a_curator_is_used_up_but_kept(limit: float, cells: int) -> None:
     """With decoys the next threshold up would exceed it; Theorem 1 can ask for still more noise."""
     paper, found = (
@@ -228,7 +228,7 @@ def largest_share(law: WeightTable, epsilon: float, delta: float) -> float:
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@examples(150)
 @given(
     n=st.integers(1, 2**53),
     cells=st.integers(2, 10**7),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.cases import examples
 from veiltab.core import privacy, utility
 from veiltab.core.accounting import largest_gamma
 from veiltab.core.channel import DRAW_RANGE
@@ -93,7 +94,7 @@ def without_delta(question: Question) -> Plan:
 
 @pytest.mark.slow
 @given(question=questions)
-@settings(max_examples=40)
+@examples(40)
 def test_delta_never_costs_accuracy(question: Question) -> None:
     """The better accounting is taken, and it keeps its promise."""
     found, pure = asked(question), without_delta(question)
@@ -137,7 +138,7 @@ def test_without_delta_the_plan_is_the_minimax_one(question: Question) -> None:
     share=st.none() | st.floats(0.01, 1),
     factor=st.floats(1.2, 4),
 )
-@settings(max_examples=20)
+@examples(20)
 def test_more_epsilon_or_more_delta_means_less_error(
     n: int, cells: int, epsilon: float, share: float | None, factor: float
 ) -> None:

@@ -67,7 +67,12 @@ def check(rows: tuple[Coverage, ...]) -> None:
         assert row.estimable >= ALMOST_ALWAYS or row.quantity in VAGUE, row
 
 
+same_worker = pytest.mark.xdist_group("measured coverage")
+"""For tests that share what takes long to measure."""
+
+
 @pytest.mark.slow
+@same_worker
 def test_intervals_cover_at_four_of_the_twelve_settings() -> None:
     """Cells, marginals, a difference, a conditional share, ratios and the simultaneous band."""
     assert len(short_settings()) == 4
@@ -82,6 +87,7 @@ def test_intervals_cover_at_the_twelve_settings_for_long() -> None:
 
 
 @pytest.mark.slow
+@same_worker
 def test_what_ratios_do_not_say_is_said() -> None:
     """Of twenty releases at such a setting, each answer has two ends, or says what is missing."""
     vague = {(row.distribution, row.epsilon) for row in measured() if row.one_sided > 0.2}

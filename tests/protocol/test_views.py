@@ -113,7 +113,7 @@ def test_a_large_upload_looks_random(
     [
         ("aligned", ({"a": 2},), 2, 1),
         ("aligned", ({"a": 2},), 2, 2),
-        ("aligned", ({"a": 2},), 3, 2),
+        pytest.param("aligned", ({"a": 2},), 3, 2, marks=pytest.mark.soak),
         ("aligned", ({"a": 2}, {"b": 2}), 2, 1),
         ("fresh", ({"a": 2},), 2, 1),
         ("stored", ({"a": 2},), 2, 1),

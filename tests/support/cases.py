@@ -1,9 +1,20 @@
-"""Many tiny cases in one test, where pytest would take longer than the cases themselves."""
+"""How many cases a test has: many tiny ones in one test, and few examples that take long."""
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
+
+from hypothesis import settings
+
+ALL_EXAMPLES = "VEILTAB_ALL_EXAMPLES"
+"""Set by ``make soak``."""
+
+
+def examples(number: int) -> settings:
+    """Try so many examples in ``make soak``, and a third of them else: each takes long."""
+    return settings(max_examples=number if ALL_EXAMPLES in os.environ else number // 3)
 
 
 def for_each(

@@ -179,7 +179,7 @@ def test_nesting_near_the_limit_is_loaded_or_refused(depth: int) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_any_bytes_are_either_canonical_or_refused(data: bytes) -> None:
     """Nothing else than a MalformedError, and never a second spelling."""
     try:
