@@ -102,7 +102,7 @@ ALL = {
     "all at once": ([("A1", "?"), ("", "no"), ("A1", "no")], NR, "does not fit, for 3 reasons"),
     "values and number": ([("A1", "?"), ("A2", "no")], NR, "does not fit, for 2 reasons"),
     "no such id column": (FITS, ("--id", "number"), "no column 'number'"),
-    "no id": (FITS, (), "and you named 0"),
+    "no id": (FITS, (), "an id has 1 column here, and you named none"),
     "two ids": (FITS, (*NR, "--id", "smoker"), "and you named 2"),
     "no recode file": (FITS, (*NR, "--recode", "absent.toml"), "absent.toml"),
     "a query for a file": (FITS, (*NR, "--query", "x"), "only a database takes a query"),
@@ -169,6 +169,20 @@ def test_the_same_for_people(scene: Scene) -> None:
     assert "people: ε = 8 of 10 left before this study, 6 after; it is charged already" in charged
     absent = scene.check(scene.file, *NR, "--dataset", "fwe")
     assert "there is no ledger for the data set 'fwe'" in assert_refused(absent, code=1)
+
+
+def test_ids_that_others_may_write_otherwise_are_pointed_out(scene: Scene) -> None:
+    """What the study leaves as it is: before it is signed, when its terms can still be changed."""
+    path = scene.folder / "strict.toml"
+    text = scene.file.read_text("utf-8")
+    path.write_text(text.replace('["trim", "lowercase"]', '["lowercase"]'), "utf-8")
+    rows = [("A1 ", "no"), ("a2", "yes"), ("A3", "no")]
+    checked = scene.check(path, *NR, "--json", rows=rows)
+    assert checked.code == 0
+    (warning,) = json.loads(checked.out)["id_warnings"]
+    assert "'nr' have spaces at their ends, and the study compares them as they are" in warning
+    assert warning in " ".join(scene.check(path, *NR, rows=rows).out.split())
+    assert json.loads(scene.check(scene.file, *NR, "--json", rows=rows).out)["id_warnings"] == []
 
 
 def test_every_row_that_does_not_fit_is_written_down(scene: Scene, tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_plan_draws_a_picture(capsys: Capture, tmp_path: Path, name: str) -> Non
     """Beside the table, which says where it is."""
     options = ("--sample-size", 1222, "--plot", tmp_path / name)
     text = succeed(capsys, *PLAN, "--epsilon", 0.5, *options)
-    assert text.endswith(f"\nPicture: {tmp_path / name}\n")
+    assert f"\nPicture: {tmp_path / name}\n" in text
     data = (tmp_path / name).read_bytes()
     if name.endswith(".svg"):
         assert "m* = 1,472" in "".join(ET.fromstring(data.decode()).itertext())  # noqa: S314
@@ -207,7 +207,7 @@ def test_simulate_prints_a_table(capsys: Capture) -> None:
         ["adult", "paper", "24", "0.5", "0", "1,222"],
         ["adult", "paper", "24", "1", "0", "3,238"],
     ]
-    assert lines[-1] == "20 simulated releases a row, seed 1"
+    assert "20 simulated releases a row, seed 1" in lines
 
 
 def test_simulate_all_mechanisms(capsys: Capture) -> None:

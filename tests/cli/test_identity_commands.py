@@ -306,6 +306,27 @@ def test_the_invitation_can_be_piped_in(
     newcomer.succeed("register", server.url, "--yes")
 
 
+def test_a_code_is_seen_while_it_is_typed_and_may_be_typed_again(
+    server: Server, newcomer: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can type sixteen letters unseen; case and groups do not matter."""
+    code = invite(server.context, "typed")
+    answers = iter(
+        [f"{code[:-1]}{'0' if code[-1] != '0' else '1'}", code.lower().replace("-", " ")]
+    )
+    hidden: list[bool] = []
+
+    def prompt(_: str, *, hide_input: bool = False, **__: object) -> str:
+        hidden.append(hide_input)
+        return next(answers)
+
+    monkeypatch.setattr("click.prompt", prompt)
+    monkeypatch.setattr("veiltab.cli.identity.on_terminal", lambda: True)
+    outcome = newcomer.run("register", server.url, "--yes")
+    assert (outcome.code, hidden) == (0, [False, False])
+    assert "there is a slip in the code" in outcome.err
+
+
 @pytest.mark.parametrize(
     ("url", "words"),
     [

@@ -234,7 +234,7 @@ def test_a_delta_is_named_with_its_price_and_its_gain(cast: Cast) -> None:
     text = " ".join(cast.office.succeed("study", "show", "Mit δ").split())
     assert " and δ = 0.01 of 0.01 left before this study, " in text
     assert " and 0.009999 after" in text
-    assert "every respondent takes part, and the curators invent records" in text
+    assert "invented records that only the curators can tell: every respondent takes part" in text
 
 
 def test_studies_are_listed_and_found(cast: Cast, released: str) -> None:
@@ -341,6 +341,8 @@ def test_a_dry_run_for_people(cast: Cast) -> None:
 
 def test_pushing_again_changes_nothing(cast: Cast, released: str) -> None:
     """The same command after the release says so; it needs no table, but takes no other."""
+    text = cast.office.succeed("push", released, "--table", cast.taxes, "--id", "person")
+    assert "read as CSV, commas, UTF-8, decimal point, header in line 1" in " ".join(text.split())
     found = cast.office.json("push", released)
     assert (found["state"], found["pushed"], found["waiting_for"]) == ("released", True, [])
     assert {**cast.push(cast.office, released), "table": None} == found

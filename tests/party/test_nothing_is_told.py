@@ -20,11 +20,11 @@ from tests.support.commands import run
 from tests.support.decoy_study import DecoyStudy, decoy_study
 from tests.support.decoys import decoy_terms
 from tests.support.servers import Server, make_context, running
-from veiltab.cli.terms import EXAMPLE_POPULATIONS
 from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.mechanism import Geometric, LinkageMode
 from veiltab.party.connection import Call, Connection
 from veiltab.party.progress import Progress
+from veiltab.party.terms import EXAMPLE_POPULATIONS
 
 pytestmark = pytest.mark.slow
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.documents import COMMANDS
+from tests.support.explained import assert_screens_explained
 from tests.support.servers import Server, make_context, running
 from veiltab.cli.main import main
 from veiltab.cli.serve import _announce
@@ -36,6 +37,7 @@ def run_here(capsys: pytest.CaptureFixture[str], *arguments: object) -> Outcome:
     with pytest.raises(SystemExit) as ended:
         main([str(argument) for argument in arguments])
     printed = capsys.readouterr()
+    assert_screens_explained(tuple(map(str, arguments)), printed.out, printed.err)
     code = ended.value.code or 0  # None is Python's way to say 0 here
     assert isinstance(code, int)
     return Outcome(code, printed.out, printed.err)
@@ -71,7 +73,8 @@ def assert_refused(outcome: Outcome, *, code: int = 2) -> str:
         assert failure.keys() == {"code", "message", "hint"}
         assert all(failure.values())
         return str(failure["message"])
-    error, hint = outcome.err.splitlines()
+    error, hint, *notes = outcome.err.splitlines()
+    assert all(note.startswith("note: ") for note in notes)
     assert error.startswith("error: ")
     assert hint.startswith("hint: ")
     assert len(hint) > len("hint: ")
@@ -94,6 +97,7 @@ def run(*arguments: object) -> Outcome:
     code = ended.value.code or 0
     assert isinstance(code, int)
     SAID.extend((out.getvalue(), err.getvalue()))
+    assert_screens_explained(tuple(map(str, arguments)), out.getvalue(), err.getvalue())
     return Outcome(code, out.getvalue(), err.getvalue())
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 from starlette.types import ASGIApp
 
+from tests.support.explained import assert_explained
 from veiltab.console.app import create_console
 from veiltab.console.guard import Door, Guard
 from veiltab.console.keys import ConsoleParty
@@ -101,6 +102,8 @@ class Browser:
 
     def _see(self, path: str, answer: httpx.Response) -> str:
         self.seen[f"{path} {len(self.seen)}"] = answer.text
+        if answer.headers["content-type"].startswith("text/html"):
+            assert_explained(plain(answer.text))
         return answer.text
 
 

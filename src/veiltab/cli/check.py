@@ -24,7 +24,7 @@ from veiltab.cli.output import (
     print_warnings,
     show_progress,
 )
-from veiltab.cli.terms import cost_json, cost_lines, print_coalitions
+from veiltab.cli.terms import print_coalitions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,6 +133,8 @@ def dropped_fact(dropped: int) -> dict[str, str]:
 
 
 def _as_json(preview: "Preview") -> dict[str, Any]:
+    from veiltab.party.terms import cost_json
+
     file = preview.offenders_file
     return {
         "title": preview.title,
@@ -146,6 +148,7 @@ def _as_json(preview: "Preview") -> dict[str, Any]:
         ],
         "offenders": [{"problem": what, "rows": n} for what, n in preview.offenders.items()],
         "offenders_file": None if file is None else str(file),
+        "id_warnings": list(preview.id_warnings),
         "expected_rows": preview.rows,
         "expected_chunks": preview.chunks,
         "expected_bytes": preview.bytes,
@@ -156,6 +159,8 @@ def _as_json(preview: "Preview") -> dict[str, Any]:
 
 
 def _print(preview: "Preview") -> None:
+    from veiltab.party.terms import cost_lines
+
     facts = {"study": preview.title, "read as": str(preview.format)}
     if preview.fits:
         facts["table"] = f"{count(preview.respondents, 'respondent')}, and every row fits"
@@ -169,7 +174,7 @@ def _print(preview: "Preview") -> None:
     facts |= {"would be sent": _sending(preview), **cost_lines(preview.costs), "sent": "nothing"}
     screen = console()
     print_facts(screen, facts)
-    print_warnings(screen, _warnings(preview))
+    print_warnings(screen, [*preview.id_warnings, *_warnings(preview)])
     screen.print()
     print_coalitions(screen, preview.coalitions)
 

@@ -19,7 +19,6 @@ from veiltab.cli.output import (
     warn,
 )
 from veiltab.cli.party import VERIFIED, meet_parties
-from veiltab.cli.terms import is_verified
 from veiltab.files.disk import check_new
 from veiltab.party.known.names import readable
 
@@ -90,6 +89,8 @@ def grant_command(
 
     if out is not None:
         check_new(out)  # before a passphrase is asked for
+    from veiltab.party.known.known import is_verified
+
     with party.session(LONG_PATIENCE) as session:
         chosen = session.study(study)
         check_curator(chosen.terms, session.identity, "grant it to researchers")

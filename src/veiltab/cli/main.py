@@ -11,8 +11,10 @@ from typing import NoReturn
 
 import click
 
+from veiltab.cli.explaining import Context, begin, explain, notes
 from veiltab.cli.output import own_process, show_help
 from veiltab.errors import VeiltabError
+from veiltab.report.glossary import meanings
 
 
 class LazyCommands(MutableMapping[str, click.Command]):
@@ -27,7 +29,7 @@ class LazyCommands(MutableMapping[str, click.Command]):
         """Import a command, once."""
         if name not in self._loaded:
             module, _, attribute = self._places[name].partition(":")
-            self._loaded[name] = getattr(import_module(module), attribute)
+            self._loaded[name] = _explained(getattr(import_module(module), attribute))
         return self._loaded[name]
 
     def __setitem__(self, name: str, command: click.Command) -> None:
@@ -47,6 +49,14 @@ class LazyCommands(MutableMapping[str, click.Command]):
     def __len__(self) -> int:
         """Count the commands."""
         return len(self._places)
+
+
+def _explained(command: click.Command) -> click.Command:
+    """Let the help of a command, and of those in a group, say what its words mean."""
+    command.context_class = Context
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        _explained(inner)
+    return command
 
 
 class OrderedGroup(click.Group):
@@ -132,6 +142,9 @@ def veiltab(context: click.Context) -> None:
     show_help(context)
 
 
+veiltab.context_class = Context
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command; every failure is ``error:`` and ``hint:`` on stderr and an exit code.
 
@@ -142,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         own_process()
     report = _Report(as_json=_wants_json(sys.argv[1:] if arguments is None else arguments))
     try:
-        code = veiltab.main(arguments, prog_name="veiltab", standalone_mode=False)
+        code = _run(arguments, explaining=not report.as_json)
         sys.stdout.flush()
     except VeiltabError as error:
         code = report(error.code, error.message, error.hint, error.exit_code)
@@ -159,6 +172,20 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         reason = error.strerror or str(error)
         code = report(REFUSED, f"the system refused: {reason}", "look at where the output goes", 1)
     sys.exit(code)
+
+
+def _run(arguments: Sequence[str] | None, *, explaining: bool) -> int:
+    """Run the command, and explain the words of what it has shown, also if it fails then."""
+    begin()
+    try:
+        code: int = veiltab.main(arguments, prog_name="veiltab", standalone_mode=False)
+    except VeiltabError:
+        if explaining:
+            explain()
+        raise
+    if explaining:
+        explain()
+    return code
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
@@ -180,6 +207,8 @@ class _Report:
         else:
             click.echo(f"error: {message}", err=True)
             click.echo(f"hint: {hint}", err=True)
+            for note in notes(meanings(f"{message} {hint}")):
+                click.echo(note, err=True)
         return exit_code
 
 

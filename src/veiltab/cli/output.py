@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from veiltab.cli.explaining import explain, remember, watch
 from veiltab.errors import InputError, ParameterError
 from veiltab.party.times import moment
 from veiltab.wire.states import State
@@ -82,6 +83,8 @@ def confirm(
 ) -> None:
     """Ask before something that cannot be taken back; ``yes`` is the answer of a script."""
     check_can_ask(yes=yes, hint=hint)
+    if not yes:
+        explain()
     if not yes and not click.confirm(question, err=True):
         raise click.Abort
 
@@ -141,22 +144,27 @@ def print_json(value: object) -> None:
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """Return where results for people are printed: plain text unless it is a terminal."""
+    """Return where results for people are printed: plain text unless it is a terminal.
+
+    What its words mean is printed below them when the command asks something, or ends.
+    """
     from rich.console import Console
 
     width = None if (sys.stderr if stderr else sys.stdout).isatty() else 100
-    return Console(highlight=False, width=width, stderr=stderr)
+    return watch(Console(highlight=False, width=width, stderr=stderr, record=True))
 
 
 def tell(text: str) -> None:
     """Print a remark, which is not part of the result, if stderr is a terminal."""
     if sys.stderr.isatty():
         click.echo(text, err=True)
+        remember(text)
 
 
 def warn(text: str) -> None:
     """Print a warning, which everybody should see, to stderr."""
     click.echo(f"warning: {text}", err=True)
+    remember(text)
 
 
 def show_help(context: click.Context) -> None:

@@ -17,12 +17,12 @@ from veiltab.cli.output import (
 )
 from veiltab.cli.party import VERIFIED, meet_parties
 from veiltab.cli.study import DATASET, YES
-from veiltab.cli.terms import overlap_facts, print_coalitions, show_status, status_json
+from veiltab.cli.terms import print_coalitions, show_status, status_json
+from veiltab.core.overlap import LEVEL, PEOPLE
 
 if TYPE_CHECKING:
     from veiltab.core.overlap import OverlapEstimate, OverlapPlan
 
-LEVEL, PEOPLE = 0.95, 10_000
 NORMALISATIONS = ("nfc", "trim", "lowercase")
 
 _EPSILON = click.option(
@@ -220,6 +220,8 @@ def _answer(estimate: "OverlapEstimate", level: float) -> dict[str, str]:
 
 
 def _facts(plan: "OverlapPlan", people: int) -> dict[str, str]:
+    from veiltab.party.terms import overlap_facts
+
     return overlap_facts(plan, sorted({max(1, people // 10), people, 10 * people}))
 
 

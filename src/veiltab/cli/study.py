@@ -29,13 +29,11 @@ from veiltab.cli.party import VERIFIED, meet_parties
 from veiltab.cli.terms import (
     ALIGNING,
     alignment_json,
-    is_verified,
     print_status,
     print_terms,
     show_status,
     status_json,
     terms_json,
-    warnings_of,
 )
 from veiltab.errors import ParameterError, StateError
 from veiltab.party.known.names import readable
@@ -334,6 +332,8 @@ def sign_command(
         confirm(f"Sign {chosen.title!r} on these terms?", yes=yes)
         status = chosen.sign(dataset)
         if as_json:
+            from veiltab.party.terms import warnings_of
+
             warnings = warnings_of(chosen.terms)
             print_json({**status_json(status, session.home), "warnings": warnings})
         else:
@@ -526,6 +526,8 @@ def _verified(
     home: "Home", contract: "Contract", entries: "list[AuditEntry]"
 ) -> dict[bytes, bool | None]:
     """Return who of those in a log was verified; None for the server, which is pinned."""
+    from veiltab.party.known.known import is_verified
+
     actors = {entry.actor for entry in entries}
     server = contract.server.party_id
     return {actor: None if actor == server else is_verified(home, actor) for actor in actors}

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from veiltab.cli.explaining import explain
 from veiltab.cli.identity import spell
 from veiltab.cli.output import (
     console,
-    count,
     moment,
     print_facts,
     print_json,
@@ -17,50 +17,20 @@ from veiltab.cli.output import (
 from veiltab.wire.states import State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.console import Console
 
-    from veiltab.core.overlap import OverlapPlan
-    from veiltab.core.plan import Plan
     from veiltab.party.alignments import AlignmentStatus
     from veiltab.party.coalitions import Coalition
-    from veiltab.party.costs import Cost
     from veiltab.party.home import Home
     from veiltab.party.known.known import Acquaintance
     from veiltab.party.remote import CuratorStatus, Status
-    from veiltab.wire.contract import Agreement, Contract, Linkage, PublicIdentity, Vault
+    from veiltab.wire.contract import Agreement, Contract, PublicIdentity, Vault
     from veiltab.wire.signed import Signed
 
-
 SHOWN_CATEGORIES = 12
-TWO_SIDED = 1.96
-EXAMPLE_POPULATIONS = (1_000, 10_000, 100_000)
-"""For how many respondents the error is shown where the contract does not say how many."""
 
-LINKAGES = {
-    "aligned": "all curators hold the same ones",
-    "matched": "those whom all curators hold, matched by the server",
-}
 ALIGNING = (State.PROPOSED, State.OPEN)
 """While a study is so, curators align; later, what they hold is not asked for any more."""
-
-ALIGNED = (
-    "aligned: has sent a keyed digest of its respondents and decoys, for the others to compare"
-)
-
-PADS = {
-    "stream": "under a key for each attribute",
-    "one-time": "under one-time pads, which curators hand to researchers directly",
-}
-
-
-def signers(signed: "Signed[Any]") -> set[bytes]:
-    """Return who has signed, by first signing key, after a look at every signature."""
-    from veiltab.protocol.verify import verify_some
-
-    verify_some(signed, [terms.identity.signing_key for terms in signed.body.curators])
-    return {signature.root for signature in signed.signatures}
 
 
 def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
@@ -68,6 +38,7 @@ def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
     from veiltab.party.coalitions import coalitions
     from veiltab.party.known.known import acquaintances
     from veiltab.party.proposal import plan_of
+    from veiltab.party.terms import budgets, signers
 
     contract, keys = signed.body, signers(signed)
     parties = {one.identity.party_id: one for one in acquaintances(home, contract)}
@@ -106,14 +77,6 @@ def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
     }
 
 
-def warnings_of(contract: "Contract", expected: int | None = None) -> list[str]:
-    """Return what is unwise about a study, for about this many respondents if it states none."""
-    from veiltab.party.proposal import plan_of
-
-    plan = plan_of(contract, expected)
-    return [] if plan is None else list(plan.warnings)
-
-
 def _party(identity: "PublicIdentity", known: "Acquaintance | None" = None) -> dict[str, Any]:
     party = identity.party_id.hex()
     about: dict[str, Any] = {"name": identity.name, "party": party, "fingerprint": spell(identity)}
@@ -124,37 +87,6 @@ def _party(identity: "PublicIdentity", known: "Acquaintance | None" = None) -> d
             "known_as": known.known_as,
         }
     return about
-
-
-def budgets(contract: "Contract", home: "Home") -> list[dict[str, Any]]:
-    """Return, for each data set of this home, what is left without the study and with it."""
-    from veiltab.party.costs import costs
-
-    return [cost_json(cost) for cost in costs(home.ledgers, contract)]
-
-
-def cost_json(cost: "Cost") -> dict[str, Any]:
-    """Return what a study takes of a data set's budget, as JSON values."""
-    return {"dataset": cost.dataset, "charged": cost.charged, "fits": cost.fits} | asdict(cost)
-
-
-def cost_lines(costs: "Iterable[Cost]") -> dict[str, str]:
-    """Say what a study takes of each data set, or of the one that it is charged to already."""
-    every = list(costs)
-    lines = [_cost_line(cost) for cost in [cost for cost in every if cost.charged] or every]
-    return {"your budget": "\n".join(lines)} if lines else {}
-
-
-def _cost_line(cost: "Cost") -> str:
-    if cost.refusal is not None:
-        return f"{cost.dataset}: {cost.refusal}"
-    left = f"ε = {cost.epsilon_before:g} of {cost.epsilon_limit:g}"
-    after = f"{cost.epsilon_after:g}"
-    if cost.delta_limit:
-        left += f" and δ = {cost.delta_before:g} of {cost.delta_limit:g}"
-        after += f" and {cost.delta_after:g}"
-    charged = "; it is charged already" if cost.charged else ""
-    return f"{cost.dataset}: {left} left before this study, {after} after{charged}"
 
 
 def print_terms(
@@ -170,6 +102,7 @@ def print_terms(
     """
     from veiltab.party.coalitions import coalitions
     from veiltab.party.costs import costs
+    from veiltab.party.terms import cost_lines, study_facts, warnings_of
 
     contract = signed.body
     facts = {"study": contract.title}
@@ -185,6 +118,7 @@ def print_terms(
     if contract.overlap is None:
         screen.print()
         print_attributes(screen, contract)
+    explain()  # a question follows, or the study's status
 
 
 def print_attributes(screen: "Console", agreement: "Agreement") -> None:
@@ -205,151 +139,12 @@ def print_coalitions(screen: "Console", coalitions: "Iterable[Coalition]") -> No
     print_rows(screen, ("could learn", "who, and what it means"), rows, whole="could learn")
 
 
-def study_facts(contract: "Contract", home: "Home", expected: int | None = None) -> dict[str, str]:
-    """Say what is asked and promised, how the promise is kept, and how large the error will be."""
-    from veiltab.party.proposal import plan_of
-
-    if contract.overlap is not None:
-        return _overlap_facts(contract)
-    stated = contract.population
-    people = "a number that is not stated" if stated is None else f"{stated:,}"
-    facts = {
-        "promise": _promise(contract),
-        "table": f"{contract.schema.domain_size:,} cells",
-        "respondents": f"{people}; {LINKAGES[contract.linkage.mode]}",
-        "rows match by": linkage_words(contract.linkage),
-        "encrypted": PADS[contract.pads],
-    }
-    if contract.stored is not None:
-        vault = contract.stored.vault
-        title = home.vault(vault).title() or "a vault that this home does not know"
-        facts["reads"] = f"stored tables: {title} ({vault.hex()[:16]})"
-    return facts | _plan_facts(contract, plan_of(contract, expected))
-
-
-def _overlap_facts(contract: "Contract") -> dict[str, str]:
-    plan = contract.overlap_plan
-    return {
-        "question": "how many people do all curators have in common?  No values are sent.",
-        "promise": _promise(contract),
-        "people match by": linkage_words(contract.linkage),
-        **overlap_facts(plan, EXAMPLE_POPULATIONS),
-    }
-
-
-def overlap_facts(plan: "OverlapPlan", people: "Sequence[int]") -> dict[str, str]:
-    """Say what is done to the ids, and how far off the answer will be for some numbers of people.
-
-    The error is half the width of an interval that holds the truth in 95 of 100 counts.
-    """
-    errors = [f"{number:,} ± {TWO_SIDED * plan.standard_error(number):,.0f}" for number in people]
-    chance = 100 * float(plan.coin.probability)
-    return {
-        "mechanism": f"each person takes part with a chance of {chance:.3g}%, among"
-        f" about {round(plan.expected_decoys):,} decoys of each curator",
-        "answer": f"people in common ± 95%: {', '.join(errors)}",
-    }
-
-
-def _promise(contract: "Contract") -> str:
-    """Say the promise, how it is computed, and what contracts and ledgers call that."""
-    from veiltab.wire.mechanism import DECOYS_1, OVERLAP_1, PURE_1, SHUFFLE_1
-
-    delta = f", δ = {contract.delta:g}" if contract.delta else ""
-    by = {
-        DECOYS_1: "a coin and decoys, and computed exactly",
-        PURE_1: "the server's noise and a secret sample: the paper's Theorem 1",
-        SHUFFLE_1: "the server's noise, a secret sample and a secret order",
-        OVERLAP_1: "a coin and decoys towards the server, and by its noise towards curators",
-    }[contract.accounting]
-    return f"ε = {contract.epsilon:g}{delta}, kept by {by} ({contract.accounting})"
-
-
-def _plan_facts(contract: "Contract", plan: "Plan | None") -> dict[str, str]:
-    """Say what is done to the records, and how far off the estimates will be."""
-    if contract.decoys is None:
-        return _paper_facts(contract, plan)
-    assert plan is not None  # noqa: S101 - decoys have a plan, or there is no contract
-    facts = {
-        "mechanism": f"decoys: {_taking_part(plan)}, and the curators invent records that nobody"
-        " else can tell from real ones",
-        "expected": _expected(plan),
-        "noise": _noise(plan),
-        "error": _error(plan),
-    }
-    return {name: text for name, text in facts.items() if text}
-
-
-def _taking_part(plan: "Plan") -> str:
-    chance = plan.coin_probability or 0
-    if chance == 1:
-        return "every respondent takes part"
-    return f"each respondent takes part with a chance of {100 * chance:.3g}%"
-
-
-def _expected(plan: "Plan") -> str:
-    decoys = f"about {round(plan.expected_decoys):,} decoys"
-    if plan.linkage == "matched" and plan.expected_pattern_decoys is not None:
-        decoys += f" in the joined table ({round(plan.expected_pattern_decoys):,} in all)"
-    if plan.expected_rows is None:
-        return decoys
-    return f"about {round(plan.expected_rows):,} rows, with {decoys}"
-
-
-def _noise(plan: "Plan") -> str:
-    if plan.keep_probability is None:
-        return "none by the server"
-    return (
-        f"the server keeps a row with a chance of {100 * plan.keep_probability:.3g}%, and replaces"
-        f" it by a random cell otherwise (γ = {plan.gamma:.6g})"
-    )
-
-
-def _error(plan: "Plan") -> str:
-    """Say the error; if nobody has said how many respondents there are, for a few numbers."""
-    from dataclasses import replace
-
-    if plan.population_size is not None:
-        return (
-            f"RMSE {plan.rmse:.4g} at worst, {plan.rmse_published:.4g} in published copies;\n"
-            f"{100 * plan.rmse_per_cell:.2g} percentage points a cell, whose mean"
-            f" share is {100 * plan.mean_share:.3g}%"
-        )
-    errors = [
-        f"{replace(plan, population_size=number).rmse:.2g} with {number:,} respondents"
-        for number in EXAMPLE_POPULATIONS
-    ]
-    return f"RMSE at worst {', '.join(errors)}"
-
-
-def _paper_facts(contract: "Contract", plan: "Plan | None") -> dict[str, str]:
-    from veiltab.wire.mechanism import PaperTerms
-
-    terms = contract.mechanism
-    size = terms.sample_size if isinstance(terms, PaperTerms) else None
-    sample = "the best size" if size is None else f"{size:,}"
-    way = "shuffle" if contract.delta else "paper"
-    facts = {"mechanism": f"{way}: a secret sample ({sample}), and noise by the server"}
-    if plan is not None:
-        facts["expected"] = f"{plan.sample_size:,} rows"
-        facts["noise"] = _noise(plan)
-        facts["error"] = _error(plan)
-    return facts
-
-
-def linkage_words(linkage: "Linkage") -> str:
-    """Say how rows belong together."""
-    if linkage.by == "rows":
-        return "their order: first row with first row"
-    rules = f", made alike by {', '.join(linkage.normalisation)}" if linkage.normalisation else ""
-    return f"ids of {count(linkage.columns or 1, 'column')}{rules}"
-
-
 def print_parties(
     screen: "Console", signed: "Signed[Contract] | Signed[Vault]", home: "Home"
 ) -> None:
     """Print who takes part, with the fingerprints, and whose were compared."""
     from veiltab.party.known.known import Standing, acquaintances
+    from veiltab.party.terms import called, signers
 
     keys = signers(signed)
     parties = acquaintances(home, signed.body)
@@ -370,15 +165,6 @@ def print_parties(
             f"\nNot verified: {', '.join(missing)}.  Compare the digits with them by telephone.",
             markup=False,
         )
-
-
-def called(one: "Acquaintance") -> str:
-    """Return what a party calls itself and, if that is another name, what you call it."""
-    from veiltab.party.known.names import readable
-
-    name = readable(one.identity.name)
-    other = one.known_as is not None and one.known_as != one.identity.name
-    return f"{name} (to you: {readable(one.known_as or '')})" if other else name
 
 
 def _standing(one: "Acquaintance") -> str:
@@ -419,6 +205,8 @@ def print_status(status: "Status", home: "Home", *, as_json: bool) -> None:
 
 def status_json(status: "Status", home: "Home") -> dict[str, Any]:
     """Return a status, with whose fingerprint was compared, as JSON values."""
+    from veiltab.party.known.known import is_verified
+
     values = status.to_json()
     for party in [*values["curators"], *(values["researchers"] or ())]:
         party["verified"] = is_verified(home, bytes.fromhex(party["party"]))
@@ -445,12 +233,6 @@ def alignment_json(aligning: "AlignmentStatus | None") -> dict[str, Any] | None:
     }
 
 
-def is_verified(home: "Home", party_id: bytes) -> bool:
-    """Tell whether a party is this home's own, or its fingerprint was compared."""
-    known = home.known.of(party_id)
-    return party_id == home.public.party_id or (known is not None and known.verified is not None)
-
-
 def show_status(
     screen: "Console", status: "Status", home: "Home", aligning: "AlignmentStatus | None" = None
 ) -> None:
@@ -474,8 +256,6 @@ def show_status(
     rows = [_progress(curator, home, stored=stored) for curator in status.curators]
     steps = ("signed", "answered") if stored else ("signed", "aligned", "pushed")
     print_rows(screen, ("curator", "verified", *steps), rows)
-    if not stored:
-        screen.print(f"\n{ALIGNED}", markup=False)
 
 
 def _reads_vault(home: "Home", study: bytes) -> bool:
@@ -485,6 +265,7 @@ def _reads_vault(home: "Home", study: bytes) -> bool:
 
 
 def _progress(curator: "CuratorStatus", home: "Home", *, stored: bool) -> tuple[str, ...]:
+    from veiltab.party.known.known import is_verified
     from veiltab.party.known.names import readable
 
     me = curator.party == home.public.party_id

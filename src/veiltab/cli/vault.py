@@ -30,8 +30,6 @@ from veiltab.cli.output import (
 )
 from veiltab.cli.party import VERIFIED, meet_parties
 from veiltab.cli.terms import (
-    is_verified,
-    linkage_words,
     print_attributes,
     print_parties,
     print_status,
@@ -312,6 +310,8 @@ def _print_terms(
     *,
     stderr: bool = False,
 ) -> None:
+    from veiltab.party.terms import linkage_words
+
     vault, screen = signed.body, console(stderr=stderr)
     facts = {
         "vault": vault.title,
@@ -348,6 +348,7 @@ def _print_status(status: "VaultStatus", home: "Home", *, as_json: bool) -> None
 
 
 def _show_status(status: "VaultStatus", home: "Home") -> None:
+    from veiltab.party.known.known import is_verified
     from veiltab.party.known.names import readable
 
     facts = {
@@ -373,6 +374,8 @@ def _show_status(status: "VaultStatus", home: "Home") -> None:
 
 
 def _status_json(status: "VaultStatus", home: "Home") -> dict[str, Any]:
+    from veiltab.party.known.known import is_verified
+
     values = status.to_json()
     for curator in values["curators"]:
         curator["verified"] = is_verified(home, bytes.fromhex(curator["party"]))

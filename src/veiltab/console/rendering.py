@@ -14,6 +14,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from veiltab.crypto.identity import fingerprint
 from veiltab.errors import VeiltabError
 from veiltab.party.known.names import readable
+from veiltab.report.glossary import meanings
+from veiltab.report.html import plain_text
 
 LONGEST_SHOWN = 200
 """Characters of a name that a page shows; somebody else may have chosen it."""
@@ -48,6 +50,7 @@ def templates() -> Environment:
     )
     environment.filters |= {
         "moment": moment,
+        "words": words,
         "name": name,
         "visible": readable,
         "short_name": short_name,
@@ -81,6 +84,17 @@ def name(text: str) -> Markup:
     # Words of usual length are never broken; a place may be too narrow for others.
     kind = ' class="long"' if max(map(len, shown.split()), default=0) > LONGEST_WORD else ""
     return Markup("<bdi{}>{}</bdi>").format(Markup(kind), escape(shown))  # noqa: S704 - ours
+
+
+def words(page: Markup) -> Markup:
+    """List what words on a page mean that people outside of this field do not know.
+
+    Part of a page that changes by itself has a list of its own, which counts for the whole page.
+    """
+    found = meanings(plain_text(page))
+    rows = Markup("").join(map(Markup("<dt>{}</dt><dd>{}</dd>").format, found, found.values()))
+    listed = Markup('<aside class="words"><h2>What the words mean</h2><dl>{}</dl></aside>')
+    return listed.format(rows) if found else Markup("")
 
 
 def short_name(text: str) -> str:

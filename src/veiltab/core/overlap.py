@@ -44,6 +44,9 @@ MOST_MEAN = 100_000
 PEOPLE = 10_000
 """For how many people in common a count is planned if nobody says how many are expected."""
 
+LEVEL = 0.95
+"""How often an interval holds the number of people, if nobody says how often it should."""
+
 _GRID = 600
 _LEAST_LOSS = 1e-4
 """Between this and 1 the planner looks for 1 − q: a pattern has 10,000 decoys at most."""
@@ -192,7 +195,7 @@ class OverlapEstimate:
         """The standard error of the estimate, with the estimate in the place of the truth."""
         return self.plan.standard_error(self.people)
 
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """Return an interval that holds the number of people with this probability at least.
 
         It holds every number under which neither so small nor so large a number is told with a
@@ -215,7 +218,7 @@ class OverlapEstimate:
             raise ParameterError(f"a table cannot have {size} people", hint="give its true size")
         return min(1.0, self.people / size)
 
-    def as_dict(self, level: float = 0.95) -> dict[str, Any]:
+    def as_dict(self, level: float = LEVEL) -> dict[str, Any]:
         """Return the estimate as JSON values."""
         low, high = self.interval(level)
         return {

@@ -84,8 +84,9 @@ def feed(
     """
     if len(ids) != (linkage.columns or 0):
         raise LinkageError(
-            f"the contract's ids have {linkage.columns or 0} columns, and you named {len(ids)}",
-            hint="name one column for each part of an id; none where rows match by their order",
+            f"{_parts(linkage.columns or 0)}, and you named {len(ids) or 'none'}",
+            hint="name the columns of the ids in order: --id COLUMN, once for each; none where"
+            " rows match by their order",
         )
     offenders = Offenders() if offenders is None else offenders
     rows = _Rows(table, linkage, tuple(ids), dates or {}, batch_rows)
@@ -111,6 +112,12 @@ def feed(
     if problems[-1] is None and check_population is not None:
         problems.append(_refusal(check_population, intake.population))
     return _found(read, problems)
+
+
+def _parts(columns: int) -> str:
+    if not columns:
+        return "rows match by their order here, without ids"
+    return f"an id has {columns:,} column{'s' * (columns != 1)} here"
 
 
 def _found(rows: int, problems: Sequence[VeiltabError | None]) -> Reading:

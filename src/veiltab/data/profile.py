@@ -184,6 +184,14 @@ class ColumnProfile:
 
         The keys are the rules of normalisation that would make them alike.
         """
+        return {
+            rule: f"{words}: agree on the normalisation {rule}, unless it makes different people"
+            " alike"
+            for rule, words in self.id_oddities().items()
+        }
+
+    def id_oddities(self) -> dict[str, str]:
+        """Say what the first rows write in several ways, by the rule that makes it alike."""
         values = self._values()
         if values.dtype != pl.String:
             return {}
@@ -196,8 +204,7 @@ class ColumnProfile:
             "lowercase": ("have capital and small letters", small and capital),
         }
         return {
-            rule: f"some ids in {self.name!r} {what}: agree on the normalisation {rule}, unless it"
-            " makes different people alike"
+            rule: f"some ids in {self.name!r} {what}"
             for rule, (what, is_so) in found.items()
             if is_so
         }

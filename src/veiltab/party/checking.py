@@ -17,6 +17,7 @@ from veiltab.core.schema import Schema
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.data.feeding import Reading, feed, raise_problems
 from veiltab.data.offenders import Offenders, Problem
+from veiltab.data.profile import SAMPLED_ROWS, profile_table
 from veiltab.data.recode import Recode, Rule
 from veiltab.data.recode_file import read_recode_file
 from veiltab.data.table_format import TableFormat
@@ -130,7 +131,8 @@ class Preview:
     would leave: then ``plan`` and what would be sent are None, and ``respondents`` is how many rows
     the table has.  ``dropped`` rows are left out, because they repeat an id.  With decoys,
     ``rows``, ``chunks`` and ``bytes`` are what is to be expected: the real numbers would tell how
-    many respondents take part.
+    many respondents take part.  ``id_warnings`` say how the ids of one person could differ between
+    tables, as far as the study does not make them alike.
     """
 
     title: str
@@ -146,6 +148,7 @@ class Preview:
     bytes: int | None
     coalitions: tuple[Coalition, ...]
     costs: tuple[Cost, ...]
+    id_warnings: tuple[str, ...]
 
     @property
     def fits(self) -> bool:
@@ -192,6 +195,7 @@ def check(
         bytes=size,
         coalitions=tuple(coalitions(contract)),
         costs=tuple(charged),
+        id_warnings=() if problems else _id_warnings(contract, source),
     )
 
 
@@ -324,6 +328,23 @@ def _take_in(
     if not reading.problems and intake.dropped:
         progress(Progress("dropping repeated rows", intake.dropped))
     return reading
+
+
+def _id_warnings(contract: Contract, source: Source) -> tuple[str, ...]:
+    """Say what in the first rows' ids the study leaves as it is, and others may write otherwise."""
+    if not source.ids:
+        return ()
+    first = next(iter(source.table.batches(source.ids, SAMPLED_ROWS)))
+    dates = {} if source.recode.ids is None else source.recode.ids.dates
+    odd = [column.id_oddities() for column in profile_table(first) if column.name not in dates]
+    return tuple(
+        f"{words}, and the study compares them as they are: whoever another curator writes"
+        f' otherwise is somebody else there; "{rule}" in the normalisation of the study file makes'
+        " them alike"
+        for found in odd
+        for rule, words in found.items()
+        if rule not in contract.linkage.normalisation
+    )
 
 
 def _check_population(contract: Contract, respondents: int) -> None:

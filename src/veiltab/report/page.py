@@ -3,6 +3,7 @@
 Its only script is its own, and works on the joint table; without it the page says as much.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -19,11 +20,13 @@ from veiltab.report.formatting import (
     points,
     small,
 )
+from veiltab.report.glossary import meanings
 from veiltab.report.html import (
     Html,
     element,
     error_bar,
     label,
+    plain_text,
     point_list,
     scroll,
     sentence,
@@ -65,8 +68,7 @@ def estimate_page(view: View, made: str | None = None) -> str:
         element("title", f"{title}: estimates with veiltab"),
         element("style", Html(style)),
     )
-    main = element(
-        "main",
+    parts = (
         _opening(view, title),
         _status(view),
         _warnings(view),
@@ -79,6 +81,7 @@ def estimate_page(view: View, made: str | None = None) -> str:
         _asked(view, date),
         _cite(view, date),
     )
+    main = element("main", *parts, _words(parts))
     footer = element(
         "footer", f"Made with {words.software()}. This page is a single file and loads nothing."
     )
@@ -343,6 +346,14 @@ def _cite(view: View, made: str) -> Html:
         element("p", f"The method: {words.METHOD}"),
         element("p", words.DECOYS_METHOD) if words.has_decoys(view.released) else Html(""),
     )
+
+
+def _words(parts: Iterable[Html]) -> Html:
+    """Say what the words of a page mean that people outside of this field do not know."""
+    rows = list(meanings(plain_text("".join(parts))).items())
+    if not rows:
+        return Html("")
+    return _section("words", "What the words mean", table("Words of this page", ["", ""], rows))
 
 
 def _today() -> str:

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from veiltab.cli.terms import budgets, called
 from veiltab.console.forms import Form, Typed
 from veiltab.console.pages.actions import Done, act
 from veiltab.console.pages.identity import met
@@ -24,6 +23,7 @@ from veiltab.party.known.known import Acquaintance, Standing, acquaintances
 from veiltab.party.known.names import readable
 from veiltab.party.proposal import StudyDraft
 from veiltab.party.session import Session
+from veiltab.party.terms import budgets, called
 
 router = APIRouter()
 

@@ -6,14 +6,6 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from veiltab.cli.terms import (
-    budgets,
-    called,
-    is_verified,
-    signers,
-    study_facts,
-    warnings_of,
-)
 from veiltab.console.forms import Form, Typed
 from veiltab.console.pages.actions import act, typed_before
 from veiltab.console.pages.inbox import my_step
@@ -24,11 +16,18 @@ from veiltab.party.alignments import AlignmentStatus
 from veiltab.party.coalitions import coalitions
 from veiltab.party.grants import notices, party_names
 from veiltab.party.home import Home
-from veiltab.party.known.known import Acquaintance, Standing
+from veiltab.party.known.known import Acquaintance, Standing, is_verified
 from veiltab.party.known.names import readable
 from veiltab.party.remote import Status
 from veiltab.party.session import Session
 from veiltab.party.study import Study, waits_for
+from veiltab.party.terms import (
+    budgets,
+    called,
+    signers,
+    study_facts,
+    warnings_of,
+)
 from veiltab.party.witnesses import Audit
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Contract, PublicIdentity

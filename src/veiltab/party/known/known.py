@@ -253,6 +253,12 @@ class KnownParties:
         write_private(self._path, file.canonical())
 
 
+def is_verified(home: "Home", party_id: bytes) -> bool:
+    """Tell whether a party is this home's own, or its fingerprint was compared."""
+    known = home.known.of(party_id)
+    return party_id == home.public.party_id or (known is not None and known.verified is not None)
+
+
 def acquaintances(home: "Home", agreement: Agreement) -> list[Acquaintance]:
     """Return everybody whom an agreement names, with what this home knows of them."""
     named = list(agreement.parties())
