@@ -222,7 +222,7 @@ def test_a_bad_push_sends_nothing(town: Town) -> None:
     for options, problem in (
         (("--table", twice, "--id", "nr"), "share an id"),
         (("--table", town.tables["Hospital"], "--id", "none"), "none"),
-        (("--table", town.tables["Hospital"], "--id", "nr", "--id", "nr"), "columns"),
+        (("--table", town.tables["Hospital"], "--id", "nr", "--id", "nr"), "and you named 2"),
     ):
         refused = town.hospital.run("push", OPEN, *options, "--no-wait")
         assert (refused.code, refused.out) == (2, "")

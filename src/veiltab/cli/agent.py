@@ -22,6 +22,7 @@ from veiltab.cli.output import (
     print_facts,
     print_json,
     print_rows,
+    say,
     show_help,
     tell,
 )
@@ -245,7 +246,7 @@ def _print_json_line(entry: dict[str, Any]) -> None:
 
 
 def _print_line(entry: dict[str, Any]) -> None:
-    click.echo(f"{entry['at']}  {_words(entry)}")
+    say(f"{entry['at']}  {_words(entry)}")
     sys.stdout.flush()
 
 

@@ -20,7 +20,7 @@ class _Shown:
 
     def __init__(self) -> None:
         self.screens: list[Console] = []
-        self.remarks: list[str] = []
+        self.remarks: dict[bool, list[str]] = {False: [], True: []}
         self.explained: set[str] = set()
 
     def explain(self) -> None:
@@ -30,10 +30,10 @@ class _Shown:
             if new:
                 _print(screen, new)
                 screen.export_text()  # forgets the explanation
-        said = " ".join(self.remarks)
-        self.remarks.clear()
-        for line in notes(self._new(said)):
-            click.echo(line, err=True)
+        for err, lines in self.remarks.items():
+            for line in notes(self._new(" ".join(lines))):
+                click.echo(line, err=err)
+            lines.clear()
 
     def _new(self, text: str) -> dict[str, str]:
         new = meanings(text, self.explained)
@@ -93,9 +93,9 @@ def watch(screen: "Console") -> "Console":
     return screen
 
 
-def remember(remark: str) -> None:
-    """Explain the words of a line on stderr when it is time to."""
-    _Now.shown.remarks.append(remark)
+def remember(remark: str, *, err: bool) -> None:
+    """Explain the words of a line, on stdout or stderr, when it is time to."""
+    _Now.shown.remarks[err].append(remark)
 
 
 def explain() -> None:

@@ -154,17 +154,23 @@ def console(*, stderr: bool = False) -> "Console":
     return watch(Console(highlight=False, width=width, stderr=stderr, record=True))
 
 
+def say(text: str) -> None:
+    """Print a line of the result."""
+    click.echo(text)
+    remember(text, err=False)
+
+
 def tell(text: str) -> None:
     """Print a remark, which is not part of the result, if stderr is a terminal."""
     if sys.stderr.isatty():
         click.echo(text, err=True)
-        remember(text)
+        remember(text, err=True)
 
 
 def warn(text: str) -> None:
     """Print a warning, which everybody should see, to stderr."""
     click.echo(f"warning: {text}", err=True)
-    remember(text)
+    remember(text, err=True)
 
 
 def show_help(context: click.Context) -> None:
