@@ -18,6 +18,7 @@ from rich.table import Table
 
 from benchmarks.against_peers import peer_ratios
 from benchmarks.commands import command_ratios
+from benchmarks.console import console_ratios
 from benchmarks.decoys import decoy_ratios
 from benchmarks.growth import growth_peaks, growth_ratios
 from benchmarks.kernels import kernel_ratios
@@ -45,6 +46,7 @@ PARTS: dict[str, tuple[str, Callable[[], Rows]]] = {
     "peers": ("other libraries at the same work, one thread", peer_ratios),
     "simulation": ("simulations", simulation_ratios),
     "commands": ("commands, as a person waits for them", command_ratios),
+    "console": ("the console, as a person waits for it", console_ratios),
 }
 
 

@@ -19,7 +19,7 @@ from tests.console.test_guard import Pages
 from tests.support.cases import for_each
 from tests.support.documents import Element, read_page
 from tests.support.estimates import adult_to_show, odd_estimate, released_estimate
-from tests.support.http_simulator import http_study
+from tests.support.http_simulator import HttpTerms, http_study
 from tests.support.pages import ORIGIN
 from tests.support.servers import make_context, running
 from tests.support.simulator import Stage
@@ -437,3 +437,56 @@ def test_a_study_is_fetched_with_what_is_granted(tmp_path: Path) -> None:
     text = by_id(page.text, "missing").text
     assert f"{len(held)} of" in text
     assert all(f"{name}, held by curator 2: not granted yet" in text for name in held)
+
+
+@pytest.mark.slow
+def test_one_time_pads_come_from_files(tmp_path: Path) -> None:
+    """A study opens with the paths of the grants; no page has anything of what is in them."""
+    with running(make_context(tmp_path / "data")) as server:
+        study = http_study(server, tmp_path, Stage.RELEASED, terms=HttpTerms(pads="one-time"))
+        researcher, files = study.researcher, []
+        for number, session in enumerate(study.curators):
+            files.append(str(tmp_path / f"grant {number}.json"))
+            to = public_identity(researcher.identity)
+            contract = session.contract(study.study)
+            curator.grant(session, contract, to, None, days=30, file=Path(files[-1]))
+        made = Pages(tmp_path / "console", researcher.home.path)
+        made.enter()
+        made.party.take(researcher.identity)
+        page, seen = f"/explore/{study.study.hex()}", []
+
+        def open_with(given: list[str]) -> str:
+            sent = made.post(f"{page}/grants", data={"files": "\r\n".join(given)})
+            seen.append(sent.text)
+            return _wait(made, page) if sent.status_code == 303 else sent.text
+
+        without = _wait(made, page)
+        assert "Grant files" in without
+        assert "not_granted" in without or "no_grant" in without, without
+        wrong = open_with([str(tmp_path / "none.json")])
+        assert "none.json" in wrong
+        assert "cannot read" in wrong.lower()
+        Path(files[1]).chmod(0o644)
+        readable = open_with(files)
+        assert files[1] in by_id(readable, "files").text
+        Path(files[1]).chmod(0o600)
+        one = open_with(files[:1])
+        assert f"{page}/grants" in one  # the other curator's attributes are missing
+        both = open_with(files)
+        assert 'id="missing"' not in both
+        assert f"grants={files!r}" in unescape(both)
+        made.client.close()
+        for text in (without, wrong, readable, one, both, *filter(None, seen)):
+            assert not any(Path(file).read_text() in text for file in files)
+            assert len(max(re.findall("[0-9a-zA-Z+/=]+", text), key=len)) < 200  # no sealed pad
+
+
+def _wait(made: Pages, page: str) -> str:
+    """Load a page until the study is fetched."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        text = made.client.get(page).text
+        if "Fetching and decrypting" not in text:
+            return text
+        time.sleep(0.05)
+    raise AssertionError(text)

@@ -1,6 +1,8 @@
 """The guard before every page: other sites, programs, host names and forms do not get past it."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -253,3 +255,13 @@ def test_keys_are_locked_when_nobody_uses_them(pages: Pages) -> None:
 def test_unlocking_leads_to_no_other_site(pages: Pages, target: str) -> None:
     """A link to the console cannot send people elsewhere."""
     assert pages.post("/unlock", data={"next": target}).headers["location"] == "/"
+
+
+def test_a_console_starts_without_the_explorer() -> None:
+    """SciPy and the estimates are loaded once it answers: they are a third of its start."""
+    code = (
+        "import sys, veiltab.cli.console, veiltab.console.app, veiltab.console.state;"
+        "print(*[m for m in ('scipy', 'altair', 'veiltab.estimates.estimate') if m in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert shown.stdout.split() == []

@@ -7,7 +7,7 @@ exactly.  Nothing here imports NumPy: a plan must not wait for it.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -51,7 +51,13 @@ NEGLIGIBLE = 1e-9
 ROUNDING_ROOM = 1 - 1e-4
 """The share of the limit on decoys that the search uses: a rounded ratio can need a few more."""
 
-FINE = 1e-10
+FINE, COARSE = 1e-10, 1e-3
+"""How closely ln(q/(1 − q)) is searched: for the best centre, and to find which that is."""
+
+HOPELESS = 1.5
+"""A centre whose squared error on the grid is larger than the least by this factor is passed over:
+between two places of the grid no error falls by so much."""
+
 SMALL_CENTRES = 9
 """Centres 0 to 8 are all tried, larger ones in steps of a quarter."""
 
@@ -170,7 +176,7 @@ class DecoySearch:
         There can be two valleys, one near the geometric law and one where β is near 1.
         """
         centres = list(self._centres())
-        best = min(map(self._at_centre, centres), key=lambda candidate: candidate.error)
+        best = self._at_centre(self._promising(centres))
         step = max(1, best.centre // 4)
         while step:
             near = [c for c in (best.centre - step, best.centre + step) if 0 <= c <= centres[-1]]
@@ -180,6 +186,17 @@ class DecoySearch:
             else:
                 step //= 2
         return self._fewest_decoys(best)
+
+    def _promising(self, centres: Sequence[int]) -> int:
+        """Return the centre with the least error, as far as a coarse search can tell."""
+        places = [self._on_grid(centre) for centre in centres]
+        hopeless = HOPELESS * min(error for _, error in places)
+        near = [
+            (self._refined(place, centre, COARSE).error, centre)
+            for (place, error), centre in zip(places, centres, strict=True)
+            if error <= hopeless
+        ]
+        return min(near)[1]
 
     def _fewest_decoys(self, best: TwoSided) -> TwoSided:
         """Return the candidate with the least centre that is practically as good."""
@@ -210,15 +227,29 @@ class DecoySearch:
 
     def _at_centre(self, centre: int) -> TwoSided:
         """Return the best ratio for a centre: on a grid, then between its neighbours."""
+        place, _ = self._on_grid(centre)
+        return self._refined(place, centre, FINE)
 
-        def error(place: float) -> float:
-            return self._candidate(1 / (1 + math.exp(-place)), centre).error
-
+    def _on_grid(self, centre: int) -> tuple[float, float]:
+        """Return the best place for ln(q/(1 − q)) on a grid, and the error there."""
         high = REACH - math.log(math.expm1(self.epsilon / 2))
         low = -REACH - math.log(math.expm1(self.epsilon / 2 + self.delta))
-        first = min((low + STEP * i for i in range(math.ceil((high - low) / STEP))), key=error)
-        second = least_place(error, first - STEP, first + STEP, FINE)
-        place = min(second, first, key=error)
+        places = (low + STEP * i for i in range(math.ceil((high - low) / STEP)))
+        error, place = min((self._at_place(place, centre).error, place) for place in places)
+        return place, error
+
+    def _refined(self, first: float, centre: int, tolerance: float) -> TwoSided:
+        """Return the best ratio between the neighbours of a place on the grid, itself included."""
+        second = least_place(
+            lambda place: self._at_place(place, centre).error,
+            first - STEP,
+            first + STEP,
+            tolerance,
+        )
+        found = [self._at_place(place, centre) for place in (second, first)]
+        return min(found, key=lambda candidate: candidate.error)
+
+    def _at_place(self, place: float, centre: int) -> TwoSided:
         return self._candidate(1 / (1 + math.exp(-place)), centre)
 
     def _candidate(self, ratio: float, centre: int) -> TwoSided:

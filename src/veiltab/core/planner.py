@@ -254,22 +254,38 @@ class Question:
 
     def _shuffled(self, epsilon: float) -> list[Plan]:
         """Return plans by shuffling: for everybody, and for smaller samples while they gain."""
-        sizes = {round(self.population_size / 2 ** (k / 2)) for k in range(64)}
-        if self.sample_size is not None:
-            sizes = {self.sample_size}
-        worth = [
-            m
-            for m in sizes
-            if m >= 1 and privacy.is_worth_delta(self.population_size, m, self.delta)
-        ]
         plans: list[Plan] = []
-        for size in sorted(worth, reverse=True):
+        for size in self._shuffled_sizes():
             if plans and self._rough_rmse(epsilon, size) > CLEARLY * plans[-1].rmse:
                 break
             candidate = self._shuffled_sample(epsilon, size)
             if candidate is not None:
                 plans.append(candidate)
         return plans
+
+    def _shuffled_sizes(self) -> list[int]:
+        """Return the sizes of samples to try, the largest first."""
+        sizes = {round(self.population_size / 2 ** (k / 2)) for k in range(64)}
+        if self.sample_size is not None:
+            sizes = {self.sample_size}
+        n, delta = self.population_size, self.delta
+        worth = (m for m in sizes if m >= 1 and privacy.is_worth_delta(n, m, delta))
+        return sorted(worth, reverse=True)
+
+    def shuffled_rmse_at_most(self, epsilon: float) -> float:
+        """Return an error that shuffling reaches, a few percent above its least, in no time.
+
+        It is that of the paper's way if shuffling gains nothing.
+        """
+        parameters.check_epsilon(epsilon)
+        least = self._pure(epsilon)[0].rmse
+        best = math.inf
+        for size in self._shuffled_sizes():
+            rough = self._rough_rmse(epsilon, size)
+            if rough > CLEARLY * best:
+                break
+            best = min(best, rough)
+        return min(least, best)
 
     def _rough_rmse(self, epsilon: float, size: int) -> float:
         """Return roughly the error of a shuffled sample, to see whether it is worth a plan."""

@@ -82,6 +82,28 @@ def save_view(request: Request, key: str) -> Response:
     return go(request, f"/explore/{key}?{choice.query()}", f"The view “{name}” is saved.")
 
 
+@router.get("/explore/{key}/grants")
+def ask_for_grants(request: Request, key: str) -> Response:
+    """Ask for the grant files that curators have handed over directly."""
+    _unlocked(request)
+    return _grants_page(
+        request, key, None, "\n".join(request.app.state.console.estimates.grants(key))
+    )
+
+
+@router.post("/explore/{key}/grants")
+def use_grants(request: Request, key: str) -> Response:
+    """Open a study with grant files: they stay where they are, and only their paths are typed."""
+    state, form = _unlocked(request), Form.of(request)
+    lines = [line.strip() for line in form.exact("files").splitlines()]
+    files = [str(Path(line).expanduser().absolute()) for line in lines if line]
+    try:
+        state.estimates.use_grants(key, files)
+    except VeiltabError as error:
+        return _grants_page(request, key, Failure.of(error), form.exact("files"))
+    return go(request, f"/explore/{key}")
+
+
 @router.get("/explore/{key}/download/{kind}")
 def take(request: Request, key: str, kind: str) -> Response:
     """Hand over a view as a file."""
@@ -171,19 +193,38 @@ def _fetch(request: Request, key: str) -> Response:
     task = state.tasks.get(name)
     if task is not None and task.failure is not None:
         state.tasks.forget(name)
-        return _choose(request, Failure.of(task.failure))
+        files = "\n".join(state.estimates.grants(key))
+        return _grants_page(request, key, Failure.of(task.failure), files)
     if task is None or task.finished:
-        since = state.estimates.since
+        since, given = state.estimates.since, state.estimates.grants(key)
 
         def work(_: Task) -> None:
             with state.party.session(PATIENCE) as session:
-                state.estimates.keep(key, open_study(session, key), since)
+                state.estimates.keep(key, open_study(session, key, given), since)
 
         task = state.tasks.start(name, "Fetching and decrypting", work)
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     if "hx-request" in request.headers:  # the keys were locked meanwhile
         return go(request, here)
     return render(request, "explorer_wait.html", here=here, task=task)
+
+
+def _grants_page(request: Request, key: str, failure: Failure | None, files: str) -> Response:
+    """Show why a study could not be opened, or what it lacks, and take the files of grants."""
+    home = request.app.state.console.party.home
+    try:
+        title = home.study(bytes.fromhex(key)).title()
+    except ValueError:  # no study
+        title = None
+    return render(
+        request,
+        "explorer_grants.html",
+        200 if failure is None else 422,
+        key=key,
+        title=title or "A study",
+        files=files,
+        failure=failure,
+    )
 
 
 def _choose(request: Request, failure: Failure | None = None, path: str = "") -> Response:

@@ -12,15 +12,17 @@ function localTimes(root) {
 function sliders(root) {
   for (const slider of root.querySelectorAll("input[data-log-of]")) {
     const field = document.getElementById(slider.dataset.logOf);
-    const shown = document.getElementById("shown");
+    const whole = field.inputMode === "numeric";
     const follow = () => {
-      const value = Number.parseFloat(field.value);
-      if (value > 0) slider.value = Math.log10(value);
-      if (shown) shown.value = field.value;
+      const value = Number.parseFloat(field.value.replaceAll(/[ ,]/g, ""));
+      slider.value = value > 0 ? Math.log10(value) : slider.min;
     };
+    slider.hidden = false;
     slider.addEventListener("input", () => {
-      field.value = Number((10 ** slider.value).toPrecision(2));
-      if (shown) shown.value = field.value;
+      const value = Number((10 ** slider.value).toPrecision(2));
+      // A chance of nothing is where no logarithm goes: the left end of its slider.
+      const none = slider.dataset.logOf === "delta" && slider.value === slider.min;
+      field.value = none ? 0 : whole ? Math.round(value) : value;
     });
     field.addEventListener("input", follow);
     follow();
