@@ -192,15 +192,13 @@ class Visitor:
         page, where = self.page, f"{self.name}, {name}"
         page.wait_for_load_state("load")
         self.looked_at.add(urlsplit(page.url).path)
-        size = page.viewport_size
-        for width in widths:
-            page.set_viewport_size({"width": width, "height": HEIGHT})
-            found = page.evaluate(FAULTS, {"words": names})
-            self.faults += [f"layout: {where}, {width} px: {fault}" for fault in found]
+        self.faults += [
+            f"layout: {where}, {fault}" for fault in layout_faults(page, widths=widths, names=names)
+        ]
         if axe:
-            self._run_axe(where)
-        if size is not None:
-            page.set_viewport_size(size)
+            self._quiet = True  # axe-core tries styles that the policy forbids
+            self.faults += [f"axe: {where}, {fault}" for fault in axe_faults(page)]
+            self._quiet = False
         self.look_for_secrets(name)
 
     def look_for_secrets(self, name: str) -> None:
@@ -214,20 +212,6 @@ class Visitor:
         for secret in self.secrets:
             if any(secret in text for text in held):
                 self._fault(f"secret: {name} holds {secret[:8]}…")
-
-    def _run_axe(self, where: str) -> None:
-        """Note what axe-core finds in light, and which colours it does not like in dark."""
-        page, self._quiet = self.page, True  # it tries styles that the policy forbids
-        page.evaluate(axe_script())
-        # Whatever can be opened is looked at open.
-        page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-        for scheme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
-            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-            self.faults += [
-                f"axe: {where}, {scheme}: {fault}" for fault in axe_faults(page, options)
-            ]
-        page.emulate_media(color_scheme="light")
-        self._quiet = False
 
     def _console(self, message: ConsoleMessage) -> None:
         if self._quiet:
@@ -257,13 +241,39 @@ def axe_script() -> str:
     return (files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
 
 
-def axe_faults(page: Page, options: dict[str, Any]) -> list[str]:
-    """Return the serious and critical faults that axe-core finds on a page that has loaded it."""
+def layout_faults(page: Page, *, widths: Sequence[int] = WIDTHS, names: bool = True) -> list[str]:
+    """Return what is cut off, broken or too wide on a page at some width."""
+    size, found = page.viewport_size, []
+    for width in widths:
+        page.set_viewport_size({"width": width, "height": HEIGHT})
+        faults = page.evaluate(FAULTS, {"words": names})
+        found += [f"{width} px: {fault}" for fault in faults]
+    if size is not None:
+        page.set_viewport_size(size)
+    return found
+
+
+def axe_faults(page: Page) -> list[str]:
+    """Return the serious and critical faults of accessibility: all in light, colours in dark too.
+
+    Whatever can be opened is looked at open.
+    """
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    page.evaluate(axe_script())
+    found = _axe(page, "light", {})
+    page.emulate_media(color_scheme="dark")
+    found += _axe(page, "dark", {"runOnly": ["color-contrast"]})
+    page.emulate_media(color_scheme="light")
+    return found
+
+
+def _axe(page: Page, scheme: str, options: dict[str, Any]) -> list[str]:
     result = page.evaluate(
         "options => axe.run({resultTypes: ['violations'], preload: false, ...options})", options
     )
     return [
-        f"{fault['id']} ({fault['impact']}): {node['html'][:120]}: {node['failureSummary'][:300]}"
+        f"{scheme}: {fault['id']} ({fault['impact']}): {node['html'][:120]}:"
+        f" {node['failureSummary'][:300]}"
         for fault in result["violations"]
         if fault["impact"] in {"serious", "critical"}
         for node in fault["nodes"][:3]

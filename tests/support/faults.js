@@ -42,7 +42,9 @@
       if (right > box.right + 1 || left < box.left - 1) found.push(`cut off by ${say(at)}`);
     }
     if (!words) continue;
-    for (const match of node.data.matchAll(/\p{L}[\p{L}’']{2,23}/gu)) {
+    // A word of usual length; what is longer with all that hangs on it fits nowhere.
+    for (const match of node.data.matchAll(/(?<![^\s/–-])[^\s/–-]{3,20}(?![^\s/–-])/gu)) {
+      if (!/^[^\p{L}]?[\p{L}’']+[^\p{L}]?$/u.test(match[0])) continue;
       range.setStart(node, match.index);
       range.setEnd(node, match.index + match[0].length);
       const lines = new Set([...range.getClientRects()].filter((box) => box.width > 0).map((box) => Math.round(box.top)));
@@ -56,6 +58,13 @@
     canvas.font = style(field).font;
     const room = field.clientWidth - Number.parseFloat(style(field).paddingLeft) - Number.parseFloat(style(field).paddingRight);
     if (canvas.measureText(field.placeholder).width > room + 1) found.push(`cut off in its field: ${field.placeholder}`);
+  }
+  for (const list of document.querySelectorAll("select")) {
+    const words = list.selectedOptions[0]?.textContent.trim() ?? "";
+    if (isHidden(list) || words.length > 30) continue;  // somebody has chosen such a name
+    const canvas = document.createElement("canvas").getContext("2d");
+    canvas.font = style(list).font;
+    if (canvas.measureText(words).width > list.clientWidth - 40) found.push(`cut off in its list: ${words}`);
   }
   for (const button of document.querySelectorAll("button, select, input:not([type=hidden], [type=checkbox], [type=radio])")) {
     if (isHidden(button)) continue;

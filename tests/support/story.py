@@ -166,7 +166,7 @@ class Story:
         hospital = self.visitors[HOSPITAL]
         hospital.fill("Title", TITLE)
         hospital.fill("Respondents", str(self.people))
-        hospital.choose("That number is", "exact, and stated in the terms")
+        hospital.choose("That number is", "exact: the terms state it")
         hospital.fill("Privacy ε: smaller is stricter", "2")
         me, other = (hospital.form(f"Curator {number}") for number in (1, 2))
         hospital.press("Add an attribute", within=me)

@@ -91,12 +91,15 @@ def _kinds(columns: Sequence[str]) -> list[str]:
 def _tile(row: Row, residual: float, digits: int, notes: Notes) -> Html:
     mark = notes.mark(row.note)
     if not row.estimable:
-        return element("td", element("span", NOT_ESTIMABLE, class_="none"), mark)
+        none = element("span", NOT_ESTIMABLE, class_="none")
+        return element("td", none, mark, data_column=row.labels[1])
     share = "" if row.share is None else minus(points(row.share, digits))
     ends = Html(minus(between(row.low, row.high, digits)).replace("–", "–<wbr>"))
     content = [element("b", share), mark, *_apart(residual)]
     between_ends = element("span", ends, class_="between")
-    return element("td", *content, " ", between_ends, class_=_class(shade(residual)))
+    # Where the screen is narrow, rows are lists of cells, each with the name of its column.
+    about = {"class_": _class(shade(residual)), "data_column": row.labels[1]}
+    return element("td", *content, " ", between_ends, **about)
 
 
 def _apart(residual: float) -> list[object]:

@@ -200,9 +200,9 @@ def _test_table(view: View) -> Html:
             "tr",
             element("th", label(f"{a} × {b}"), scope="row"),
             *_strength_cells(row, scale),
-            element("td", significance(test.p_value), class_="number"),
-            element("td", significance(adjusted), class_="number"),
-            element("td", "yes" if adjusted < SIGNIFICANT else "no"),
+            element("td", significance(test.p_value), class_="number", data_column=names[3]),
+            element("td", significance(adjusted), class_="number", data_column=names[4]),
+            element("td", "yes" if adjusted < SIGNIFICANT else "no", data_column=names[5]),
         )
         for ((a, b), test), row, adjusted in zip(view.tests, rows, adjusted_values, strict=True)
     ]

@@ -42,7 +42,7 @@ function fileChoosers(root) {
 // A table that is too wide for its place becomes a list; without this it scrolls.
 function stacks(root) {
   for (const place of root.querySelectorAll(".scroll")) {
-    const table = place.querySelector("table");
+    const table = place.querySelector("table:not(.heat, .dots)");
     if (!table || !table.tHead) continue;
     const headings = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
     for (const row of [...table.tBodies].flatMap((body) => [...body.rows])) {
