@@ -3,9 +3,12 @@
 import gc
 import os
 import shutil
+import sys
 import time
 from collections import Counter
 from collections.abc import Generator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -43,6 +46,23 @@ def pytest_configure() -> None:
     """Keep the folders of tests in memory, where there is room for them."""
     if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Let every worker compile its share of all tests first, and find the rest compiled.
+
+    Compiling them, as pytest does to explain assertions, takes longer than to import them; without
+    this each worker of a new checkout would do it for all.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers == 1 or sys.dont_write_bytecode or session.config.args != ["tests"]:
+        return
+    number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    root = session.config.rootpath
+    for path in sorted(root.glob("tests/**/test_*.py"))[number::workers]:
+        # Whatever is wrong with a module is reported when it is collected.
+        with suppress(Exception, pytest.skip.Exception):
+            import_module(".".join(path.relative_to(root).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:
