@@ -52,7 +52,7 @@ QUICK = Settings(
     connection_burst=10**6,
     party_requests=10**6,
     party_turns=10**6,
-    poll_seconds=0.1,
+    poll_seconds=0.25,
 )
 """Limits that no test reaches by accident."""
 

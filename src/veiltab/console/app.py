@@ -45,7 +45,7 @@ def create_console(state: ConsoleState | OperatorState) -> FastAPI:
     app.state.console = state
     app.add_api_route("/static/{name}", _static, methods=["GET"])
     for router in _routers(state):
-        app.include_router(router)
+        app.router.routes.extend(router.routes)  # included, each app would build them anew
     if isinstance(state, ConsoleState):
         app.add_middleware(_WithExplorer, explorer=Explorer(app))
     app.add_exception_handler(ConsoleLockedError, _locked)
