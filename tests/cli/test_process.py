@@ -117,7 +117,7 @@ def test_planning_loads_no_other_command() -> None:
     command = [sys.executable, "-c", code, *PLAN, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
     names = {name.removeprefix("veiltab.cli.") for name in done.stderr.split()}
-    assert names == {"main", "output", "plan"}
+    assert names == {"explaining", "main", "output", "plan"}
 
 
 def test_planning_for_people_loads_the_table_printer_alone() -> None:

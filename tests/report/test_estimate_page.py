@@ -22,11 +22,12 @@ from tests.support.estimates import (
     million_cells,
     odd_estimate,
 )
+from tests.support.explained import assert_explained
 from veiltab.data.counts import adult_table
 from veiltab.estimates import Estimate, Provenance
 from veiltab.rehearsal import simulate
 from veiltab.report.formatting import between, percent, points
-from veiltab.report.html import label
+from veiltab.report.html import label, plain_text
 from veiltab.report.page import estimate_page
 from veiltab.report.view import ReportOptions, view_release
 
@@ -45,8 +46,10 @@ FULL = ReportOptions(conditions=(RICH_WOMEN,))
 def page_of(
     estimate: Estimate, options: ReportOptions | None = None, origin: Provenance = TOLD
 ) -> str:
-    """Return the page of an estimate."""
-    return estimate_page(view_release(estimate, origin, options or ReportOptions()), MADE)
+    """Return the page of an estimate, which must say what its words mean."""
+    page = estimate_page(view_release(estimate, origin, options or ReportOptions()), MADE)
+    assert_explained(plain_text(page.partition("<main>")[2].partition("</main>")[0]))
+    return page
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ JARGON = {
     "aligned": r"\balign",
     "keyed digest": "keyed digest",
     "linkage": r"\blinkage\b",
-    "matched": r"\bmatched (linkage|stud)",
+    "matched linkage": r"\bmatched (linkage|stud)",
     "token": r"\btokens?\b",
     "study's secret": r"(study|vault)('s)? secret",
     "pads": r"\bpads?\b",

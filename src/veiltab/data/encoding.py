@@ -197,8 +197,9 @@ def _not_in_schema(findings: Sequence[_Finding]) -> ValueNotInSchemaError:
         "\n".join(lines),
         hint="list these values under their category in a recode file (in Python, in a ValueMap,"
         " whose key None stands for missing values), or say there what becomes of missing values"
-        ' (missing), of all others (else) and of numbers like 1,5 (decimal = ","); or add a'
-        " category, or fix the table",
+        " (missing), of all others (else), of numbers (bins = [40, 60]) and of numbers like 1,5"
+        ' (decimal = ","); or add a category, or fix the table. `veiltab recode draft` writes a'
+        " first recode file",
         offenders=tuple(offender for finding in findings for offender in finding.offenders),
     )
 

@@ -43,7 +43,7 @@ WORDS = (
     Word(
         "privacy blanket",
         r"\bprivacy blanket\b",
-        "the records that noise has replaced, among which each one hides",
+        "the records that noise replaced, among which each hides",
     ),
     Word(
         "aligned",
@@ -57,7 +57,7 @@ WORDS = (
     ),
     Word("linkage", r"\blinkage\b", "how the rows about one person are found"),
     Word(
-        "matched",
+        "matched linkage",
         r"\bmatched (linkage|stud(y|ies)|mode)\b|[\"']matched[\"']",
         "the server finds those whom all curators hold",
     ),
