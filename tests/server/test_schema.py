@@ -130,7 +130,7 @@ def test_strangers(fuzzed: Fuzzed, route: Route, mode: GenerationMode) -> None:
     """Unsigned, whatever it is: refused where it should be, and never a crash."""
     expected = {200, 405} if route in OPERATOR else {401, 404, 405}
 
-    @bounded
+    @settings(bounded, max_examples=EXAMPLES // 2)
     @given(case=fuzzed.cases(route, mode))
     def run(case: Case[Any]) -> None:
         assert fuzzed.check(case).status_code in expected

@@ -1,6 +1,7 @@
 """The schema's history leads to the tables in the code, from any start, once."""
 
 import multiprocessing
+import sqlite3
 import stat
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -58,13 +59,53 @@ def test_migrating_again_keeps_the_data(database: Database) -> None:
 def test_servers_may_start_at_the_same_time(address: str) -> None:
     """One migrates, the others wait and find it done.
 
-    SQLite gives up at once if two change a new file's journal, but only by chance: so many times.
+    SQLite gives up at once if two change a new file's journal, but only by chance: so several
+    times, and below with a file that is surely in use.
     """
-    again = range(15) if address.startswith("sqlite") else ()
+    again = range(5) if address.startswith("sqlite") else ()
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(4, mp_context=spawn) as processes:
         for place in (address, *(f"{address}.{number}" for number in again)):
             assert list(processes.map(migrate_once, [place] * 4)) == ["done"] * 4
+
+
+class InUse:
+    """A connection of SQLite to a file whose journal others change for a while."""
+
+    def __init__(self, code: int, times: int) -> None:
+        """Refuse so many statements with this error."""
+        self.left, self.code = times, code
+
+    def close(self) -> None:
+        """End a statement."""
+
+    def execute(self, statement: str) -> "InUse":
+        """Refuse as SQLite does, or do nothing."""
+        assert statement == "PRAGMA journal_mode = WAL"
+        if not self.left:
+            return self
+        self.left -= 1
+        error = sqlite3.OperationalError("refused")
+        error.sqlite_errorcode = self.code
+        raise error
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY])
+def test_a_new_file_in_use_is_waited_for(code: int) -> None:
+    """However often SQLite gives up at once, and not for ever."""
+    connection = InUse(code, times=3)
+    database._write_ahead(connection, timeout=60.0)  # type: ignore[arg-type]
+    assert connection.left == 0
+    with pytest.raises(sqlite3.OperationalError):
+        database._write_ahead(InUse(code, times=10**9), timeout=0.02)  # type: ignore[arg-type]
+
+
+def test_another_failure_is_not_waited_for() -> None:
+    """A file that cannot be written will not get better."""
+    connection = InUse(sqlite3.SQLITE_READONLY, times=5)
+    with pytest.raises(sqlite3.OperationalError):
+        database._write_ahead(connection, timeout=60.0)  # type: ignore[arg-type]
+    assert connection.left == 4
 
 
 def test_a_newer_database_is_refused(database: Database) -> None:
