@@ -10,19 +10,22 @@ import math
 import pytest
 
 from tests.support.heldout import HELD_OUT
-from tests.support.heldout_at_once import measure_at_once
+from tests.support.heldout_at_once import ASSOCIATIONS, EACH_AT_ONCE, measure_at_once
 from tests.support.heldout_measures import (
     INTERVALS,
+    PAIRS,
     TESTS,
     Interval,
     Test,
     measure,
+    measure_pair,
 )
 from tests.support.heldout_run import REJECTING, jobs
 
 SETTINGS = {setting.name: setting for setting in HELD_OUT}
 ALL: list[Interval | Test] = [*INTERVALS, *TESTS]
 QUESTIONS = {what.name: what for what in ALL}
+CHANGES = {what.name: what for what in PAIRS}
 SEED = 5
 
 
@@ -41,6 +44,19 @@ def test_there_are_twenty_settings_of_every_kind() -> None:
     sizes = [setting.people for setting in HELD_OUT]
     assert (min(sizes), max(sizes)) == (1_000, 1_000_000)
     assert any((setting.truth() == 0).any() for setting in HELD_OUT)
+
+
+@pytest.mark.parametrize("name", [n for n in EACH_AT_ONCE if n not in ASSOCIATIONS])
+def test_many_releases_are_judged_as_each_alone(name: str) -> None:
+    """What is asked of arrays of releases says what users are told, release by release."""
+    setting, runs = SETTINGS["confounded, 1,000 records"], 12
+    together = EACH_AT_ONCE[name](name, setting, runs, SEED)
+    if name in CHANGES:
+        alone = measure_pair(CHANGES[name], setting, runs, SEED)
+    else:
+        alone = measure(QUESTIONS[name], setting, runs, SEED)
+    assert together == alone
+    assert together.rate is not None
 
 
 @pytest.mark.slow

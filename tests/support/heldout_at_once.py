@@ -7,19 +7,28 @@ compare these intervals with those that users get, release by release.
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tests.support import association_settings as association
 from tests.support import coverage
-from tests.support.heldout import HeldOut
-from tests.support.heldout_measures import Measured, last
+from tests.support.heldout import HeldOut, Shares, Truth
+from tests.support.heldout_measures import INTERVALS, PAIRS, Measured, last
 from veiltab.core.coin_design import CoinDesign
+from veiltab.core.ratios import share_of_both
 from veiltab.core.resampling import apportion
 from veiltab.core.schema import CountTable
-from veiltab.core.uncertainty import Population, ReleaseDesign
+from veiltab.core.uncertainty import Population, ReleaseDesign, critical_value
+from veiltab.inference.atoms import Atoms, count_atoms, divide
+from veiltab.inference.bounded import BoundedRatio
+from veiltab.inference.comparison import Ends, changed, divided
+from veiltab.inference.conditions import read_condition
+from veiltab.inference.events import estimate_events, part_and_rest
+from veiltab.inference.means import MeansApart
+from veiltab.inference.quantiles import Cumulative
+from veiltab.inference.quantities import CLEARLY
 from veiltab.inference.strength import contingency_strength, information_strength
 
 GENERALISING = frozenset(("risk difference", "risk ratio", "odds ratio"))
@@ -53,6 +62,85 @@ def measure_at_once(setting: HeldOut, runs: int, seed: int) -> Iterator[Measured
                 doubted=0.0,
                 runs=runs,
             )
+
+
+def measure_change(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
+    """Measure the change of a conditional share between two releases, or the ratio of both."""
+    condition, outcome = (
+        read_condition(last(setting, each), setting.schema).mask for each in ("x", "y")
+    )
+    ends = []
+    for place, kind in enumerate(("associated", "independent")):
+        counts = setting.releases(runs, seed + place, "super", cast("Truth", kind))
+        events = estimate_events(
+            counts, _design(setting, counts, "super"), [outcome & condition, condition]
+        )
+        share = share_of_both(events.ratio(part_and_rest, critical_value(0.95)))
+        part, whole = np.moveaxis(events.shares, -1, 0)
+        value = np.clip(np.divide(part, whole, where=whole > 0, out=np.zeros(runs)), 0, 1)
+        ends.append((value, share.low, share.high, share.bounded))
+    bounded = ends[0][3] & ends[1][3]
+    if name == "ratio of shares":
+        bounded &= ends[0][1] > 0
+    first, second = (tuple(each[bounded] for each in three[:3]) for three in ends)
+    made = divided if name == "ratio of shares" else changed
+    [what] = [pair for pair in PAIRS if pair.name == name]
+    truth = what.truth(setting)
+    _, low, high = made(cast("Ends", first), cast("Ends", second))
+    return _measured(setting, name, (low <= truth) & (truth <= high), bounded)
+
+
+def measure_means_apart(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
+    """Measure the difference of the mean of x between the last category of y and the others."""
+    counts = setting.releases(runs, seed, "super")
+    group = read_condition(last(setting, "y"), setting.schema).mask
+    units = np.indices(setting.sizes)[0].reshape(-1) / (setting.sizes[0] - 1)
+    rows = np.stack([units * group, group, units * ~group, ~group]).astype(np.float64)
+    atoms, (part, whole, other, rest) = _atoms(setting, counts, rows, "super")
+    apart = MeansApart(BoundedRatio(atoms, part, whole), BoundedRatio(atoms, other, rest))
+    interval = apart.interval(critical_value(0.95))
+    [what] = [each for each in INTERVALS if each.name == name]
+    truth = np.array(what.truth(setting.truth(), setting)) / (setting.sizes[0] - 1)
+    measured = _measured(setting, name, interval.covers(truth)[interval.bounded], interval.bounded)
+    clear = [ratio.clear(critical_value(0.95), CLEARLY) for ratio in (apart.first, apart.second)]
+    doubted = ~np.logical_and(*clear)[interval.bounded]
+    return replace(measured, doubted=float(doubted.mean()) if doubted.size else 0.0)
+
+
+def measure_median(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
+    """Measure on which side of the interval of x's median the true one lies."""
+    counts = setting.releases(runs, seed, "finite")
+    categories = np.indices(setting.sizes)[0].reshape(1, -1).astype(np.float64)
+    atoms, _ = _atoms(setting, counts, categories, "finite")
+    function = Cumulative(atoms, np.ones(setting.sizes[0]), setting.sizes[0])
+    shares = apportion(setting.truth().reshape(-1), setting.people) / setting.people
+    [what] = [each for each in INTERVALS if each.name == name]
+    [truth] = what.truth(shares.reshape(setting.sizes), setting)
+    parts = np.clip(truth - np.arange(setting.sizes[0]), 0, 1)
+    side = function.side(np.broadcast_to(parts, (runs, parts.size)), 0.5, critical_value(0.95))
+    return _measured(setting, name, side == 0, np.ones(runs))
+
+
+def _atoms(
+    setting: HeldOut, counts: NDArray[np.int64], gradients: Shares, population: Population
+) -> tuple[Atoms, Shares]:
+    """Return the atoms of linear statistics in many releases, and the statistics' weights."""
+    atoms, columns = divide(gradients)
+    summed, sizes = count_atoms(counts, atoms, columns.shape[1])
+    return Atoms.of(summed, sizes, _design(setting, counts, population)), columns
+
+
+def _measured(
+    setting: HeldOut, name: str, hits: NDArray[np.bool_], given: NDArray[Any]
+) -> Measured:
+    return Measured(
+        setting=setting.name,
+        name=name,
+        rate=float(hits.mean()) if hits.size else None,
+        given=float(given.mean()),
+        doubted=0.0,
+        runs=given.size,
+    )
 
 
 def _design(setting: HeldOut, counts: NDArray[np.int64], population: Population) -> ReleaseDesign:
@@ -91,3 +179,13 @@ def measure_association(name: str, setting: HeldOut, runs: int, seed: int) -> Me
         doubted=found.widened / 100,
         runs=runs,
     )
+
+
+EACH_AT_ONCE = {
+    **dict.fromkeys(ASSOCIATIONS, measure_association),
+    "difference of means": measure_means_apart,
+    "median": measure_median,
+    "change of a share": measure_change,
+    "ratio of shares": measure_change,
+}
+"""What is asked of many releases at once, one name at a time."""

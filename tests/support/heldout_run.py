@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tests.support.heldout import HELD_OUT, HeldOut
 from tests.support.heldout_at_once import (
     ASSOCIATIONS,
     AT_ONCE,
-    measure_association,
+    EACH_AT_ONCE,
     measure_at_once,
 )
 from tests.support.heldout_measures import (
@@ -31,6 +32,7 @@ from tests.support.heldout_measures import (
     TESTS,
     Interval,
     Measured,
+    PairMeasure,
     Test,
     measure,
     measure_pair,
@@ -45,24 +47,31 @@ REJECTING = {*(what.name for what in TESTS), "change of the table"}
 """The names of what rejects."""
 
 
-def jobs(
-    setting: HeldOut, runs: int, seed: int
-) -> Iterator[tuple[str, Callable[[], Iterable[Measured]]]]:
+Made = Callable[[], Iterable[Measured]]
+
+
+def jobs(setting: HeldOut, runs: int, seed: int) -> Iterator[tuple[str, Made]]:
     """Yield the name of each measurement at a setting, and how it is made."""
     yield AT_ONCE, lambda: measure_at_once(setting, runs, seed)
-    for name in ASSOCIATIONS:
-        yield name, lambda name=name: [measure_association(name, setting, runs, seed)]  # type: ignore[misc]
-    asked: list[Interval | Test] = [*TESTS, *INTERVALS]
-    for what in asked:
-        if what.suits(setting) and what.name not in BY_MODELS:
-            yield what.name, lambda what=what: [measure(what, setting, runs, seed)]  # type: ignore[misc]
-    suits = {what.name: what.suits for what in asked} | {n: s for n, (_, s) in MODELS.items()}
-    for name, made in BY_MODELS.items():
-        if suits[name](setting):
-            yield name, lambda name=name, made=made: [made(name, setting, runs, seed)]  # type: ignore[misc]
-    for pair in PAIRS:
-        if pair.suits(setting):
-            yield pair.name, lambda pair=pair: [measure_pair(pair, setting, runs, seed)]  # type: ignore[misc]
+    asked: list[Test | Interval | PairMeasure] = [*TESTS, *INTERVALS, *PAIRS]
+    one_by_one = {what.name: what for what in asked}
+    suiting = [name for name, what in one_by_one.items() if what.suits(setting)]
+    suiting += [name for name, (_, suits) in MODELS.items() if suits(setting)]
+    for name in (*ASSOCIATIONS, *suiting):
+        if name in TOGETHER:
+            made: Made = partial(_one, TOGETHER[name], name, setting, runs, seed)
+        elif isinstance(what := one_by_one[name], PairMeasure):
+            made = partial(_one, measure_pair, what, setting, runs, seed)
+        else:
+            made = partial(_one, measure, what, setting, runs, seed)
+        yield name, made
+
+
+TOGETHER = EACH_AT_ONCE | BY_MODELS
+
+
+def _one(measure: Callable[..., Measured], *asked: Any) -> Iterable[Measured]:
+    return [measure(*asked)]
 
 
 def run(path: Path, names: set[str]) -> None:

@@ -72,40 +72,55 @@ def _in_order(release: ReleasedCounts, schema: Schema) -> ReleasedCounts:
     return ReleasedCounts(schema, counts, release.plan, release.publication)
 
 
+Ends = tuple[Any, Any, Any]
+"""A value and the two ends of its interval: numbers, or arrays with one for each release."""
+
+
 def change(first: Quantity, second: Quantity, label: str) -> Quantity:
-    """Estimate second − first of two independent quantities, from both intervals.
+    """Estimate second − first of two independent quantities, from both intervals."""
+    if not (_complete(first) and _complete(second)):
+        return _refused(label, first, second)
+    numbers = changed(_numbers(first), _numbers(second))
+    return _answer(label, (first, second), numbers, np.array([1.0, 1.0]))
+
+
+def changed(first: Ends, second: Ends) -> Ends:
+    """Return second − first with its interval.
 
     The distances from the estimates to the ends of the intervals are added as squares (Zou and
     Donner 2008); so skew and bounded intervals give such ones.
     """
-    if not (_complete(first) and _complete(second)):
-        return _refused(label, first, second)
-    (x, x_low, x_high), (y, y_low, y_high) = _numbers(first), _numbers(second)
+    (x, x_low, x_high), (y, y_low, y_high) = first, second
     value = y - x
-    ends = value - np.hypot(y - y_low, x_high - x), value + np.hypot(y_high - y, x - x_low)
-    return _answer(label, (first, second), (value, *ends), np.array([1.0, 1.0]))
+    return value, value - np.hypot(y - y_low, x_high - x), value + np.hypot(y_high - y, x - x_low)
 
 
 def ratio(first: Quantity, second: Quantity, label: str) -> Quantity:
-    """Estimate second / first of two independent shares: the ρ for which second − ρ first may be 0.
-
-    That difference has the interval that :func:`change` gives it.  The first share has to be clear
-    of zero.
-    """
+    """Estimate second / first of two independent shares; the first has to be clear of zero."""
     if not (_complete(first) and _complete(second)):
         return _refused(label, first, second)
     (b, b_low, b_high), (a, a_low, a_high) = _numbers(first), _numbers(second)
     if b_low <= 0:
         why = f"{first.label} cannot be distinguished from zero in the first release"
         return _not_estimable(label, why, first)
-    product, small, large = a * b, a_low * (2 * a - a_low), a_high * (2 * a - a_high)
-    root = np.sqrt(max(product**2 - b_high * (2 * b - b_high) * small, 0.0))
-    least = small / (product + root) if small > 0 else 0.0
-    lead = b_low * (2 * b - b_low)
-    most = (product + np.sqrt(max(product**2 - lead * large, 0.0))) / lead
     doubts = () if b > CLEARLY * (b - b_low) else (DOUBT,)
     slopes = np.array([a / b**2, 1 / b])
-    return _answer(label, (first, second), (a / b, least, most), slopes, *doubts)
+    numbers = divided((b, b_low, b_high), (a, a_low, a_high))
+    return _answer(label, (first, second), numbers, slopes, *doubts)
+
+
+def divided(first: Ends, second: Ends) -> Ends:
+    """Return second / first with its interval: the ρ for which second − ρ first may be 0.
+
+    That difference has the interval that :func:`changed` gives it.  The first share is above zero.
+    """
+    (b, b_low, b_high), (a, a_low, a_high) = first, second
+    product, small, large = a * b, a_low * (2 * a - a_low), a_high * (2 * a - a_high)
+    root = np.sqrt(np.maximum(product**2 - b_high * (2 * b - b_high) * small, 0.0))
+    least = np.where(small > 0, small / np.where(small > 0, product + root, 1.0), 0.0)
+    lead = b_low * (2 * b - b_low)
+    most = (product + np.sqrt(np.maximum(product**2 - lead * large, 0.0))) / lead
+    return a / b, least, most
 
 
 def _complete(quantity: Quantity) -> bool:
