@@ -92,12 +92,13 @@ def test_every_question_at_every_setting(name: str) -> None:
     """Intervals hold in 93% to 97% of 2,000 releases, and tests reject in 4% to 6%.
 
     Where an interval is given in fewer than 95 of 100 releases, or half of the answers say that
-    they are rough, it may hold more often.
+    they are rough, an interval may hold more often, and a test may reject less often.
     """
     for question, made in jobs(SETTINGS[name], 2_000, 11):
         for row in made():
             if row.rate is None:
                 continue
             low, high = (0.04, 0.06) if question in REJECTING else (0.93, 0.97)
-            rough = row.given < 0.95 or row.doubted > 0.5
-            assert low <= row.rate <= (1 if rough else high), row
+            if row.given < 0.95 or row.doubted > 0.5:
+                low, high = (0.0, high) if question in REJECTING else (low, 1.0)
+            assert low <= row.rate <= high, row

@@ -5,12 +5,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 import veiltab as vt
 from tests.support.estimates import adult_estimate
 from tests.support.nulls import (
     Setting,
     fourfold,
+    moving_peaks,
     nulls,
     p_value,
     rank_plan,
@@ -374,3 +376,45 @@ def test_misuse_is_refused() -> None:
         estimate.trend_test("education", "salary", {"education": [1, 1, 1]})
     with pytest.raises(ParameterError, match="both tested and conditioned on"):
         estimate.trend_test("education", "salary", given="salary")
+
+
+def noisy_estimate(sample: int, gamma: float, seed: int = 1) -> vt.Estimate:
+    """Return an estimate by rank of six groups, each with its own peak: ordered x and y, and g."""
+    truth = moving_peaks()
+    schema = vt.Schema(
+        vt.Attribute(name, list(map(str, range(size))))
+        for name, size in zip("xyg", truth.shape, strict=True)
+    )
+    chosen = rank_plan(20_000, truth.size, sample, gamma, 40.0)
+    setting = Setting(truth, chosen)
+    [counts] = setting.releases(1, "super", np.random.default_rng(seed))
+    return vt.Estimate(schema, counts, chosen)
+
+
+def test_tests_are_cautious_where_the_noise_hides_the_groups() -> None:
+    """The p-value is then at least the normal one, and a warning says how many groups it is."""
+    for seed in range(1, 5):
+        hidden = noisy_estimate(1_000, 8, seed).trend_test("x", "y", given="g")
+        assert "the noise hides how large they are" in hidden.warnings[-1]
+        assert hidden.p_value >= 2 * ndtr(-abs(hidden.statistic))
+    clear = noisy_estimate(20_000, 1_000).trend_test("x", "y", given="g")
+    assert clear.warnings == ()
+
+
+def test_a_variance_around_a_hidden_mean_says_that_it_is_wide() -> None:
+    """Four times the squared variance of the mean is then a tenth of the error's square or more."""
+    scores = [0, 1, 2]
+    for given in (None, "y = '0'"):
+        hidden = noisy_estimate(1_000, 8).variance("x", scores, given=given)
+        assert not hidden.estimable or any("is overstated" in text for text in hidden.warnings)
+        assert noisy_estimate(20_000, 1_000).variance("x", scores, given=given).warnings == ()
+
+
+def test_information_in_nearly_empty_cells_says_that_it_is_wide() -> None:
+    """Where half of the skewness moves an end noticeably, and only there."""
+    few = noisy_estimate(4_000, 40).mutual_information("x", "y")
+    assert any("nearly empty" in text for text in few.warnings)
+    assert noisy_estimate(20_000, 1_000).mutual_information("x", "y").warnings == ()
+    assert not any(
+        "nearly" in text for text in noisy_estimate(4_000, 40).cramers_v("x", "y").warnings
+    )

@@ -365,9 +365,10 @@ def measure_strength(
         clarity = Clarity(pattern[: rows.shape[1]], pattern[rows.shape[1] :])
         if not clarity.enough:
             continue
-        interval = estimate(tables[chosen], some_of(design, chosen), clarity, CRITICAL).interval
+        found = estimate(tables[chosen], some_of(design, chosen), clarity, CRITICAL)
+        interval = found.interval
         held.append(interval.covers(truth))
-        widened += 0 if clarity.all else chosen.size
+        widened += int(found.cautious.sum()) if clarity.all else chosen.size
         empty += int(np.count_nonzero(interval.high <= interval.low))
     releases = tables.shape[0]
     if not held:

@@ -11,11 +11,22 @@ from typing import Any, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from tests.support import association_settings as association
 from tests.support import coverage
 from tests.support.heldout import HeldOut, Shares, Truth
-from tests.support.heldout_measures import INTERVALS, PAIRS, Measured, last
+from tests.support.heldout_measures import (
+    INTERVALS,
+    LEVEL,
+    PAIRS,
+    TESTS,
+    Measured,
+    fewer_draws,
+    last,
+    rejects,
+    true_shares,
+)
 from veiltab.core.coin_design import CoinDesign
 from veiltab.core.ratios import share_of_both
 from veiltab.core.resampling import apportion
@@ -26,9 +37,12 @@ from veiltab.inference.bounded import BoundedRatio
 from veiltab.inference.comparison import Ends, changed, divided
 from veiltab.inference.conditions import read_condition
 from veiltab.inference.events import estimate_events, part_and_rest
+from veiltab.inference.mantel_haenszel import standardised_trend
 from veiltab.inference.means import MeansApart
 from veiltab.inference.quantiles import Cumulative
 from veiltab.inference.quantities import CLEARLY
+from veiltab.inference.strata import CLEARLY as CLEAR_STRATUM
+from veiltab.inference.strata import Strata, scored
 from veiltab.inference.strength import contingency_strength, information_strength
 
 GENERALISING = frozenset(("risk difference", "risk ratio", "odds ratio"))
@@ -107,15 +121,63 @@ def measure_means_apart(name: str, setting: HeldOut, runs: int, seed: int) -> Me
     return replace(measured, doubted=float(doubted.mean()) if doubted.size else 0.0)
 
 
+def measure_means_by_group(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
+    """Measure the mean of x within each group."""
+    counts = setting.releases(runs, seed, "finite")
+    [what] = [each for each in INTERVALS if each.name == name]
+    truths = np.array(what.truth(true_shares(setting, "finite"), setting)) / (setting.sizes[0] - 1)
+    codes = np.indices(setting.sizes).reshape(3, -1)
+    hits, given, clear = [], [], []
+    for group, truth in enumerate(truths):
+        mask = (codes[2] == group).astype(np.float64)
+        rows = np.stack([codes[0] / (setting.sizes[0] - 1) * mask, mask])
+        atoms, (part, whole) = _atoms(setting, counts, rows, "finite")
+        ratio = BoundedRatio(atoms, part, whole)
+        interval = ratio.interval(critical_value(0.95))
+        hits.append(interval.covers(np.full(runs, truth))[interval.bounded])
+        clear.append(ratio.clear(critical_value(0.95), CLEARLY)[interval.bounded])
+        given.append(interval.bounded)
+    measured = _measured(setting, name, np.concatenate(hits), np.concatenate(given))
+    doubted = float(1 - np.concatenate(clear).mean()) if any(map(len, clear)) else 0.0
+    return replace(measured, doubted=doubted, runs=runs)
+
+
+def measure_trend(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
+    """Measure the trend test within groups.
+
+    Where it takes the larger p-value, releases that the normal one does not reject need no draws.
+    """
+    counts = setting.releases(runs, seed, "super", "independent within")
+    [what] = [each for each in TESTS if each.name == name]
+    rows, columns, groups = setting.sizes
+    by_group = counts.reshape(runs, -1, groups).sum(axis=1)
+    design = _design(setting, counts, "super")
+    shares = design.marginal(groups).estimate(by_group)
+    errors = np.sqrt(np.maximum(design.total.of_sets(np.clip(shares, 0, 1), 1 / groups), 0))
+    unclear = (shares < CLEAR_STRATUM * errors).any(axis=1)
+    decided = np.zeros(runs, dtype=np.bool_)
+    if unclear.any():
+        single = coverage.one_of(design, 0)
+        strata = Strata(single, setting.sizes, np.arange(counts.shape[1]))
+        numbers = scored(*(np.linspace(-1, 1, size) for size in (rows, columns)))
+        deviates = standardised_trend(strata, numbers, counts)
+        decided = unclear & (2 * ndtr(-np.abs(deviates)) > LEVEL)
+    rejected = np.zeros(runs, dtype=np.bool_)
+    with fewer_draws():
+        for place in np.flatnonzero(~decided).tolist():
+            rejected[place] = rejects(what, setting, counts[place])[0]
+    measured = _measured(setting, name, rejected, np.ones(runs))
+    return replace(measured, doubted=float(unclear.mean()))
+
+
 def measure_median(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
     """Measure on which side of the interval of x's median the true one lies."""
     counts = setting.releases(runs, seed, "finite")
     categories = np.indices(setting.sizes)[0].reshape(1, -1).astype(np.float64)
     atoms, _ = _atoms(setting, counts, categories, "finite")
     function = Cumulative(atoms, np.ones(setting.sizes[0]), setting.sizes[0])
-    shares = apportion(setting.truth().reshape(-1), setting.people) / setting.people
     [what] = [each for each in INTERVALS if each.name == name]
-    [truth] = what.truth(shares.reshape(setting.sizes), setting)
+    [truth] = what.truth(true_shares(setting, "finite"), setting)
     parts = np.clip(truth - np.arange(setting.sizes[0]), 0, 1)
     side = function.side(np.broadcast_to(parts, (runs, parts.size)), 0.5, critical_value(0.95))
     return _measured(setting, name, side == 0, np.ones(runs))
@@ -185,6 +247,8 @@ EACH_AT_ONCE = {
     **dict.fromkeys(ASSOCIATIONS, measure_association),
     "difference of means": measure_means_apart,
     "median": measure_median,
+    "mean by group": measure_means_by_group,
+    "trend within groups": measure_trend,
     "change of a share": measure_change,
     "ratio of shares": measure_change,
 }

@@ -26,6 +26,7 @@ from veiltab.core.uncertainty import Population
 from veiltab.errors import ModelError
 from veiltab.estimates import Estimate, Quantity
 from veiltab.inference import comparison, hypotheses
+from veiltab.inference.hypotheses import HypothesisTest
 from veiltab.inference.quantiles import CategoryQuantile
 from veiltab.inference.significance import COUNTED, Significance
 
@@ -55,7 +56,7 @@ class Test:
     __test__ = False
 
     name: str
-    ask: Callable[[Estimate, HeldOut], float]
+    ask: Callable[[Estimate, HeldOut], HypothesisTest]
     null: Truth
     suits: Callable[[HeldOut], bool] = lambda _: True
 
@@ -123,9 +124,9 @@ def _asked(
     if isinstance(what, Test):
         with fewer_draws():
             for counts in releases:
-                yield _rejects(what, setting, counts), False
+                yield rejects(what, setting, counts)
         return
-    truths = what.truth(_true_shares(setting, population), setting)
+    truths = what.truth(true_shares(setting, population), setting)
     for counts in releases:
         hits = [
             (None if ends is None else bool(ends[0] <= truth <= ends[1]), doubt)
@@ -136,15 +137,20 @@ def _asked(
         yield from hits
 
 
-def _rejects(what: Test, setting: HeldOut, counts: NDArray[np.int64]) -> bool | None:
-    """Tell whether a test rejects; None if its model is not fitted, and so it is not given."""
+def rejects(what: Test, setting: HeldOut, counts: NDArray[np.int64]) -> tuple[bool | None, bool]:
+    """Tell whether a test rejects, None if its model is not fitted; and if it states a doubt."""
     try:
-        return what.ask(setting.estimate(counts), setting) <= 0.05
+        test = what.ask(setting.estimate(counts), setting)
     except ModelError:
-        return None
+        return None, False
+    return test.p_value <= LEVEL, bool(test.warnings)
 
 
-def _true_shares(setting: HeldOut, population: Population) -> Shares:
+LEVEL = 0.05
+
+
+def true_shares(setting: HeldOut, population: Population) -> Shares:
+    """Return the distribution of those whom the estimates describe."""
     truth = setting.truth()
     if population == "super":
         return truth
@@ -403,12 +409,21 @@ INTERVALS += (
     ),
 )
 
+
+def whole(setting: HeldOut, categories: int = 2) -> bool:
+    """Tell whether everybody can be in every cell: else some true coefficients are infinite.
+
+    ``categories`` are the fewest that y must have.
+    """
+    return bool((setting.truth() > 0).all()) and setting.sizes[1] >= categories
+
+
 MODELS: dict[str, tuple[Callable[[HeldOut], models.Fit], Callable[[HeldOut], bool]]] = {
-    "logistic": (lambda s: lambda e: e.logistic(_logistic(s)), lambda _: True),
-    "multinomial": (lambda _: lambda e: e.multinomial("y ~ x"), lambda s: not binary(s)),
-    "ordinal": (lambda _: lambda e: e.ordinal("y ~ scores(x) + g"), lambda s: not binary(s)),
+    "logistic": (lambda s: lambda e: e.logistic(_logistic(s)), whole),
+    "multinomial": (lambda _: lambda e: e.multinomial("y ~ x"), lambda s: whole(s, 3)),
+    "ordinal": (lambda _: lambda e: e.ordinal("y ~ scores(x) + g"), lambda s: whole(s, 3)),
     "linear regression": (lambda _: lambda e: e.regress("y ~ scores(x) + g"), lambda _: True),
-    "log-linear": (lambda _: lambda e: e.loglinear("~ x * y"), lambda _: True),
+    "log-linear": (lambda _: lambda e: e.loglinear("~ x * y"), whole),
 }
 """Each model at a setting, and which settings suit it."""
 
@@ -478,35 +493,36 @@ BY_MODELS = {
 TESTS: tuple[Test, ...] = (
     Test(
         "independence",
-        lambda e, _: e.independence_test("x", "y").p_value,
+        lambda e, _: e.independence_test("x", "y"),
         "independent",
     ),
     Test(
         "independence within groups",
-        lambda e, _: e.independence_test("x", "y", given="g").p_value,
+        lambda e, _: e.independence_test("x", "y", given="g"),
         "independent within",
     ),
     Test(
         "trend within groups",
-        lambda e, _: e.trend_test("x", "y", given="g").p_value,
+        lambda e, _: e.trend_test("x", "y", given="g"),
         "independent within",
     ),
     Test(
         "Mantel–Haenszel",
-        lambda e, s: e.mantel_haenszel_test(last(s, "y"), last(s, "x"), FIRST, within="g").p_value,
+        lambda e, s: e.mantel_haenszel_test(last(s, "y"), last(s, "x"), FIRST, within="g"),
         "independent within",
         suits=binary,
     ),
     Test(
         "homogeneity",
-        lambda e, s: e.homogeneity_test(last(s, "y"), last(s, "x"), FIRST, within="g").p_value,
+        lambda e, s: e.homogeneity_test(last(s, "y"), last(s, "x"), FIRST, within="g"),
         "associated",
         suits=binary,
     ),
     Test(
         "effect in a model",
-        lambda e, s: e.logistic(_logistic(s)).test("x").p_value,
+        lambda e, s: e.logistic(_logistic(s)).test("x"),
         "independent within",
+        suits=whole,
     ),
 )
 

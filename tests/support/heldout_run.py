@@ -102,13 +102,16 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 def in_doubt(row: dict[str, Any]) -> bool:
     """Tell whether chance alone may have made an entry what it is.
 
-    Where intervals are missing, or say that they are rough, they may hold more often.
+    Where answers are missing, or say that they are rough, intervals may hold more often, and tests
+    may reject less often.
     """
     if row["rate"] is None:
         return False
-    low, high = CLEAR[row["name"] in REJECTING]
-    rough = row["given"] < 0.95 or row["doubted"] > 0.5
-    return not low <= row["rate"] <= (1 if rough else high)
+    rejecting = row["name"] in REJECTING
+    low, high = CLEAR[rejecting]
+    if row["given"] < 0.95 or row["doubted"] > 0.5:
+        low, high = (0.0, high) if rejecting else (low, 1.0)
+    return not low <= row["rate"] <= high
 
 
 def _write(path: Path, job: str, measured: Iterable[Measured]) -> None:

@@ -27,6 +27,11 @@ MOST_WORK = 400_000_000
 
 NOT_EXCLUDED = "it cannot be distinguished from zero: independence is not excluded"
 
+CAUTIOUS = (
+    "some cells are nearly empty: how skew the estimate is cannot be known well, and the interval"
+    " is wider than needed on its shorter side"
+)
+
 Estimator = Callable[[Shares, Clarity], Strength]
 
 
@@ -105,6 +110,8 @@ def _associate(
     total, private = error(float(found.value[0]), float(found.error[0])), float(found.privacy[0])
     errors = total, total * (1 - private) ** 0.5, total * private**0.5
     warnings = [] if low > 0 else [NOT_EXCLUDED]
+    if found.cautious[0]:
+        warnings.append(CAUTIOUS)
     if not clarity.all:
         warnings.append(
             f"{unclear}: it is counted with the most frequent one, and the upper end allows for"

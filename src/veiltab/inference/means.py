@@ -30,6 +30,14 @@ Asked = tuple[str, str]
 LARGEST_VARIANCE = 0.25
 """Of a score within 0..1: half of everybody at each end."""
 
+NOTICED = 0.1
+"""From what part of a variance on it is said that it is too large."""
+
+WIDE = (
+    "the noise hides the mean that the variance is taken around: the error is overstated, and the"
+    " interval is wider than needed"
+)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
@@ -87,12 +95,12 @@ def share_answer(question: Question, label: str, units: Shares, given: Condition
 
 
 def bounded_answer(
-    question: Question, asked: Asked, bounded: BoundedMean, scored: Scored
+    question: Question, asked: Asked, bounded: BoundedMean, scored: Scored, *warnings: str
 ) -> Quantity:
     """Answer with a mean over all respondents."""
     interval = bounded.interval(question.critical)
     numbers = float(bounded.value), bounded.errors(), interval
-    return _scaled_answer(question, asked, numbers, scored)
+    return _scaled_answer(question, asked, numbers, scored, *warnings)
 
 
 def ratio_answer(
@@ -137,14 +145,28 @@ def variance(question: Question, variable: Variable, given: Condition) -> Quanti
     squared = Scored(scored.units, 0.0, LARGEST_VARIANCE * scored.spread**2)
     if given.mask.all():
         bounded = overall_variance(_overall(question, scored))
-        return bounded_answer(question, (label, VARIANCE), bounded, squared)
+        wide = _overstated(bounded.correction, bounded.errors())
+        return bounded_answer(question, (label, VARIANCE), bounded, squared, *wide)
     within_group = VarianceWithin.of(_ratio(question, scored, given.mask))
     interval = within_group.interval(question.critical)
     if not interval.bounded:
         return question.refuse(label, VARIANCE, near_zero(given.text))
-    doubts = () if within_group.average.clear(question.critical, CLEARLY) else (DOUBT,)
+    doubts: tuple[str, ...] = _overstated(within_group.correction, within_group.errors())
+    if not within_group.average.clear(question.critical, CLEARLY):
+        doubts = (DOUBT, *doubts)
     numbers = float(within_group.value), within_group.errors(), interval
     return _scaled_answer(question, (label, VARIANCE), numbers, squared, *doubts)
+
+
+def _overstated(correction: Correction, errors: Errors) -> tuple[str, ...]:
+    """Say so if the error is larger than needed because the mean itself is hardly known.
+
+    The first-order variance is taken around the estimated mean, and its noise adds 4Var(μ̂)² to it
+    on average.  That cannot be taken off again: it would leave too little where it is small by
+    chance.
+    """
+    counted_twice = 2 * float(correction.sampling + correction.privacy)
+    return (WIDE,) if counted_twice > NOTICED * float(errors[0]) ** 2 else ()
 
 
 def overall_variance(average: BoundedMean) -> BoundedMean:

@@ -26,6 +26,9 @@ from veiltab.inference.rank_one import Model, Tables
 
 Counts = NDArray[np.int64]
 
+CLEARLY = 3.0
+"""A stratum is clearly there if its share is at least so many standard errors above zero."""
+
 _TINY = 1e-300
 
 
@@ -61,6 +64,13 @@ class Strata:
         every = np.zeros((counts.shape[0], sizes.size))
         every[:, used] = self.design.estimate_sets(sums, sizes[used])
         return np.ascontiguousarray(every[:, :-1].T).reshape(*self.shape, -1)
+
+    def unclear(self, tables: Tables) -> int:
+        """Return how many strata of a release have a share that is not clearly above zero."""
+        shares, fractions = (part.sum(axis=(0, 1)) for part in (tables, self.fractions))
+        form = self.design.total
+        errors = np.sqrt(np.maximum(form.of_sets(np.clip(shares, 0, 1), fractions), 0))
+        return int(np.count_nonzero(shares < CLEARLY * errors))
 
     def model(self, odds_ratio: Any = 1.0) -> Model:  # noqa: ANN401 - a number, or one per release
         """Return tables with a common odds ratio: ones of rank one, with one cell multiplied."""

@@ -37,6 +37,9 @@ BEYOND = 2.0
 NODES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """The λ at which the law is computed; between them cumulants are interpolated in λ²."""
 
+NOTICED = 0.05
+"""By what part of its deviate the end of an interval is moved before it is said."""
+
 _TINY = 1e-30
 
 
@@ -44,13 +47,15 @@ _TINY = 1e-30
 class Strength:
     """A measure of each release: interval, estimate, standard error, and the part of privacy.
 
-    ``privacy`` is the share of the variance that noise and decoys cause.
+    ``privacy`` is the share of the variance that noise and decoys cause.  ``cautious`` says where
+    the interval was widened because its skewness is uncertain.
     """
 
     interval: Interval
     value: Array
     error: Array
     privacy: Array
+    cautious: Flags
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -266,7 +271,8 @@ def _strength(merged: _Merged, measure: Measure, critical: float) -> Strength:
     interval = bounded_interval(law.score, least, most, critical)
     value, _ = crossings(lambda theta: law.observed - theta - law.at(theta)[0], least, most)
     value = np.where(law.observed < law.at(least)[0], 0.0, value)
-    return Strength(interval, value, np.sqrt(law.at(value)[1]), law.privacy)
+    cautious = law.cautious(interval.low) | law.cautious(interval.high)
+    return Strength(interval, value, np.sqrt(law.at(value)[1]), law.privacy, cautious)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -336,13 +342,22 @@ class _Law:
         Where cells are nearly empty, the skewness of mutual information is itself uncertain, and
         too much of it makes its short side too short.  There the score counts only by half.
         """
+        scores, halved = self._scores(theta)
+        return scores if self.biased else halved
+
+    def cautious(self, theta: Array) -> Flags:
+        """Tell where a deviate counts for noticeably less than the whole skewness would make it."""
+        scores, halved = self._scores(theta)
+        noticed: Flags = np.abs(scores) > (1 + NOTICED) * np.abs(halved)
+        return noticed if not self.biased else np.zeros_like(noticed)
+
+    def _scores(self, theta: Array) -> tuple[Array, Array]:
+        """Return normal deviates with the whole skewness, and with half of it on the short side."""
         bias, variance, shape = self.at(theta)
         deviation = (self.observed - theta - bias) / np.sqrt(variance)
         scores = shape.score(deviation)
-        if self.biased:
-            return scores
         short = deviation * shape.skewness < 0
-        return np.where(short, (scores + deviation) / 2, scores)
+        return scores, np.where(short, (scores + deviation) / 2, scores)
 
 
 def _plugged(tables: Array, merged: _Merged) -> PluggedCovariance:

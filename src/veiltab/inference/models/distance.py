@@ -174,7 +174,8 @@ class Distance:
             raised = curvature[pending] + damping * scale[pending]
             step = -_solved(raised, gradient[pending][..., np.newaxis])[..., 0]
             gain = -(gradient[pending] * step).sum(axis=-1)
-            promising = gain > NEGLIGIBLE * (1 + point.distance[pending])
+            # A step that is not finite is tried again with more curvature.
+            promising = ~(gain <= NEGLIGIBLE * (1 + point.distance[pending]))
             pending, step = pending[promising], step[promising]
             inner = basis[pending] if basis.ndim > 2 else basis  # noqa: PLR2004 - one for each
             parameters = point.parameters[pending] + times(inner, step)
