@@ -5,12 +5,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tests.support.http_simulator import HttpStudy, HttpTerms, http_study
 from tests.support.pages import Browser, party_browser, plain
 from tests.support.servers import make_context, running
 from tests.support.simulator import Stage
+from veiltab.console.mapping import ChosenTable
+from veiltab.core.schema import Attribute, Schema
+from veiltab.data.encoding import encode_column
+from veiltab.errors import ValueNotInSchemaError
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +60,35 @@ def wait_for(office: Browser, page: str, words: str) -> str:
     raise AssertionError(text)
 
 
+def save_and_use(
+    office: Browser, page: str, fields: dict[str, str | list[str]], export: Path, yes: str
+) -> None:
+    """Save what was clicked as a recode file, and use that instead of clicking, and back."""
+    progress = page.replace("/table", "/progress")
+    few = {name: fields[name] for name in ("form_token", "id", "duplicates")}
+    recode = export.with_name("recode.toml")
+    saved = office.send(f"{page}/save", fields | {"file": str(recode)})
+    assert "The recode file is in" in plain(saved.text)
+    assert stat.S_IMODE(recode.stat().st_mode) == 0o600
+    assert "[attributes.smoker]" in recode.read_text()
+    again = office.send(f"{page}/save", fields | {"file": str(recode)})
+    assert "must be a new one" in plain(again.text)
+
+    copy = recode.with_name("copy.toml")
+    copy.write_text(recode.read_text())
+    for wrong_path, words in (("", "No recode file is named"), ("no.toml", "annot read")):
+        refused = office.send(f"{page}/file", fields | {"recode": wrong_path})
+        assert refused.status_code == 422
+        assert words in plain(refused.text)
+    named = office.send(f"{page}/file", fields | {"recode": str(copy)})
+    assert f"mapped as {copy} says" in plain(named.text)
+    assert "0:column" not in named.text
+    office.send(f"{page}/check", few)
+    wait_for(office, f"{progress}/check", "The table fits: 60 respondents")
+    back = office.send(f"{page}/file", few | {"recode": ""})
+    assert f'value="{yes}" selected' in back.text  # what was clicked before is still there
+
+
 def test_from_a_file_to_a_push(study: HttpStudy, office: Browser, export: Path) -> None:
     """Nothing is sent before the box is ticked, and what was chosen is never lost."""
     page = f"/studies/{study.study.hex()}/table"
@@ -75,27 +109,23 @@ def test_from_a_file_to_a_push(study: HttpStudy, office: Browser, export: Path) 
     chosen: dict[str, str | list[str]] = {"id": "Nr", "duplicates": "refuse"}
     chosen |= {"0:column": "Raucher", "1:column": "Alter"}
     shown = plain(office.send(f"{page}/map", hidden | chosen).text)
-    assert "4 values have no category yet" in shown
+    assert "4 values have no category yet, in 60 rows" in shown
     chosen |= {"0:value:Ja": smoker[1], "0:value:JA": smoker[1], "0:value:nein": smoker[0]}
     chosen |= {"0:rest": smoker[0], "1:edges": "x", "1:missing": age[2]}
     wrong = office.send(f"{page}/check", hidden | chosen)
     assert "the edges of bins are numbers" in plain(wrong.text).lower()
     assert f'value="{smoker[1]}" selected' in wrong.text  # what was chosen is still there
     chosen["1:edges"] = "40"
+    drawn = office.send(f"{page}/map", hidden | chosen).text
+    assert drawn.count('class="edge"') == 1
+    assert "&lt;40: 17 · &gt;=40: 34" in drawn
     office.send(f"{page}/check", hidden | chosen)
     progress = page.replace("/table", "/progress")
     assert "The table fits: 60 respondents" in wait_for(
         office, f"{progress}/check", "Back to the t"
     )
 
-    recode = export.with_name("recode.toml")
-    saved = office.send(f"{page}/save", hidden | chosen | {"file": str(recode)})
-    assert "The recode file is in" in plain(saved.text)
-    assert stat.S_IMODE(recode.stat().st_mode) == 0o600
-    assert "[attributes.smoker]" in recode.read_text()
-    again = office.send(f"{page}/save", hidden | chosen | {"file": str(recode)})
-    assert "must be a new one" in plain(again.text)
-
+    save_and_use(office, page, hidden | chosen, export, smoker[1])
     unsure = office.send(f"{page}/push", hidden | chosen)
     assert "the box was not ticked" in plain(unsure.text).lower()
     assert not any(one.aligned for one in study.curators[0].server.status(study.study).curators)
@@ -104,6 +134,12 @@ def test_from_a_file_to_a_push(study: HttpStudy, office: Browser, export: Path) 
     stop = f"{progress}/push/stop"
     office.send(stop, office.form(f"{progress}/push", stop))
     assert "Nothing is lost" in wait_for(office, f"{progress}/push", "Stopped")
+    resume = page.replace("/table", "/resume")
+    office.send(resume, office.form(f"{progress}/push", resume))  # the table is read once more
+    assert "You may close this page" in wait_for(office, f"{progress}/push", "You may close")
+    assert "Your table is on its way" in plain(office.get(page.removesuffix("/table")))
+    office.send(stop, office.form(f"{progress}/push", stop))
+    wait_for(office, f"{progress}/push", "Stopped")
     assert SCRIPT not in "".join(office.seen.values())
 
 
@@ -117,3 +153,36 @@ def test_a_table_is_forgotten_with_the_keys(
     party.lock()
     party.unlock(None)
     assert "Choose your table" in plain(office.get(page))
+
+
+def test_a_draft_to_start_from(tmp_path: Path) -> None:
+    """Intervals and missing values are read from the categories' names; nothing else is guessed."""
+    age = Attribute("Age", ["<40", "40 to <65", ">=65", "unknown"])
+    smoker = Attribute("smoker", ["no", "yes"])
+    table = tmp_path / "table.csv"
+    table.write_text(
+        "nr;age;Smoker\n"
+        + "".join(f"{i};{20 + i};{'NO' if i % 2 else 'ja'}\n" for i in range(60))
+        + "60;k.A.;ja\n"
+    )
+    schema = Schema((age, smoker))
+    chosen = ChosenTable.open(str(table), None, schema)
+    ages, smokers = (chosen.attribute(attribute) for attribute in schema.attributes)
+    assert (ages.column, ages.edges, ages.missing, ages.words) == (
+        "age",
+        "40 65",
+        "unknown",
+        ("k.A.",),
+    )
+    assert ages.histogram is not None
+    assert [rows for _, rows in ages.histogram.bins] == [20, 25, 15]
+    assert [(value.text, value.category) for value in smokers.values] == [("ja", ""), ("NO", "no")]
+    assert smokers.unmapped_rows == 31
+    rules = chosen.recode(schema).rules
+    frame = pl.read_csv(table, separator=";")
+    assert encode_column(frame["age"], age, rules["Age"]).tolist()[-2:] == [2, 3]
+    with pytest.raises(ValueNotInSchemaError, match="ja"):
+        encode_column(frame["Smoker"], smoker, rules["smoker"])
+    chosen.choices["smoker"] |= {"value:ja": "yes"}
+    rule = chosen.recode(schema).rules["smoker"]
+    assert encode_column(frame["Smoker"], smoker, rule).tolist()[:2] == [1, 0]

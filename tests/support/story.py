@@ -318,6 +318,8 @@ class Story:
             download.value.save_as(self.folder / f"result.{suffix}")
         rivera.open("/explore")
         self.look(rivera, "a saved view")
+        rivera.open(f"/explore/{self.study}/grants")
+        self.look(rivera, "grant files")
 
     def operate(self) -> None:
         """Look at everything as the operator."""
@@ -328,7 +330,15 @@ class Story:
     def look_at_the_rest(self) -> None:
         """Look at the pages that the story has left out."""
         hospital = self.visitors[HOSPITAL]
-        for path in ("/", "/plan", "/grants", "/ledger", "/identity", "/idle", "/nothing-here"):
+        for path in (
+            "/",
+            "/plan?delta=1e-6",
+            "/grants",
+            "/ledger",
+            "/identity",
+            "/idle",
+            "/nothing-here",
+        ):
             hospital.open(path)
             self.look(hospital, f"the page {path}")
 

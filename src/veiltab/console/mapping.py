@@ -3,8 +3,10 @@
 Values never leave this computer.  What is chosen here becomes a recode file, as people write it.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
@@ -14,9 +16,10 @@ from veiltab.core.schema import Attribute, Schema
 from veiltab.data.patterns import escaped
 from veiltab.data.profile import ColumnProfile, Use, profile_table
 from veiltab.data.recode import Bins, Recode, Rule, ValueMap, check_duplicates
-from veiltab.data.recode_file import recode_text
+from veiltab.data.recode_file import read_recode_file, recode_text
 from veiltab.data.tables import BATCH_ROWS, Table, open_table
-from veiltab.errors import ParameterError
+from veiltab.errors import InputError, ParameterError
+from veiltab.party.recode_draft import category_of_missing, named_bins
 from veiltab.party.spelling import spelling
 
 PREVIEW_ROWS = 8
@@ -48,12 +51,33 @@ class AttributeChoice:
     missing_rows: int
     missing: str
     rest: str
-    bars: tuple[float, ...]
+    histogram: "Histogram | None"
+    words: tuple[str, ...] = ()
 
     @property
     def unmapped(self) -> list[Value]:
         """The values for which nothing is chosen."""
         return [value for value in self.values if not value.category and not self.rest]
+
+    @property
+    def unmapped_rows(self) -> int:
+        """In how many rows they are."""
+        return sum(value.rows for value in self.unmapped)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How the numbers of a column lie, and the bins that are drawn on them.
+
+    Heights and places go from 0 to 1.  ``bins`` has each bin's name and how many of the first rows
+    are in it; without edges that can be read there are none.
+    """
+
+    bars: tuple[float, ...]
+    low: float
+    high: float
+    lines: tuple[float, ...]
+    bins: tuple[tuple[str, int], ...]
 
 
 @dataclass(slots=True)
@@ -67,6 +91,8 @@ class ChosenTable:
     preview: pl.DataFrame
     ids: tuple[str, ...]
     duplicates: str = "refuse"
+    file: Path | None = None
+    """A recode file that somebody has written before; it takes the place of the choices."""
     choices: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @classmethod
@@ -87,6 +113,8 @@ class ChosenTable:
         """Remember what a form says."""
         self.ids = tuple(name for name in form.all("id") if name in self.profiles)
         self.duplicates = check_duplicates(form.text("duplicates", "refuse"))
+        if self.file is not None:  # it says everything else, and the page has no fields for it
+            return
         for number, attribute in enumerate(schema.attributes):
             start = f"{number}:"
             given = {k.removeprefix(start): v for k, v in form.pairs if k.startswith(start)}
@@ -100,7 +128,8 @@ class ChosenTable:
         given = self.choices[attribute.name]
         profile = self.profiles.get(given.get("column", ""))
         if profile is None:
-            return AttributeChoice(attribute, "", "", (), 0, 0, "", "", ())
+            return AttributeChoice(attribute, "", "", (), 0, 0, "", "", None)
+        edges, missing = _drafted(attribute, profile)
         often = sorted(profile.counts.items(), key=lambda item: (-item[1], item[0]))
         known = {spelling(category): category for category in attribute.categories}
         values = tuple(
@@ -110,17 +139,23 @@ class ChosenTable:
         return AttributeChoice(
             attribute=attribute,
             column=profile.name,
-            edges=given.get("edges", ""),
+            edges=given.get("edges", edges),
             values=values,
             more_values=max(0, len(often) - MOST_VALUES),
             missing_rows=profile.missing,
-            missing=given.get(MISSING, ""),
+            missing=given.get(MISSING, missing),
             rest=given.get(REST, ""),
-            bars=_bars(profile),
+            histogram=_histogram(profile, given.get("edges", edges)),
+            words=profile.missing_words if profile.numbers is not None else (),
         )
 
     def recode(self, schema: Schema) -> Recode:
-        """Return what was chosen as the rules of a recode file; what is left open is refused."""
+        """Return what was chosen as the rules of a recode file; what is left open is refused.
+
+        A recode file that was named says all of it.
+        """
+        if self.file is not None:
+            return read_recode_file(self.file, schema)
         rules: dict[str, Rule] = {}
         columns: dict[str, str] = {}
         for attribute in schema.attributes:
@@ -130,7 +165,7 @@ class ChosenTable:
                     f"no column is chosen for {attribute.name!r}", hint="choose one in its box"
                 )
             columns[attribute.name] = choice.column
-            rules[attribute.name] = _rule(choice)
+            rules[attribute.name] = _rule(choice, self.profiles[choice.column])
         return Recode(rules, columns=columns, duplicates=check_duplicates(self.duplicates))
 
     def recode_file(self, schema: Schema) -> str:
@@ -146,10 +181,24 @@ def _like(text: str, attribute: Attribute, known: Mapping[str, str]) -> str:
     return text if text in attribute.categories else known.get(spelling(text), "")
 
 
-def _rule(choice: AttributeChoice) -> Rule:
+def _drafted(attribute: Attribute, profile: ColumnProfile) -> tuple[str, str]:
+    """Return edges and the category of missing values, where the categories' names say them."""
+    bins = None if profile.numbers is None else named_bins(attribute)
+    edges = "" if bins is None else " ".join(f"{edge:g}" for edge in bins.edges)
+    return edges, category_of_missing(attribute) or ""
+
+
+def _rule(choice: AttributeChoice, profile: ColumnProfile) -> Rule:
     missing = choice.missing or None
     if choice.edges.strip():
-        return Bins(_edges(choice.edges), missing=missing)
+        # Words among numbers, such as "unknown", count as missing; spaces around numbers do not.
+        padded = any(text != text.strip() for text in profile.counts)
+        return Bins(
+            _edges(choice.edges),
+            missing=missing,
+            missing_values=choice.words if missing else (),
+            fold=("trim",) if padded else (),
+        )
     entries: dict[str | None, str] = {
         escaped(value.text): value.category for value in choice.values if value.category
     }
@@ -168,13 +217,31 @@ def _edges(text: str) -> list[float]:
     return [int(number) if number.is_integer() else number for number in numbers]
 
 
-def _bars(profile: ColumnProfile) -> tuple[float, ...]:
-    """Return the heights of a histogram, from 0 to 1; none for columns without numbers."""
+def _histogram(profile: ColumnProfile, text: str) -> Histogram | None:
+    """Return how the numbers of a column lie, with the bins; none for columns without numbers."""
     if profile.numbers is None or profile.numbers[0].is_empty():
-        return ()
-    counts = profile.numbers[0].hist(bin_count=BARS)["count"].to_list()
+        return None
+    numbers = profile.numbers[0]
+    counts = numbers.hist(bin_count=BARS)["count"].to_list()
     most = max(counts) or 1
-    return tuple(count / most for count in counts)
+    low, high = float(numbers.min()), float(numbers.max())  # type: ignore[arg-type]
+    try:
+        edges = [float(edge) for edge in _edges(text)]
+        names = Bins(edges).labels() if edges else ()
+    except InputError:  # said when the table is checked
+        edges, names = [], ()
+    ends = [-math.inf, *edges, math.inf]
+    inside = [
+        int(((numbers >= lower) & (numbers < upper)).sum()) for lower, upper in pairwise(ends)
+    ]
+    width = high - low or 1.0
+    return Histogram(
+        bars=tuple(count / most for count in counts),
+        low=low,
+        high=high,
+        lines=tuple((edge - low) / width for edge in edges if low <= edge <= high),
+        bins=tuple(zip(names, inside, strict=False)),
+    )
 
 
 def tables_in(folder: Path) -> Iterable[tuple[str, Path, bool]]:

@@ -36,6 +36,9 @@ SMALLEST_EPSILON = 1e-9
 CHANNELS_PART = 1.1
 """By default the server's noise makes the error of decoys larger by this factor."""
 
+NO_NOISE = 1e100
+"""A γ that replaces next to no record."""
+
 CHANNEL_DIGITS = 24
 """How many binary digits the server's default noise has."""
 
@@ -256,6 +259,8 @@ class Question:
         """Return plans by shuffling: for everybody, and for smaller samples while they gain."""
         plans: list[Plan] = []
         for size in self._shuffled_sizes():
+            if plans and self._without_noise(size) > CLEARLY * plans[-1].rmse:
+                break
             if plans and self._rough_rmse(epsilon, size) > CLEARLY * plans[-1].rmse:
                 break
             candidate = self._shuffled_sample(epsilon, size)
@@ -281,11 +286,18 @@ class Question:
         least = self._pure(epsilon)[0].rmse
         best = math.inf
         for size in self._shuffled_sizes():
+            if self._without_noise(size) > CLEARLY * best:
+                break
             rough = self._rough_rmse(epsilon, size)
             if rough > CLEARLY * best:
                 break
             best = min(best, rough)
         return min(least, best)
+
+    def _without_noise(self, size: int) -> float:
+        """Return the error of a sample alone, which no γ can go below; it grows as samples fall."""
+        n, cells = self.population_size, self.domain_size
+        return utility.worst_case_rmse(n, size, cells, NO_NOISE)
 
     def _rough_rmse(self, epsilon: float, size: int) -> float:
         """Return roughly the error of a shuffled sample, to see whether it is worth a plan."""

@@ -62,7 +62,7 @@ def _attribute(attribute: Attribute, profiles: Mapping[str, ColumnProfile]) -> l
         return [*lines, *comment(f"The columns are {there}.").splitlines()]
     profile = profiles[column]
     named = None if column == attribute.name else column
-    bins = _bins(attribute)
+    bins = named_bins(attribute)
     if bins is not None and profile.numbers is not None:
         return _binned(attribute, profile, named, bins)
     return _matched(attribute, profile, named)
@@ -104,7 +104,7 @@ def _matched(attribute: Attribute, profile: ColumnProfile, column: str | None) -
             groups.setdefault(category, []).append(text)
     matched = {text for group in groups.values() for text in group}
     words = tuple(text for text in profile.missing_words if text not in matched)
-    missing = _unknown(attribute) if words or profile.missing else None
+    missing = category_of_missing(attribute) if words or profile.missing else None
     rule: Rule | None = value_map(groups.items(), missing, () if missing is None else words)
     lines = attribute_lines(attribute.name, column, rule)
     left = _left_missing(profile, words, missing)
@@ -147,15 +147,15 @@ def _fill_in(
     return [*lines, "]"]
 
 
-def _unknown(attribute: Attribute) -> str | None:
+def category_of_missing(attribute: Attribute) -> str | None:
     """Return the one category that is for missing values, if its name says so."""
     named = [name for name in attribute.categories if spelling(name) in _UNKNOWN]
     return named[0] if len(named) == 1 else None
 
 
-def _bins(attribute: Attribute) -> Bins | None:
+def named_bins(attribute: Attribute) -> Bins | None:
     """Return the intervals that the categories name, and the category of missing values."""
-    missing = _unknown(attribute)
+    missing = category_of_missing(attribute)
     names = [name for name in attribute.categories if name != missing]
     if len(names) < 2:  # noqa: PLR2004 - one interval has no edge
         return None

@@ -358,6 +358,11 @@ class StudyFolder:
             raise damaged(path)
         return prepared
 
+    @property
+    def has_prepared(self) -> bool:
+        """Whether an upload was prepared: a push that was broken off goes on with it."""
+        return self._file("prepared").exists()
+
     def save_prepared(self, prepared: Prepared[Upload]) -> None:
         """Keep the upload with its pads: without them nobody can ever be granted anything."""
         self._check_own(prepared.message.body.scope)

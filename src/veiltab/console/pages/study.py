@@ -188,6 +188,8 @@ def _values(session: Session, study: Study) -> dict[str, object]:
         "ended": status.state not in IN_ORDER,
         "mine": my_step(status, me),
         "me": me,
+        "pushed": any(one.party == me and one.uploaded for one in status.curators),
+        "prepared": home.study(contract.study_id).has_prepared,
         "waits_for": waits_for(status),
         "parties": [(one, called(one)) for one in parties],
         "compared": COMPARED,

@@ -11,16 +11,20 @@ from veiltab.console.rendering import Failure, go, render
 from veiltab.console.state import ConsoleState
 from veiltab.console.tasks import Task
 from veiltab.core.schema import Schema
+from veiltab.data.recode_file import read_recode_file
 from veiltab.errors import ParameterError, StateError, VeiltabError
 from veiltab.files.private import write_private
 from veiltab.party.checking import Preview
 from veiltab.party.roles import check_curator
 from veiltab.wire.contract import Contract
+from veiltab.wire.states import State
 
 router = APIRouter()
 
 PATIENCE = 600.0
 """Seconds to try a server during a push: a restart of it must not end one."""
+
+PUSHING = "Pushing your table"
 
 
 @router.get("/studies/{study_id}/table")
@@ -64,18 +68,33 @@ def go_on(request: Request, study_id: str, step: str) -> Response:
         chosen.take(form, schema)
         if step == "map":
             return _mapping(request, contract, chosen)
+        if step == "file":
+            return _use_file(request, study_id, chosen, schema)
         if step == "save":
             path = Path(form.text("file")).expanduser()
             if path.exists() or not form.text("file"):
                 raise ParameterError("the recode file must be a new one", hint="write another name")
             write_private(path, chosen.recode_file(schema).encode())
             return go(request, f"/studies/{study_id}/table", f"The recode file is in {path}.")
-        _start(state, study_id, chosen, schema, step=step, sure=form.checked("sure"))
+        _start(state, study_id, chosen, schema, step=step, form=form)
     except VeiltabError as error:
         if error.code == "console_locked":
             raise
         return _mapping(request, contract, chosen, Failure.of(error))
     return go(request, f"/studies/{study_id}/progress/{step}")
+
+
+def _use_file(request: Request, study_id: str, chosen: ChosenTable, schema: Schema) -> Response:
+    """Take a recode file that was written before, or go back to clicking."""
+    named = Form.of(request).path("recode")
+    if not named and chosen.file is None:
+        raise ParameterError("no recode file is named", hint="write its path")
+    path = Path(named) if named else None
+    if path is not None:
+        read_recode_file(path, schema)  # what is wrong with it is said at once
+    chosen.file = path
+    said = f"The table is mapped as {path} says." if path else "Map the table by clicking."
+    return go(request, f"/studies/{study_id}/table", said)
 
 
 @router.get("/studies/{study_id}/progress/{step}")
@@ -108,15 +127,20 @@ def stop(request: Request, study_id: str, step: str) -> Response:
 
 @router.post("/studies/{study_id}/resume")
 def resume(request: Request, study_id: str) -> Response:
-    """Go on with a push that was stopped: what was prepared before is sent."""
-    state: ConsoleState = request.app.state.console
-    state.party.identity()
+    """Go on with a push that was stopped: send what was prepared, or read the table once more."""
+    state, contract, me = _study(request, study_id)
+    chosen = state.tables.get(study_id)
+    if not state.party.home.study(contract.study_id).has_prepared:
+        if chosen is None:
+            return go(request, f"/studies/{study_id}/table", "Choose the table again.")
+        _push(state, study_id, chosen, contract.schema_of(me))
+        return go(request, f"/studies/{study_id}/progress/push")
 
     def work(task: Task) -> object:
         with state.party.session(PATIENCE) as session:
             return session.study(study_id).push(progress=task.report)
 
-    state.tasks.start(f"push {study_id}", "Pushing your table", work)
+    state.tasks.start(f"push {study_id}", PUSHING, work)
     return go(request, f"/studies/{study_id}/progress/push")
 
 
@@ -127,28 +151,49 @@ def _start(
     schema: Schema,
     *,
     step: str,
-    sure: bool,
+    form: Form,
 ) -> None:
     if step not in {"check", "push"}:
         raise ParameterError(f"there is no step {step!r}", hint="choose a button of the page")
-    if step == "push" and not sure:
+    if step == "push" and not form.checked("sure"):
         raise StateError(
             "nothing was sent: the box was not ticked",
             hint="tick it to say that this is the right table",
         )
-    recode, ids = chosen.recode(schema), chosen.ids
+    if step == "push":
+        _push(state, study_id, chosen, schema)
+        return
+    recode = chosen.recode(schema)
+    ids = chosen.ids if recode.ids is None else ()
+    offenders = form.path("offenders") or None
     state.party.identity()
 
     def work(task: Task) -> object:
         with state.party.session(PATIENCE) as session:
-            study = session.study(study_id)
-            options = {"recode": recode, "query": chosen.query, "progress": task.report}
-            if step == "check":
-                return study.check(chosen.location, ids, **options)  # type: ignore[arg-type]
-            return study.push(chosen.location, ids, **options)  # type: ignore[arg-type]
+            return session.study(study_id).check(
+                chosen.location,
+                ids,
+                recode=recode,
+                query=chosen.query,
+                offenders=offenders,
+                progress=task.report,
+            )
 
-    what = "Checking your table" if step == "check" else "Pushing your table"
-    state.tasks.start(f"{step} {study_id}", what, work)
+    state.tasks.start(f"check {study_id}", "Checking your table", work)
+
+
+def _push(state: ConsoleState, study_id: str, chosen: ChosenTable, schema: Schema) -> None:
+    recode = chosen.recode(schema)
+    ids = chosen.ids if recode.ids is None else ()
+    state.party.identity()
+
+    def work(task: Task) -> object:
+        with state.party.session(PATIENCE) as session:
+            return session.study(study_id).push(
+                chosen.location, ids, recode=recode, query=chosen.query, progress=task.report
+            )
+
+    state.tasks.start(f"push {study_id}", PUSHING, work)
 
 
 def _study(request: Request, study_id: str) -> tuple[ConsoleState, Contract, bytes]:
@@ -194,6 +239,16 @@ def _mapping(
         200 if failure is None else 422,
         contract=contract,
         chosen=chosen,
-        choices=[chosen.attribute(attribute) for attribute in schema.attributes],
+        choices=[]
+        if chosen.file is not None
+        else [chosen.attribute(attribute) for attribute in schema.attributes],
+        opened=_is_open(state, contract),
+        typed=Form.of(request).as_dict() if request.method == "POST" else {},
         failure=failure,
     )
+
+
+def _is_open(state: ConsoleState, contract: Contract) -> bool:
+    """Tell whether the study takes tables: before all have signed, they can be checked."""
+    with state.party.session() as session:
+        return session.study(contract.study_id.hex()).status().state == State.OPEN
