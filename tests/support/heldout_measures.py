@@ -302,6 +302,13 @@ INTERVALS: tuple[Interval, ...] = (
         lambda t, _: [(t.sum(axis=(0, 1)) ** 2).sum()],
     ),
     Interval(
+        "deviations",
+        lambda e, _: frame(e.deviations("x", "y")),
+        lambda t, _: (
+            (_pair(t) - np.outer(t.sum(axis=(1, 2)), t.sum(axis=(0, 2)))).reshape(-1).tolist()
+        ),
+    ),
+    Interval(
         "mean",
         lambda e, s: of(e.mean("x", _scores(s))),
         lambda t, _: [_moments(t)[0]],

@@ -25,13 +25,17 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "association": (
         *("Cramér's V", "mutual information", "correlation", "common odds ratio"),
-        *("linear", "functional", "people", "calibrated conditional"),
+        *("deviations", "linear", "functional", "people", "calibrated conditional"),
     ),
     "means": (
         *("mean", "mean by group", "variance", "difference of means", "median"),
         *("weighted share", "change of a share", "pooled share"),
     ),
     "models": ("logistic", "multinomial", "ordinal", "linear regression", "log-linear"),
+    "at four settings": (
+        *("quantile category", "weighted mean", "raked conditional", "people by category"),
+        *("people in common", "prediction", "contrast", "ratio of shares"),
+    ),
     "tests": (*(test.name for test in TESTS), "change of the table"),
 }
 """The tables, each with its columns."""
