@@ -27,7 +27,8 @@ from veiltab.data.counts import adult_table
 from veiltab.estimates import Estimate, Provenance
 from veiltab.rehearsal import simulate
 from veiltab.report.formatting import between, percent, points
-from veiltab.report.html import label, plain_text
+from veiltab.report.glossary import plain_text
+from veiltab.report.html import label
 from veiltab.report.page import estimate_page
 from veiltab.report.view import ReportOptions, view_release
 

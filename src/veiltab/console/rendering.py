@@ -14,8 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from veiltab.crypto.identity import fingerprint
 from veiltab.errors import VeiltabError
 from veiltab.party.known.names import readable
-from veiltab.report.glossary import meanings
-from veiltab.report.html import plain_text
+from veiltab.report.glossary import meanings, plain_text
 
 LONGEST_SHOWN = 200
 """Characters of a name that a page shows; somebody else may have chosen it."""

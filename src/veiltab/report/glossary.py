@@ -7,6 +7,9 @@ Commands, the console's pages and reports show the meaning below whatever has su
 import re
 from collections.abc import Container
 from dataclasses import dataclass, field
+from html import unescape
+
+_TAG = re.compile("<[^>]*>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,11 @@ WORDS = (
     Word("chunks", r"\bchunks?\b", "pieces of a column, as they are sent and stored"),
     Word("pinned", r"\bpinned\b", "known since you registered; no other server is spoken to"),
 )
+
+
+def plain_text(markup: str) -> str:
+    """Return the text of some elements, without their tags."""
+    return unescape(_TAG.sub(" ", markup))
 
 
 def meanings(text: str, told: Container[str] = ()) -> dict[str, str]:

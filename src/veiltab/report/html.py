@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from html import escape, unescape
+from html import escape
 
 from veiltab.report.formatting import between, percent, points
 from veiltab.report.view import Row
@@ -18,9 +18,6 @@ BREAK = "\0"
 LONG_WORD = re.compile(rf"[^\s/\0-]{{{LONGEST_WORD + 1},}}")
 
 
-_TAG = re.compile("<[^>]*>")
-
-
 class Html(str):
     """Text that is HTML already."""
 
@@ -30,11 +27,6 @@ class Html(str):
 def html(text: object) -> str:
     """Escape text; leave alone what is HTML already."""
     return text if isinstance(text, Html) else escape(str(text))
-
-
-def plain_text(markup: str) -> str:
-    """Return the text of some elements, without their tags."""
-    return unescape(_TAG.sub(" ", markup))
 
 
 def element(name: str, *content: object, **attributes: str) -> Html:

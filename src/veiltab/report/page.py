@@ -20,13 +20,12 @@ from veiltab.report.formatting import (
     points,
     small,
 )
-from veiltab.report.glossary import meanings
+from veiltab.report.glossary import meanings, plain_text
 from veiltab.report.html import (
     Html,
     element,
     error_bar,
     label,
-    plain_text,
     point_list,
     scroll,
     sentence,
