@@ -36,9 +36,12 @@ test: $(VENV)/.installed programs ## Lint, types, layers and every test
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going lint every
 
 # A browser, and what reads PDF files: installed where that is possible, and else said to be missing.
-.PHONY: programs
+.PHONY: programs pictures
 programs: $(VENV)/.installed
 	@$(BIN)/python -m tests.support.programs
+
+pictures: $(VENV)/.installed programs ## Draw the pictures of the documentation anew, from real pages
+	@$(BIN)/python -m tests.support.pictures
 
 soak: $(VENV)/.installed programs ## The long runs: hundreds of crashes, heavy load, large tables, many examples
 	VEILTAB_ALL_EXAMPLES=1 $(BIN)/python -m pytest -n 0 -m 'soak or hypothesis' -rA

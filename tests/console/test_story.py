@@ -5,6 +5,7 @@ what the page holds are noted; each test asks one question about what was noted.
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -15,10 +16,14 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from playwright.sync_api import Browser
 
 from tests.support.browsing import Visitor, chromium
+from tests.support.mistakes import Mistaken
 from tests.support.pages import study_secrets
-from tests.support.servers import QUICK, make_context, running
-from tests.support.story import HOSPITAL, Story, playing
+from tests.support.servers import QUICK, KilledServer, Server, make_context, running
+from tests.support.story import HOSPITAL, OFFICE, RIVERA, Story, playing
 from veiltab.console.app import create_console
+from veiltab.hosting import open_server, server_identity
+from veiltab.party.remote import Retry
+from veiltab.server.directory import DataDirectory
 
 pytestmark = pytest.mark.slow
 
@@ -74,6 +79,43 @@ def played(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         made.story = story
         story.play()
         yield made
+
+
+@pytest.fixture(scope="module")
+def mistaken(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    """Play it with a mistake at every step, and a server that is killed in the middle."""
+    folder, made = tmp_path_factory.mktemp("mistakes"), Played()
+    killed = KilledServer(folder / "data", seed=1)
+    killed.start()
+    try:
+        folders = DataDirectory(folder / "data")
+        context = open_server(folders, None, server_identity(folders, None))
+        server = Server(
+            url=killed.url, context=context, retry=Retry(total=30), metrics_url="http://127.0.0.1:0"
+        )
+        make = functools.partial(Mistaken, killed=killed)
+        with (
+            context.database,
+            playing(folder, browser, server, lambda *_: None, make=make) as story,
+        ):
+            made.story = story
+            story.play()
+            yield made
+    finally:
+        killed.kill()
+
+
+@pytest.mark.parametrize("kind", ["browser", "layout", "secret"])
+def test_mistakes_at_every_step_lose_nothing(mistaken: Played, kind: str) -> None:
+    """The same table comes out, each data set is charged once, and no page is the worse for it."""
+    story = mistaken.people
+    for name in (HOSPITAL, OFFICE):
+        [budget] = story.homes[name].budgets()
+        assert [entry.epsilon for entry in budget.ledger.entries] == [2]
+    table = pl.read_csv(story.folder / "result.csv")
+    assert table.height == 6
+    assert story.homes[RIVERA].server is not None
+    assert mistaken.faults(kind) == []
 
 
 def test_the_researcher_has_a_table_that_is_about_right(played: Played) -> None:

@@ -32,6 +32,7 @@ from playwright.sync_api import (
     Locator,
     Page,
     Request,
+    TimeoutError,  # noqa: A004 - it is what Playwright calls its own
     sync_playwright,
 )
 
@@ -42,10 +43,10 @@ from veiltab.crypto.entropy import SystemEntropy
 
 WIDTHS = (360, 600, 1024, 1600)
 HEIGHT = 900
-SECONDS = 15.0
+SECONDS = 30.0
 """How long a page may take on a busy machine."""
 
-STATUS = re.compile(r"Failed to load resource: the server responded with a status of 4\d\d")
+STATUS = re.compile(r"Failed to load resource: the server responded with a status of (4\d\d|503)")
 """What Chromium says of every page that answers a mistake; such pages are looked at as others."""
 
 REPLACED = re.compile(r"htmx:(afterRequest|sendAbort)\b")
@@ -133,6 +134,7 @@ class Visitor:
         link = self.console.link()
         self.secrets.add(link.rpartition("=")[2])
         self.page.goto(link)
+        self.page.wait_for_url(f"{self.origin}/")
 
     # What people do
 
@@ -173,7 +175,12 @@ class Visitor:
 
     def see(self, words: str | re.Pattern[str]) -> None:
         """Wait until the page says something."""
-        self.page.get_by_text(words).first.wait_for()
+        try:
+            self.page.get_by_text(words).first.wait_for()
+        except TimeoutError as error:
+            shown = f"{self.name} does not see {words!r}, but {self.page.url}: {self.text[:2000]}"
+            raise AssertionError(shown) from error
+        self.page.wait_for_load_state()  # its scripts listen only then
 
     @property
     def text(self) -> str:

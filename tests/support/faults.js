@@ -53,7 +53,7 @@
     }
   }
   for (const field of document.querySelectorAll("input[placeholder]")) {
-    if (isHidden(field) || field.value) continue;
+    if (isHidden(field) || field.value || field.placeholder.length > 40) continue;
     const canvas = document.createElement("canvas").getContext("2d");
     canvas.font = style(field).font;
     const room = field.clientWidth - Number.parseFloat(style(field).paddingLeft) - Number.parseFloat(style(field).paddingRight);
@@ -64,7 +64,8 @@
     if (isHidden(list) || words.length > 30) continue;  // somebody has chosen such a name
     const canvas = document.createElement("canvas").getContext("2d");
     canvas.font = style(list).font;
-    if (canvas.measureText(words).width > list.clientWidth - 40) found.push(`cut off in its list: ${words}`);
+    if (canvas.measureText(words).width > list.clientWidth - 18
+      - Number.parseFloat(style(list).paddingLeft) - Number.parseFloat(style(list).paddingRight)) found.push(`cut off in its list: ${words}`);
   }
   for (const button of document.querySelectorAll("button, select, input:not([type=hidden], [type=checkbox], [type=radio])")) {
     if (isHidden(button)) continue;

@@ -188,7 +188,11 @@ class Guard:
             )
         # Not a redirect: after one that began elsewhere, browsers hold a strict cookie back.
         page = CLOSED.format(title="Welcome", text='<a href="/">Go to the console</a>')
-        refresh = '<meta http-equiv="refresh" content="0;url=/"></head>'
+        # The next page is not told the link that led to it.
+        refresh = (
+            '<meta name="referrer" content="no-referrer">'
+            '<meta http-equiv="refresh" content="0;url=/"></head>'
+        )
         answer = HTMLResponse(page.replace("</head>", refresh))
         answer.set_cookie(self.cookie_name, session.cookie, httponly=True, samesite="strict")
         return answer
