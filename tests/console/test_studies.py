@@ -183,6 +183,14 @@ def test_differences_are_said_in_words(world: World, office: Browser) -> None:
     assert "60" in page
 
 
+@pytest.mark.parametrize("name", ["nothing", "ab" * 32, "ab" * 40, "é%00", "x" * 3_000, "%20"])
+def test_no_such_study(office: Browser, name: str) -> None:
+    """An address that was typed wrong is a page that says so, and no failure of ours."""
+    answer = office.client.get(f"/studies/{name}")
+    assert answer.status_code == 409
+    assert "No study matches" in plain(answer.text)
+
+
 def test_grants(world: World, office: Browser, researcher: Browser) -> None:
     """Given once, listed, named in the log, and taken back; mistakes give nothing."""
     study = world.study(Stage.RELEASED, "released")

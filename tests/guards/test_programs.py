@@ -81,5 +81,5 @@ def test_what_is_missing_is_installed_on_debian_as_root(
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert install_missing({"CI": "true"}) == 0
     assert install_missing({"CI": "true"}) == 0
-    assert asked == [["chromium", "poppler-utils", "fonts-liberation"]]
+    assert asked == [["chromium-headless-shell", "poppler-utils", "fonts-liberation"]]
     assert needed(PDF_TEXT) == str(bare / "pdftotext")

@@ -3,6 +3,7 @@
 import logging
 import socket
 from collections.abc import Callable
+from http import HTTPStatus
 from importlib.resources import files
 from threading import Lock, Thread
 from urllib.parse import quote
@@ -127,8 +128,11 @@ def _page_of(form: str) -> str:
 def _failed(request: Request, error: Exception) -> Response:
     assert isinstance(error, VeiltabError)  # noqa: S101 - the handler is for these
     template = "failure_part.html" if "hx-request" in request.headers else "failure.html"
+    # Errors of this computer's own files have no status for the network.  To the browser they are
+    # mistakes, or things to mend first; 500 is left for failures of the console itself.
+    status = 409 if error.http_status == HTTPStatus.INTERNAL_SERVER_ERROR else error.http_status
     # htmx shows nothing of an answer that is an error, so fragments come with 200.
-    status = 200 if "hx-request" in request.headers else max(400, error.http_status)
+    status = 200 if "hx-request" in request.headers else status
     return render(request, template, status, failure=Failure.of(error))
 
 
