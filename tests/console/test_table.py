@@ -89,6 +89,26 @@ def save_and_use(
     assert f'value="{yes}" selected' in back.text  # what was clicked before is still there
 
 
+def say_how_it_is_written(office: Browser, page: str, export: Path) -> None:
+    """Say it wrong, and it stays to be mended; say it right, and it overrides what is found."""
+    for wrong, words in (
+        ({"encoding": "klingon"}, "klingon"),
+        ({"skip_lines": "many"}, "the number of lines above the header must be a number"),
+        ({"skip_lines": "-1"}, "-1 lines cannot be skipped"),
+        ({"decimal": "comma", "thousands": "comma"}, "before decimals and between thousands"),
+        ({"header": "maybe"}, "no choice 'maybe'"),
+        ({"sheet": "May"}, "sheet"),
+    ):
+        refused = office.fill_in(page, page, location=str(export), **wrong)
+        assert refused.status_code == 422
+        assert words.lower() in plain(refused.text).lower()
+        kept = [f'value="{value}"' in refused.text for value in wrong.values()]
+        assert all(kept) or "header" in wrong
+    opened = office.fill_in(page, page, location=str(export), separator="comma", header="no")
+    assert "column_1" in opened.text
+    assert "column_2" not in opened.text
+
+
 def test_from_a_file_to_a_push(study: HttpStudy, office: Browser, export: Path) -> None:
     """Nothing is sent before the box is ticked, and what was chosen is never lost."""
     page = f"/studies/{study.study.hex()}/table"
@@ -98,7 +118,8 @@ def test_from_a_file_to_a_push(study: HttpStudy, office: Browser, export: Path) 
     assert "absent.csv" in missing.text
     listed = plain(office.get(f"{page}?other=1&folder={export.parent}"))
     assert export.name in listed
-    opened = office.fill_in(page, page, location=str(export))
+    say_how_it_is_written(office, page, export)
+    opened = office.fill_in(f"{page}?other=1", page, location=str(export))
     assert "Read as CSV, semicolons" in plain(opened.text)
     attributes = study.contract.body.curators[0].attributes
     smoker, age = (attribute.categories for attribute in attributes)
@@ -166,7 +187,7 @@ def test_a_draft_to_start_from(tmp_path: Path) -> None:
         + "60;k.A.;ja\n"
     )
     schema = Schema((age, smoker))
-    chosen = ChosenTable.open(str(table), None, schema)
+    chosen = ChosenTable.open(str(table), None, schema, {})
     ages, smokers = (chosen.attribute(attribute) for attribute in schema.attributes)
     assert (ages.column, ages.edges, ages.missing, ages.words) == (
         "age",

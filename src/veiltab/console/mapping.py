@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -94,20 +95,28 @@ class ChosenTable:
     file: Path | None = None
     """A recode file that somebody has written before; it takes the place of the choices."""
     choices: dict[str, dict[str, str]] = field(default_factory=dict)
+    written: Mapping[str, Any] = field(default_factory=dict)
+    """What somebody says about how the file is written; the rest is found by looking."""
 
     @classmethod
-    def open(cls, location: str, query: str | None, schema: Schema) -> "ChosenTable":
+    def open(
+        cls, location: str, query: str | None, schema: Schema, written: Mapping[str, Any]
+    ) -> "ChosenTable":
         """Look at a table: its columns, its first rows, and which values they have."""
-        table = open_table(location, query)
+        table = open_table(location, query, **written)
         columns = list(table.columns)
         first = next(iter(table.batches(columns, PREVIEW_ROWS)), None)
         profiles = {one.name: one for one in profile_table(table.batches(columns, BATCH_ROWS))}
         ids = tuple(name for name, one in profiles.items() if one.use is Use.ID)[:1]
         preview = pl.DataFrame(schema=columns) if first is None else first.head(PREVIEW_ROWS)
-        made = cls(location, query, table, profiles, preview, ids)
+        made = cls(location, query, table, profiles, preview, ids, written=written)
         for attribute in schema.attributes:
             made.choices[attribute.name] = {"column": made._column_like(attribute.name)}
         return made
+
+    def open_again(self) -> Table:
+        """Open the table anew, in the same way: it may have been replaced by a corrected one."""
+        return open_table(self.location, self.query, **self.written)
 
     def take(self, form: Form, schema: Schema) -> None:
         """Remember what a form says."""

@@ -26,6 +26,16 @@ PATIENCE = 600.0
 
 PUSHING = "Pushing your table"
 
+WRITTEN = {
+    "separator": ("What separates fields", "semicolon"),
+    "encoding": ("Encoding of letters", "cp1252"),
+    "decimal": ("What stands before decimals", "comma"),
+    "thousands": ("What stands between thousands", "point"),
+    "quote": ("What encloses fields", '"'),
+    "sheet": ("Sheet of a workbook", "Sheet1"),
+}
+"""What may be said about how a file is written, with an example of each."""
+
 
 @router.get("/studies/{study_id}/table")
 def choose(request: Request, study_id: str) -> Response:
@@ -49,10 +59,10 @@ def open_table(request: Request, study_id: str) -> Response:
         if not location:
             raise ParameterError("no table is named", hint="choose a file, or write its path")
         state.tables[study_id] = ChosenTable.open(
-            location, form.text("query") or None, contract.schema_of(me)
+            location, form.text("query") or None, contract.schema_of(me), _written(form)
         )
     except VeiltabError as error:
-        return _browse(request, contract, form.text("folder"), Failure.of(error), location)
+        return _browse(request, contract, form.text("folder"), Failure.of(error))
     return go(request, f"/studies/{study_id}/table")
 
 
@@ -171,12 +181,7 @@ def _start(
     def work(task: Task) -> object:
         with state.party.session(PATIENCE) as session:
             return session.study(study_id).check(
-                chosen.location,
-                ids,
-                recode=recode,
-                query=chosen.query,
-                offenders=offenders,
-                progress=task.report,
+                chosen.open_again, ids, recode=recode, offenders=offenders, progress=task.report
             )
 
     state.tasks.start(f"check {study_id}", "Checking your table", work)
@@ -190,7 +195,7 @@ def _push(state: ConsoleState, study_id: str, chosen: ChosenTable, schema: Schem
     def work(task: Task) -> object:
         with state.party.session(PATIENCE) as session:
             return session.study(study_id).push(
-                chosen.location, ids, recode=recode, query=chosen.query, progress=task.report
+                chosen.open_again, ids, recode=recode, progress=task.report
             )
 
     state.tasks.start(f"push {study_id}", PUSHING, work)
@@ -209,7 +214,6 @@ def _browse(
     contract: Contract,
     folder: str,
     failure: Failure | None = None,
-    location: str = "",
 ) -> Response:
     here = Path(folder).expanduser() if folder else Path.cwd()
     try:
@@ -223,9 +227,20 @@ def _browse(
         contract=contract,
         here=here.absolute(),
         entries=entries,
-        location=location,
+        written=WRITTEN,
+        typed=Form.of(request).as_dict() if request.method == "POST" else {},
         failure=failure,
     )
+
+
+def _written(form: Form) -> dict[str, object]:
+    """Return what a form says about how a file is written; an empty field says nothing."""
+    written: dict[str, object] = {name: form.text(name) for name in WRITTEN if form.text(name)}
+    if form.choice("header", ("", "yes", "no"), ""):
+        written["header"] = form.text("header") == "yes"
+    if form.text("skip_lines"):
+        written["skip_lines"] = form.integer("skip_lines", "the number of lines above the header")
+    return written
 
 
 def _mapping(
