@@ -249,4 +249,5 @@ def test_many_threads_share_a_client() -> None:
             thread.join()
     assert len(found) == 80
     assert all(chunks == {study} for study, chunks in found.items())
-    assert len({each.headers["signature-input"] for each in http.seen}) == 80
+    # A connection that a busy machine has lost is tried again, and signed anew.
+    assert len({each.headers["signature-input"] for each in http.seen}) == len(http.seen) >= 80
