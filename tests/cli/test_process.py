@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import assert_refused, run_apart
+from veiltab.cli.main import RUN_AGAIN
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +56,12 @@ from veiltab.cli.main import main
 main(sys.argv[1:])
 """
 """Some test runners start their children deaf to Ctrl-C."""
+
+STOPPED_IN_POLARS = """
+from numpy.lib import NumpyVersion
+NumpyVersion.__init__ = lambda *_: signal.raise_signal(signal.SIGINT)
+"""
+"""polars asks for the version when it makes its first array."""
 
 PLAN = ("plan", "--population", "45222", "--cells", "24", "--epsilon", "0.5")
 
@@ -192,9 +199,20 @@ def test_ctrl_c_ends_it_without_a_traceback(tmp_path: Path) -> None:
         out, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert out == ""
-    assert [line.partition(": ")[0] for line in error.split("\n") if line] == ["error", "hint"]
-    assert "stopped" in error
+    assert error.splitlines()[-2:] == ["error: stopped", f"hint: {RUN_AGAIN}"]
     assert list(folder.iterdir()) == []
+
+
+def test_ctrl_c_inside_polars_is_no_other_failure(tmp_path: Path) -> None:
+    """Where its compiled code is about to use arrays, it panics at what Python raises."""
+    code = INTERRUPTIBLE.replace("main(sys", STOPPED_IN_POLARS + "main(sys")
+    command = [sys.executable, "-c", code, "reproduce", "--out", str(tmp_path), "--runs", "10"]
+    quiet = os.environ | {"RUST_BACKTRACE": "0"}
+    done = subprocess.run(command, env=quiet, capture_output=True, text=True, check=False)  # noqa: S603
+    assert "KeyboardInterrupt" in done.stderr.splitlines()[2]
+    assert done.returncode == 130
+    assert done.stderr.splitlines()[-2:] == ["error: stopped", f"hint: {RUN_AGAIN}"]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])

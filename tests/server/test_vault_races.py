@@ -13,6 +13,8 @@ from tests.support.vaults import VaultOnServer
 from veiltab.errors import StateError, VeiltabError
 from veiltab.server import steps, views
 from veiltab.server.context import ServiceContext
+from veiltab.server.stored_study import StoredStudy
+from veiltab.server.vaults import drawing
 from veiltab.server.vaults.stored_vault import StoredVault
 
 SERVER = Simulator().server
@@ -90,6 +92,25 @@ def test_a_draw_and_a_close_at_once(context: ServiceContext) -> None:
         assert study.state in ("sampled", "aborted")
         assert study.events()[-1] == study.state
         assert views.chunks(context, vault.sender(0), vault.vault, StoredVault) == []
+
+
+def test_a_close_between_two_looks_at_a_study(
+    context: ServiceContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A study that waits for its rows at the first look is left alone if it has ended since."""
+    vault = VaultOnServer(context).store()
+    study = vault.study()
+    look = drawing._rows_in_doubt
+
+    def look_and_close(stored: StoredStudy) -> set[bytes] | None:
+        monkeypatch.undo()
+        doubt = look(stored)
+        vault.close()
+        return doubt
+
+    monkeypatch.setattr(drawing, "_rows_in_doubt", look_and_close)
+    assert study.work() == "done"
+    assert study.events()[-1] == study.state == "aborted"
 
 
 def test_what_is_erased_at_once_is_erased(context: ServiceContext) -> None:

@@ -85,6 +85,8 @@ INTERRUPTED = 130
 USAGE, STOPPED, REFUSED = "usage", "stopped", "system_refused"
 """The codes of failures that have no class in :mod:`veiltab.errors`."""
 
+RUN_AGAIN = "nothing is left half-written; run it again"
+
 COMMANDS = {
     "demo": "veiltab.cli.demo:demo_command",
     "plan": "veiltab.cli.plan:plan_command",
@@ -162,8 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except click.ClickException as error:
         code = report(USAGE, error.format_message(), _help_hint(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        again = "nothing is left half-written; run it again"
-        code = report(STOPPED, "stopped", again, INTERRUPTED)
+        code = report(STOPPED, "stopped", RUN_AGAIN, INTERRUPTED)
     except BrokenPipeError:  # the reader of a pipe has gone
         _close_output()
         code = 1
@@ -171,7 +172,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _close_output()
         reason = error.strerror or str(error)
         code = report(REFUSED, f"the system refused: {reason}", "look at where the output goes", 1)
+    except BaseException as error:
+        if not _stopped_in_polars(error):
+            raise
+        code = report(STOPPED, "stopped", RUN_AGAIN, INTERRUPTED)
     sys.exit(code)
+
+
+def _stopped_in_polars(error: BaseException) -> bool:
+    """Tell whether Ctrl-C came while polars called Python, which it takes for a fault of its own.
+
+    Its type is known by name: polars is not loaded by commands that read no table.
+    """
+    return type(error).__name__ == "PanicException" and KeyboardInterrupt.__name__ in str(error)
 
 
 def _run(arguments: Sequence[str] | None, *, explaining: bool) -> int:

@@ -74,6 +74,8 @@ def _draw(context: ServiceContext, study: bytes, store: BundledChunks) -> str:
     """Match the tables of the vault, draw the rows that the key decides, and keep them."""
     with context.database.reading() as records:
         stored = StoredStudy.find(context, records, study)
+        if stored.state not in _WAITING:  # its vault was closed after it was found to wait
+            return "done"
         vault = StoredVault.find(context, records, stored.record.vault or b"")
         entropy = _fixed_entropy(stored, "draw")
         undrawn = stored.resume(entropy=entropy, received=store, state=State.OPEN)
