@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 from scipy.special import stdtrit
 
 from veiltab.core.released import Shares
@@ -240,6 +239,8 @@ def _between_variance(direct: Shares, errors: Shares, matrix: Shares) -> float:
     values, vectors = np.linalg.eigh(errors)
     values = np.maximum(values, values.max() * 1e-12)
     turned, columns = vectors.T @ direct, vectors.T @ matrix
+
+    from scipy.optimize import minimize_scalar  # noqa: PLC0415 - slow to load, and seldom needed
 
     def minus_log(log_between: float) -> float:
         between = float(np.exp(log_between))

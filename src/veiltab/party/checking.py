@@ -54,7 +54,9 @@ def make_source(
 ) -> Source:
     """Open a table as a curator names it."""
     opened = open_table(table() if callable(table) else table, query)
-    return Source(opened, _id_columns(tuple(as_names(ids) or ()), recode), recode)
+    return Source(
+        opened, _id_columns((ids,) if isinstance(ids, str) else tuple(ids or ()), recode), recode
+    )
 
 
 def _id_columns(named: tuple[str, ...], recode: Recode) -> tuple[str, ...]:
@@ -68,11 +70,6 @@ def _id_columns(named: tuple[str, ...], recode: Recode) -> tuple[str, ...]:
             hint="name them in one place, or in both alike and in the same order",
         )
     return recode.ids.columns
-
-
-def as_names(names: str | Sequence[str] | None) -> Sequence[str] | None:
-    """Return names as a sequence: one name by itself stands for a list of it alone."""
-    return [names] if isinstance(names, str) else names
 
 
 def as_recode(

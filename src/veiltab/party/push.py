@@ -4,9 +4,8 @@ Nothing is sent before the whole table has been read without an error.  The prep
 before any of it is sent, and sent again byte for byte until the server has all of it.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
 from veiltab.errors import AlignmentError, DigestError, ParameterError, StateError
 from veiltab.files.chunks import FolderChunks
@@ -19,6 +18,7 @@ from veiltab.party.evidence import check_uploaded
 from veiltab.party.progress import OnProgress, Patience, Progress
 from veiltab.party.remote import Status
 from veiltab.party.secrets import combined_secret
+from veiltab.party.sending import LOCK_WAIT, ChunkSending, chunk_digests
 from veiltab.party.study_folder import StudyFolder
 from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.curator.upload import (
@@ -30,12 +30,9 @@ from veiltab.protocol.curator.upload import (
 )
 from veiltab.protocol.verify import renew, verify_agreement
 from veiltab.wire.contract import Contract
-from veiltab.wire.messages import Alignment, Repad, Upload
+from veiltab.wire.messages import Alignment, Upload
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import State
-
-LOCK_WAIT = 1.0
-"""Seconds that a push waits for another one of the same study."""
 
 
 def push(
@@ -218,41 +215,3 @@ def _send(
     except DigestError:
         sending.look_for_damage()
         raise
-
-
-def chunk_digests(body: Upload | Repad) -> list[bytes]:
-    """Return the digests of all chunks that a message refers to, each once."""
-    tokens = body.tokens if isinstance(body, Upload) else None
-    columns = [column.chunks for column in body.columns] + [tokens or ()]
-    return list(dict.fromkeys(digest for chunks in columns for digest in chunks))
-
-
-@dataclass(slots=True)
-class ChunkSending:
-    """The chunks that a server does not have yet, and how far it is with them."""
-
-    digests: Sequence[bytes]
-    received: Collection[bytes]
-    outgoing: FolderChunks
-    progress: OnProgress
-    _sent: int = 0
-
-    def missing(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield what is to be sent.
-
-        The server reads every chunk before it takes the message, so that they need no check here.
-        """
-        missing = [digest for digest in self.digests if digest not in self.received]
-        self.count(len(self.digests) - len(missing))
-        return ((digest, self.outgoing.read(digest)) for digest in missing)
-
-    def count(self, more: int) -> None:
-        """Report how much the server has, in percent: with decoys, nobody is told how many rows."""
-        self._sent += more
-        done = 100 * self._sent // len(self.digests) if self.digests else 100
-        self.progress(Progress("sending", done, 100))
-
-    def look_for_damage(self) -> None:
-        """Read every chunk again: if our own disk has damaged one, this says so."""
-        for digest in self.digests:
-            self.outgoing.get(digest)

@@ -26,7 +26,7 @@ from veiltab.files.private import locked
 from veiltab.party.context import PartyContext
 from veiltab.party.evidence import read_whole_log
 from veiltab.party.ledgers import StoredLedger
-from veiltab.party.push import LOCK_WAIT
+from veiltab.party.sending import LOCK_WAIT
 from veiltab.party.study_folder import StudyFolder
 from veiltab.party.vaults.answers import answer_folder
 from veiltab.protocol import logged as log

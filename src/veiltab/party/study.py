@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veiltab.core.overlap import OverlapEstimate
-from veiltab.data.recode import Recode, Rule
 from veiltab.errors import ParameterError, StateError
 from veiltab.party.alignments import AlignmentStatus, compare
-from veiltab.party.checking import Preview, Source, as_names, as_recode, check, make_source
 from veiltab.party.coalitions import Coalition, coalitions
 from veiltab.party.context import PartyContext
 from veiltab.party.curator import GivenGrant, choose_ledger, grant, sign
@@ -18,7 +16,6 @@ from veiltab.party.known.known import Acquaintance, acquaintances
 from veiltab.party.ledgers import StoredLedger
 from veiltab.party.overlaps import read_overlap
 from veiltab.party.progress import OnProgress, Patience, Progress, ignore_progress
-from veiltab.party.push import push
 from veiltab.party.refunds import refund
 from veiltab.party.remote import Status
 from veiltab.party.roles import check_curator, check_researcher
@@ -31,8 +28,10 @@ from veiltab.wire.messages import SignedGrant
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import IN_ORDER, State
 
-if TYPE_CHECKING:  # half of the time that a command takes to start, and few commands estimate
+if TYPE_CHECKING:  # half of the time that a command takes to start, and few read tables or estimate
+    from veiltab.data.recode import Recode, Rule
     from veiltab.estimates import Estimate
+    from veiltab.party.checking import Preview, Source
 
 DAYS = 30
 """How long a grant is valid by default."""
@@ -128,19 +127,21 @@ class Study:
         table: object,
         ids: str | Sequence[str] = (),
         *,
-        recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None = None,
+        recode: "Recode | Mapping[str, Rule] | str | PathLike[str] | None" = None,
         duplicates: Duplicates | None = None,
         query: str | None = None,
         dataset: str | None = None,
         offenders: str | PathLike[str] | None = None,
         progress: OnProgress = ignore_progress,
-    ) -> Preview:
+    ) -> "Preview":
         """Read a table as :meth:`push` would: what would leave, what it costs, what does not fit.
 
         Nothing is sent, signed or charged; it works before and after signing.  ``dataset`` shows
         the cost to one data set alone, and ``offenders`` is a new file for every row that does not
         fit.
         """
+        from veiltab.party.checking import check, make_source  # noqa: PLC0415 - as above
+
         signed = self._fetch_as_curator("push a table to it")
         rules = self._recode(signed, recode, duplicates)
         return check(
@@ -157,7 +158,7 @@ class Study:
         table: object = None,
         ids: str | Sequence[str] = (),
         *,
-        recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None = None,
+        recode: "Recode | Mapping[str, Rule] | str | PathLike[str] | None" = None,
         duplicates: Duplicates | None = None,
         query: str | None = None,
         wait: bool = True,
@@ -174,9 +175,12 @@ class Study:
         curators compare digests first, this waits until the others push too, for ``timeout``
         seconds at most; with ``wait=False`` it returns, and must be called again.
         """
+        from veiltab.party.checking import make_source  # noqa: PLC0415 - as above
+        from veiltab.party.push import push  # noqa: PLC0415 - as above
+
         signed = self._fetch_as_curator("push a table to it")
 
-        def source() -> Source:
+        def source() -> "Source":
             return make_source(table, ids, self._recode(signed, recode, duplicates), query)
 
         patience = Patience(timeout) if wait else None
@@ -234,7 +238,7 @@ class Study:
         to = researcher if isinstance(researcher, PublicIdentity) else str(researcher)
         path = None if file is None else Path(file)
         signed = self._fetch_as_curator("grant it to researchers")
-        return grant(self._context, signed, to, as_names(attributes), days=days, file=path)
+        return grant(self._context, signed, to, _as_names(attributes), days=days, file=path)
 
     def grants(self) -> list[GrantStatus]:
         """Return who can read what until when, the grants that end first before the others.
@@ -269,7 +273,7 @@ class Study:
         from veiltab.party.researcher import as_grant, estimate_study  # noqa: PLC0415 - see above
 
         given = [as_grant(grant) for grant in grants]
-        signed, names = self._fetch_as_researcher(), as_names(attributes)
+        signed, names = self._fetch_as_researcher(), _as_names(attributes)
         return estimate_study(self._context, signed, names, given, partial=partial)
 
     def overlap(self) -> OverlapEstimate:
@@ -294,7 +298,7 @@ class Study:
 
         given = [as_grant(grant) for grant in grants]
         signed = self._fetch_as_researcher()
-        return publish_study(self._context, signed, as_names(attributes), given)
+        return publish_study(self._context, signed, _as_names(attributes), given)
 
     def audit(
         self,
@@ -328,9 +332,11 @@ class Study:
     def _recode(
         self,
         signed: Signed[Contract],
-        recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None,
+        recode: "Recode | Mapping[str, Rule] | str | PathLike[str] | None",
         duplicates: Duplicates | None,
-    ) -> Recode:
+    ) -> "Recode":
+        from veiltab.party.checking import as_recode  # noqa: PLC0415 - as above
+
         schema = signed.body.schema_of(self._context.identity.party_id)
         return as_recode(recode, schema, duplicates)
 
@@ -355,6 +361,11 @@ def waits_for(status: Status) -> tuple[str, ...]:
     if status.state in (State.OPEN, State.SAMPLED):
         return tuple(curator.name for curator in status.curators if not curator.uploaded)
     return ()
+
+
+def _as_names(names: str | Sequence[str] | None) -> Sequence[str] | None:
+    """Return names as a sequence: one name by itself stands for a list of it alone."""
+    return [names] if isinstance(names, str) else names
 
 
 def _missing(status: Status) -> str:

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from veiltab.core.released import ReleasedCounts, Shares
 from veiltab.core.uncertainty import CovarianceForm, Population
@@ -148,6 +147,7 @@ class Distance:
 
     def searched(self, origin: Shares, basis: Shares) -> Nearest:
         """Minimise the same by quasi-Newton steps with differences: slower, where others fail."""
+        from scipy.optimize import minimize  # noqa: PLC0415 - slow to load, and seldom needed
 
         def squared(inner: Shares) -> float:
             parameters = origin + basis @ inner

@@ -13,8 +13,8 @@ from veiltab.files.private import locked
 from veiltab.party.context import PartyContext
 from veiltab.party.evidence import check_requested, check_uploaded
 from veiltab.party.progress import OnProgress, Progress, ignore_progress
-from veiltab.party.push import LOCK_WAIT, ChunkSending, chunk_digests
 from veiltab.party.remote import Status
+from veiltab.party.sending import LOCK_WAIT, ChunkSending, chunk_digests
 from veiltab.party.vaults.folder import AnswerFolder
 from veiltab.party.vaults.steps import check_stored_study, own_table
 from veiltab.protocol.curator.stored import StoredTable

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
+from typing import TYPE_CHECKING
 
-from veiltab.data.recode import Recode, Rule
 from veiltab.errors import ParameterError, StateError
-from veiltab.party.checking import Source, as_recode, make_source
 from veiltab.party.context import PartyContext
 from veiltab.party.progress import OnProgress, Patience, Progress, ignore_progress
 from veiltab.party.vaults.remote import VaultStatus
@@ -13,7 +12,6 @@ from veiltab.party.vaults.steps import (
     audit_vault,
     close_vault,
     fetch_terms,
-    push_vault,
     sign_vault,
 )
 from veiltab.protocol.audit_log import Seen
@@ -22,6 +20,10 @@ from veiltab.wire.audit import AuditEntry
 from veiltab.wire.contract import Vault as VaultTerms
 from veiltab.wire.signed import Signed
 from veiltab.wire.states import VaultState
+
+if TYPE_CHECKING:  # tables take a while to load, and few steps read one
+    from veiltab.data.recode import Recode, Rule
+    from veiltab.party.checking import Source
 
 
 class Vault:
@@ -69,7 +71,7 @@ class Vault:
         table: object = None,
         ids: str | Sequence[str] = (),
         *,
-        recode: Recode | Mapping[str, Rule] | str | PathLike[str] | None = None,
+        recode: "Recode | Mapping[str, Rule] | str | PathLike[str] | None" = None,
         duplicates: Duplicates | None = None,
         query: str | None = None,
         progress: OnProgress = ignore_progress,
@@ -79,10 +81,13 @@ class Vault:
         The arguments are those of :meth:`veiltab.Study.push`.  Nothing is compared with the other
         curators first, so that it never waits for them.
         """
+        from veiltab.party.checking import as_recode, make_source  # noqa: PLC0415 - as above
+        from veiltab.party.vaults.push import push_vault  # noqa: PLC0415 - as above
+
         signed = self.terms()
         schema = signed.body.schema_of(self._context.identity.party_id)
 
-        def source() -> Source:
+        def source() -> "Source":
             return make_source(table, ids, as_recode(recode, schema, duplicates), query)
 
         return push_vault(self._context, signed, None if table is None else source, progress)

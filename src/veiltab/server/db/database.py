@@ -14,11 +14,18 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url, select, text
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    create_engine,
+    event,
+    exc,
+    inspect,
+    make_url,
+    select,
+    text,
+)
 from sqlalchemy.exc import ArgumentError
 
 from veiltab.errors import (
@@ -30,13 +37,9 @@ from veiltab.errors import (
 )
 from veiltab.files.disk import disk_errors
 from veiltab.server.db.records import Records
-from veiltab.server.db.tables import STUDIES
-
-FOLDER = Path(__file__).with_name("migrations")
+from veiltab.server.db.tables import SCHEMA, STUDIES
 
 _ADVISORY_LOCK = int.from_bytes(b"veiltab")
-_one_at_a_time = threading.Lock()
-"""Alembic keeps the migration that runs in a global variable."""
 
 TIMEOUT_SECONDS = 30.0
 """How long a request waits for a connection, a lock or a statement."""
@@ -301,29 +304,17 @@ def upgrade(connection: Connection) -> None:
         # A table of many rows may take longer to change than any request may take.
         connection.execute(text("SET LOCAL statement_timeout = 0"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
-    config = _config(connection)
-    _refuse_newer(connection, ScriptDirectory.from_config(config))
-    with _one_at_a_time:
-        command.upgrade(config, "head")
+    if not _is_current(connection):
+        from veiltab.server.db.migrating import migrate  # noqa: PLC0415 - slow to load
+
+        migrate(connection)
 
 
-def _config(connection: Connection) -> Config:
-    config = Config()
-    # The value is a template of configparser, in which a percent sign is written twice.
-    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    config.attributes["connection"] = connection
-    return config
-
-
-def _refuse_newer(connection: Connection, scripts: ScriptDirectory) -> None:
-    known = {script.revision for script in scripts.walk_revisions()}
-    unknown = set(MigrationContext.configure(connection).get_current_heads()) - known
-    if unknown:
-        raise StateError(
-            f"the database was made by a newer veiltab (schema {', '.join(sorted(unknown))})",
-            hint="install that version or a later one, or restore a copy from before",
-        )
+def _is_current(connection: Connection) -> bool:
+    """Tell whether the database has the schema of this version, as Alembic has noted there."""
+    if not inspect(connection).has_table("alembic_version"):
+        return False
+    return list(connection.scalars(text("SELECT version_num FROM alembic_version"))) == [SCHEMA]
 
 
 class Database:
@@ -377,14 +368,15 @@ class Database:
     def check_current(self) -> None:
         """Refuse a database of another version: only a server that starts changes it."""
         with _at_start(self._url), self._reader.begin() as connection:
-            scripts = ScriptDirectory.from_config(_config(connection))
-            _refuse_newer(connection, scripts)
-            heads = MigrationContext.configure(connection).get_current_heads()
-            if set(heads) != set(scripts.get_heads()):
-                raise StateError(
-                    "the database is empty, or of an older version of veiltab",
-                    hint="start the server once, which brings it up to date: veiltab serve",
-                )
+            if _is_current(connection):
+                return
+            from veiltab.server.db.migrating import refuse_newer  # noqa: PLC0415 - slow to load
+
+            refuse_newer(connection)
+        raise StateError(
+            "the database is empty, or of an older version of veiltab",
+            hint="start the server once, which brings it up to date: veiltab serve",
+        )
 
     @contextmanager
     def transaction(self) -> Iterator[Records]:

@@ -23,6 +23,9 @@ METADATA = MetaData(
 )
 """Names are fixed here, so that a later migration can refer to them on every database."""
 
+SCHEMA = "0001"
+"""The newest migration: what a database has that is brought up to these tables."""
+
 INVITATIONS = Table(
     "invitations",
     METADATA,
