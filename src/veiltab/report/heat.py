@@ -20,8 +20,8 @@ ROOMY = 6
 """With more columns, cells are small, and headings stand upright if they are long."""
 
 LONG_HEADING = 12
-SHORT = 7
-"""A map with more rows may go on on the next page of paper."""
+SHORT = 4
+"""A map with more rows may go on, on the next page of paper."""
 
 NAME = 60
 """How many letters of a name fit beside a cell."""
