@@ -239,11 +239,11 @@ def proportion_interval(
     whole: "Array",
     covariance: "Array",
     critical: float,
-    shape: Shape | None = None,
+    shape_at: ShapeAt | None = None,
 ) -> Interval:
     """Return Fieller's interval for the share of a part in its whole, within 0..1.
 
-    ``shape`` is that of the part less its share of the whole, None for the normal law.
+    ``shape_at`` is that of the part less its share of the whole, None for the normal law.
     """
     bounded = fieller(part, whole, covariance, critical).bounded
     safe = np.where(bounded, whole, 1.0)
@@ -252,7 +252,6 @@ def proportion_interval(
         -2 * covariance[..., 0, 1] / safe**2,
         covariance[..., 1, 1] / safe**2,
     )
-    shape_at = None if shape is None else lambda _: shape
     interval = feldman_cousins(part / safe, variance, critical, shape_at)
     low, high = np.where(bounded, interval.low, -np.inf), np.where(bounded, interval.high, np.inf)
     return Interval(low, high, bounded)

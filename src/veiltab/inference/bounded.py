@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from veiltab.core.intervals import (
     Interval,
     Quadratic,
+    ShapeAt,
     feldman_cousins,
     feldman_cousins_side,
     proportion_interval,
@@ -154,21 +155,34 @@ class BoundedRatio:
 
     def interval(self, critical: float) -> Interval:
         """Return Fieller's interval within 0..1; it is unbounded where the whole is near zero."""
-        shape = self.atoms.shape(self.gradient)
-        return proportion_interval(*self.sums, self._covariance(), critical, shape)
+        return proportion_interval(*self.sums, self._covariance(), critical, self.shape_at)
 
     def side(self, number: float, critical: float) -> NDArray[np.int8]:
         """Tell on which side of the interval a number lies, where the whole is clearly there."""
         whole, covariance = self.sums[1], self._covariance()
-        shape = self.atoms.shape(self.gradient)
         variance = (
             covariance[..., 0, 0] / whole**2,
             -2 * covariance[..., 0, 1] / whole**2,
             covariance[..., 1, 1] / whole**2,
         )
-        shape_at = None if shape is None else lambda _: shape
         truth = np.full(self.value.shape, number)
-        return feldman_cousins_side(truth, self.value, variance, critical, shape_at)
+        return feldman_cousins_side(truth, self.value, variance, critical, self.shape_at)
+
+    @property
+    def shape_at(self) -> ShapeAt | None:
+        """The shape of part − ratio × whole at each ratio; None for the normal law.
+
+        It is not that at the estimated ratio: with few people in the whole, that one goes along
+        with the estimate, and limits on both sides would come too near.
+        """
+        if self.atoms.design.normal:
+            return None
+        return self._shape_at
+
+    def _shape_at(self, ratio: Shares) -> Shape:
+        shape = self.atoms.shape(self.part - ratio[..., np.newaxis] * self.whole)
+        assert shape is not None  # noqa: S101 - asked of laws that are not normal
+        return shape
 
     def clear(self, critical: float, times: float) -> Any:  # noqa: ANN401 - one truth value, or many
         """Tell whether the denominator exceeds ``times`` the half-width of its interval."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from veiltab.core.intervals import Interval, feldman_cousins
 from veiltab.core.released import ReleasedCounts, Shares
+from veiltab.core.shape import Shape
 from veiltab.core.uncertainty import CovarianceForm
 from veiltab.inference.atoms import atoms_of
 from veiltab.inference.bounded import (
@@ -219,16 +220,24 @@ class VarianceWithin:
         more = self.correction.sampling + self.correction.privacy
         form = self.average.atoms.design.total
 
-        def variance_at(variance: Shares) -> Shares:
+        def gradient_at(variance: Shares) -> Shares:
             mean = np.clip(centre + slope * (variance - value), 0, 1)
             part = _squares_around(self.average, mean).part
-            gradient = part - variance[..., np.newaxis] * self.average.whole
-            spread = self.average.atoms.covariance(form, gradient[..., np.newaxis, :])[..., 0, 0]
+            gradient: Shares = part - variance[..., np.newaxis] * self.average.whole
+            return gradient
+
+        def variance_at(variance: Shares) -> Shares:
+            gradient = gradient_at(variance)[..., np.newaxis, :]
+            spread = self.average.atoms.covariance(form, gradient)[..., 0, 0]
             at_mean: Shares = np.maximum(spread, 0) / safe**2 + more
             return at_mean
 
-        shape = self.squares.atoms.shape(self.squares.gradient)
-        shape_at = None if shape is None else lambda _: shape
+        def shape_of(variance: Shares) -> Shape:
+            shape = self.average.atoms.shape(gradient_at(variance))
+            assert shape is not None  # noqa: S101 - asked of laws that are not normal
+            return shape
+
+        shape_at = None if self.average.atoms.design.normal else shape_of
         interval = feldman_cousins(np.where(bounded, value, 0.0), variance_at, critical, shape_at)
         low, high = (
             np.where(bounded, end, limit)
