@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.cases import in_soak
 from veiltab.core.schema import Attribute
 from veiltab.data.encoding import encode_column
 from veiltab.data.recode import Bins, ValueMap
@@ -133,7 +134,7 @@ def test_bins_need_an_edge() -> None:
     assert "one edge for two bins" in caught.value.hint
 
 
-@pytest.mark.parametrize("extra", [252, 253, 254, 255, 65_532, 65_533, 65_534, 65_535])
+@pytest.mark.parametrize("extra", [252, 253, 254, 255, 65_533, *in_soak(65_532, 65_534, 65_535)])
 def test_large_value_maps_do_not_overflow(extra: int) -> None:
     """The lookup has more entries than codes have bits, and still finds the right ones."""
     entries: dict[str | None, str] = {f"raw{k}": ("yes", "no")[k % 2] for k in range(extra)}

@@ -71,7 +71,7 @@ def test_the_law_of_a_release(engine: str, counts: tuple[int, ...], sample_size:
     assert_likely(released, law)
 
 
-RUNS, EXPECTED = 400, 7
+RUNS, EXPECTED = 300, 7
 """Releases of each law; those of outcomes that are expected less often are counted together."""
 
 
@@ -185,15 +185,15 @@ def test_records_go_through_several_attributes(mechanism: str) -> None:
     chosen = plan_for(table, 200, epsilon=3.0)
     if mechanism == "decoys":
         chosen = decoys_for(table, Geometric(HALF), chosen.keep_threshold)
-    few, many = 200, 5_000  # a release of records is the whole protocol
+    few, many = 120, 5_000  # a release of records is the whole protocol
     by_records = simulate_records(table, chosen, few, 5, "uneven")
     by_counts = simulate_counts(table, chosen, many, 5, "uneven")
     difference = by_records.mean(axis=0) - by_counts.mean(axis=0)
     spread = np.sqrt(by_records.var(axis=0) / few + by_counts.var(axis=0) / many)
     assert np.abs(difference / spread).max() < 6  # one false alarm in 10^7 for 42 cells
     ratio = by_records.var(axis=0).sum() / by_counts.var(axis=0).sum()
-    # Its standard error is at most √(2/few/40) = 1.6%, as cells are nearly independent.
-    assert ratio == pytest.approx(1, abs=0.1)
+    # Its standard error is at most √(2/few/40) = 2.1%, as cells are nearly independent.
+    assert ratio == pytest.approx(1, abs=0.12)
 
 
 def _uneven() -> dict[str, list[str]]:

@@ -3,10 +3,16 @@
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
+
+Item = TypeVar("Item")
 
 ALL_EXAMPLES = "VEILTAB_ALL_EXAMPLES"
 """Set by ``make soak``."""
@@ -15,6 +21,22 @@ ALL_EXAMPLES = "VEILTAB_ALL_EXAMPLES"
 def examples(number: int) -> settings:
     """Try so many examples in ``make soak``, and a third of them else: each takes long."""
     return settings(max_examples=number if ALL_EXAMPLES in os.environ else number // 3)
+
+
+def thinned(cases: Sequence[Item], by: int = 3) -> Sequence[Item]:
+    """Return all cases in ``make soak``, and every third of them else: a grid without some rows."""
+    return cases if ALL_EXAMPLES in os.environ else cases[::by]
+
+
+def in_soak(*cases: Any) -> "list[ParameterSet]":
+    """Mark cases of ``pytest.mark.parametrize`` that `make soak` alone runs: each takes long.
+
+    Those that `make test` keeps are chosen so that every kind of failure would show.
+    """
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.soak)
+        for case in cases
+    ]
 
 
 def for_each(
