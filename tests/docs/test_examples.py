@@ -3,13 +3,12 @@
 The blocks of a document share one folder and one Python session, from top to bottom.
 """
 
+import contextlib
 import doctest
+import io
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from tests.support.documents import (
     commands,
     tidy,
 )
+from veiltab.cli.main import main
 from veiltab.cli.main import veiltab as program
 
 PLAYED = {ROOT / "docs" / "tutorial" / "first-study.md"}
@@ -61,22 +61,25 @@ SHOWN_ONLY = {"bibtex", "csv", "ini", "json", "nginx", "r", "text", "toml"}
 
 
 def run_console(block: Block, folder: Path) -> None:
-    """Run every command of a block and compare what it prints with what is shown."""
-    environment = os.environ | {"COLUMNS": "80", "PYTHONUTF8": "1"}
-    environment.pop("FORCE_COLOR", None)
+    """Run every command of a block and compare what it prints with what is shown.
+
+    In this process: to start one takes longer than most commands.  The tutorial has real ones.
+    """
     for command, shown in commands(block):
         program, *arguments = shlex.split(command)
         assert program == "veiltab", f"{block.place}: mark a block that cannot be run: {command}"
-        done = subprocess.run(  # noqa: S603 - our own program and our own documents
-            [sys.executable, "-m", "veiltab", *arguments],
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            check=False,
-        )
-        real = tidy(done.stdout.splitlines())
+        printed = io.StringIO()
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(printed),
+        ):
+            patch.setenv("COLUMNS", "80")
+            patch.delenv("FORCE_COLOR", raising=False)
+            patch.chdir(folder)
+            with pytest.raises(SystemExit):
+                main(arguments)
+        real = tidy(printed.getvalue().splitlines())
         assert agrees(shown, real), f"{block.place}: {command}\nprints:\n" + "\n".join(real)
 
 
