@@ -32,7 +32,7 @@ _KINDS = (
     (b"%PDF", "a PDF document", "export the table itself"),
     (b"SQLite format 3\0", "an SQLite database", "name it as sqlite:///path, with a query"),
 )
-_NOT_IN_CP1252 = frozenset(b"\x81\x8d\x8f\x90\x9d")
+_NOT_IN_CP1252 = b"\x81\x8d\x8f\x90\x9d"
 _MANY_ZEROS, _FEW_ZEROS = 0.4, 0.05
 
 
@@ -77,18 +77,18 @@ class TextFile:
         where = _place(head, error.start)
         decoded = head.decode(errors="replace")
         failures = decoded.count("\ufffd")
-        letters = sum(not character.isascii() for character in decoded) - failures
+        letters = len(decoded) - len(decoded.encode("ascii", "ignore")) - failures
         if letters > failures:
             raise TableError(
                 f"most of {self.path.name!r} is UTF-8, and one byte is not: {where}",
                 hint="fix that line; or, if the whole file is in another encoding, name it:"
                 f" {option('encoding', 'cp1252')}",
             )
-        odd = next((byte for byte in head if byte in _NOT_IN_CP1252), None)
-        if odd is not None:
+        odd_places = [place for byte in _NOT_IN_CP1252 if (place := head.find(byte)) >= 0]
+        if odd_places:
             raise TableError(
                 f"{self.path.name!r} is in no encoding that can be told: not in UTF-8 ({where}),"
-                f" and not in CP1252, which has no 0x{odd:02x}",
+                f" and not in CP1252, which has no 0x{head[min(odd_places)]:02x}",
                 hint=f"name its encoding: {option('encoding', 'cp850')}",
             )
         self.note = (
