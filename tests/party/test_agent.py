@@ -430,7 +430,7 @@ def test_a_home_has_one_agent(parties: StoredParties) -> None:
             only_agent(parties.hospital.home),
         ):
             pass
-        assert time.monotonic() - start < 1
+        assert time.monotonic() - start < 4
 
 
 def test_an_agent_waits_for_its_server_and_ends_when_told(
