@@ -12,6 +12,7 @@ from benchmarks.growth import MOST_MEBIBYTES, Run, Stage, run_studies, study_pea
 from benchmarks.growth_kernels import kernel_growth
 from benchmarks.growth_stages import check_counts
 from benchmarks.growth_table import Batches
+from tests.support.cases import in_soak
 from veiltab.core.mechanism import LinkageMode
 
 ROWS = 2_000
@@ -32,7 +33,7 @@ def run_of(rows: int, seconds: float, linkage: LinkageMode = "aligned", peak: fl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("linkage", ["aligned", "matched"])
+@pytest.mark.parametrize("linkage", ["matched", *in_soak("aligned")])
 def test_a_study_of_one_size(scratch: Path, linkage: LinkageMode) -> None:
     """The command counts everybody, measures every stage, and leaves no file behind."""
     found = subprocess.run(  # noqa: S603 - our own command

@@ -329,7 +329,7 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @sees_processes
 def test_no_process_outlives_a_demonstration_that_is_killed(
     running: subprocess.Popen[str], tmp_path: Path
