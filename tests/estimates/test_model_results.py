@@ -7,10 +7,12 @@ import polars as pl
 import pytest
 
 import veiltab as vt
+from tests.support.heldout import HELD_OUT
 from tests.support.models import core, exact, rare_event, releases, scaled
 from veiltab.errors import ModelError, ParameterError
 from veiltab.estimates import Estimate
 
+SETTINGS = {setting.name: setting for setting in HELD_OUT}
 FORMULA = "salary ~ gender + education"
 ESTIMATE = exact(scaled(vt.adult_table(24), 4_000))
 NOISY = next(releases(vt.adult_table(24), "paper", 1, seed=4))
@@ -84,6 +86,14 @@ def test_interval_ends_have_the_critical_distance() -> None:
             at_end, inside = fitted.profile.nearest(np.array([unit, unit]), both).distance
             assert at_end == pytest.approx(3.8414588, rel=1e-4)
             assert inside < 3.8
+
+
+def test_steps_that_are_not_finite_make_no_noise() -> None:
+    """Where outcomes are nearly empty some steps have no end; NumPy's words are not for users."""
+    counts = SETTINGS["association in rare cells"].releases(200, 11, "super")[29]
+    fit = SETTINGS["association in rare cells"].estimate(counts).logistic("y == '3' ~ x + g")
+    assert fit.converged
+    assert fit.coefficients["low"].null_count() > 0
 
 
 def test_other_levels_and_populations() -> None:

@@ -439,11 +439,18 @@ def measure_model(name: str, setting: HeldOut, runs: int, seed: int) -> Measured
     """Fit a model to many releases; the coefficient whose coverage is farthest from 95% counts."""
     fit = MODELS[name][0](setting)
     true = np.array(true_coefficients(setting, fit))
-    estimates = (setting.estimate(counts) for counts in setting.releases(runs, seed, "super"))
-    measured = models.coverage(fit, estimates, true)
-    holds = measured.holds.tolist() if measured.fitted else []
-    worst = max(holds, key=lambda share: abs(share - 0.95), default=None)
-    return _of_models(name, setting, worst, measured.fitted, runs)
+    releases = setting.releases(runs, seed, "super")
+    measured = models.coverage(fit, map(setting.estimate, releases), true)
+    if not measured.fitted:
+        return _of_models(name, setting, None, 0.0, runs)
+    worst = int(np.abs(measured.holds - 0.95).argmax())
+    doubted = models.doubted(fit, map(setting.estimate, releases[:DOUBTS]), worst)
+    row = _of_models(name, setting, float(measured.holds[worst]), measured.fitted, runs)
+    return replace(row, doubted=doubted)
+
+
+DOUBTS = 200
+"""In how many of the first releases it is counted whether a coefficient's interval has two ends."""
 
 
 def _of_models(

@@ -243,6 +243,16 @@ def coverage(fit: Fit, estimates: Iterable[Estimate], true: NDArray[np.float64])
     return Measured(len(held) / runs, held.mean(axis=0), np.concatenate(normal).mean(axis=0), runs)
 
 
+def doubted(fit: Fit, estimates: Iterable[Estimate], place: int) -> float:
+    """Return the share of the fits that say of a coefficient that its interval has no end."""
+    doubts = []
+    for fitted in fits(fit, estimates):
+        if fitted.converged:
+            [ends] = fitted.profile.ends(np.eye(fitted.estimate.size)[[place]], CRITICAL)
+            doubts.append(None in ends)
+    return float(np.mean(doubts)) if doubts else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Null:
     """A hypothesis, and shares for which it is true."""

@@ -159,12 +159,14 @@ class Distance:
         parameters = origin + basis @ found.x
         return Nearest(parameters[np.newaxis], np.array([found.fun]), np.array([settled]))
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _lower(
         self, point: "Point", basis: Shares, gradient: Shares, curvature: Shares
     ) -> tuple[Places, "Point"]:
         """Return points with a smaller Q, and which ones; the others have hardly any.
 
         The more the curvature is raised, the shorter the step, and the nearer to steepest descent.
+        A step that is not finite is tried again with more curvature.
         """
         scale = np.einsum("...ii->...i", curvature)[..., np.newaxis] * np.eye(curvature.shape[-1])
         pending = np.arange(len(gradient))
@@ -174,8 +176,7 @@ class Distance:
             raised = curvature[pending] + damping * scale[pending]
             step = -_solved(raised, gradient[pending][..., np.newaxis])[..., 0]
             gain = -(gradient[pending] * step).sum(axis=-1)
-            # A step that is not finite is tried again with more curvature.
-            promising = ~(gain <= NEGLIGIBLE * (1 + point.distance[pending]))
+            promising = ~(gain <= NEGLIGIBLE * (1 + point.distance[pending]))  # or not finite
             pending, step = pending[promising], step[promising]
             inner = basis[pending] if basis.ndim > 2 else basis  # noqa: PLR2004 - one for each
             parameters = point.parameters[pending] + times(inner, step)
