@@ -257,11 +257,25 @@ def test_unlocking_leads_to_no_other_site(pages: Pages, target: str) -> None:
     assert pages.post("/unlock", data={"next": target}).headers["location"] == "/"
 
 
-def test_a_console_starts_without_the_explorer() -> None:
-    """SciPy and the estimates are loaded once it answers: they are a third of its start."""
-    code = (
-        "import sys, veiltab.cli.console, veiltab.console.app, veiltab.console.state;"
-        "print(*[m for m in ('scipy', 'altair', 'veiltab.estimates.estimate') if m in sys.modules])"
-    )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
-    assert shown.stdout.split() == []
+FIRST_PAGES = """
+import sys
+from pathlib import Path
+from tests.support.pages import Browser, ConsoleParty, ConsoleState
+
+party = ConsoleParty(Path(sys.argv[1]))
+browser = Browser(ConsoleState(party))
+for page in ("/unlock", "/", "/static/console.css", "/plan"):
+    party.unlock(None)
+    browser.get(page)
+    print(page, *(name for name in ("polars", "scipy", "altair") if name in sys.modules))
+"""
+
+
+def test_a_console_begins_without_tables_and_estimates(tmp_path: Path) -> None:
+    """Its first pages load none; whoever asks for another page at once gets it."""
+    Home(tmp_path / "home").create("City hospital")
+    command = [sys.executable, "-c", FIRST_PAGES, str(tmp_path / "home")]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    *first, plan = shown.stdout.splitlines()
+    assert first == ["/unlock", "/", "/static/console.css"]
+    assert plan.startswith("/plan polars scipy")

@@ -160,7 +160,7 @@ def test_no_page_was_forgotten(played: Played) -> None:
     ):
         app = create_console(state)
         if state is not people.operator_state:
-            app.state.explorer.load()
+            app.state.other_pages.load()
         missed = [
             route.path
             for route in routes(app, "GET")

@@ -13,20 +13,11 @@ from fastapi import APIRouter, FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from veiltab.console.guard import Door, Guard
-from veiltab.console.pages import (
-    account,
-    grants,
-    identity,
-    inbox,
-    ledger,
-    planner,
-    propose,
-    study,
-    table,
-)
+from veiltab.console.pages import account, inbox
 from veiltab.console.rendering import Failure, render
 from veiltab.console.state import ConsoleState, OperatorState
 from veiltab.core.entropy import Entropy
@@ -45,10 +36,9 @@ def create_console(state: ConsoleState | OperatorState) -> FastAPI:
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.state.console = state
     app.add_api_route("/static/{name}", _static, methods=["GET"])
-    for router in _routers(state):
-        app.router.routes.extend(router.routes)  # included, each app would build them anew
+    _add(app, _first_pages(state))
     if isinstance(state, ConsoleState):
-        app.add_middleware(_WithExplorer, explorer=Explorer(app))
+        app.add_middleware(_WithOtherPages, others=OtherPages(app))
     app.add_exception_handler(ConsoleLockedError, _locked)
     app.add_exception_handler(VeiltabError, _failed)
     app.add_exception_handler(HTTPException, _not_found)
@@ -56,17 +46,21 @@ def create_console(state: ConsoleState | OperatorState) -> FastAPI:
     return app
 
 
-def _routers(state: ConsoleState | OperatorState) -> list[APIRouter]:
+def _add(app: FastAPI, routers: list[APIRouter]) -> None:
+    for router in routers:
+        app.router.routes.extend(router.routes)  # included, each app would build them anew
+
+
+def _first_pages(state: ConsoleState | OperatorState) -> list[APIRouter]:
     if isinstance(state, OperatorState):
         from veiltab.console.pages import operator  # noqa: PLC0415 - it loads a server's database
 
         return [operator.router]
-    pages = (account, identity, inbox, propose, study, table, grants, ledger, planner)
-    return [page.router for page in pages]
+    return [account.router, inbox.router]
 
 
-class Explorer:
-    """The explorer's pages, loaded once: they are a third of the time that a console would take.
+class OtherPages:
+    """All pages but a party's first, loaded once: tables and estimates take longer than the rest.
 
     A console loads them when it has begun to answer, or for whoever asks for one before that.
     """
@@ -74,27 +68,44 @@ class Explorer:
     def __init__(self, app: FastAPI) -> None:
         """Take the application that is to have the pages."""
         self._app, self._lock, self._loaded = app, Lock(), False
-        app.state.explorer = self
+        app.state.other_pages = self
+
+    def wanted(self, scope: Scope) -> bool:
+        """Tell whether a request may be for one of them: it is for no page that is there."""
+        if self._loaded or scope["type"] != "http":
+            return False
+        return all(one.matches(scope)[0] is Match.NONE for one in self._app.router.routes)
 
     def load(self) -> None:
         """Add the pages to the application, unless they are there."""
         with self._lock:
-            if not self._loaded:
-                from veiltab.console.pages import explorer  # noqa: PLC0415 - see above
+            if self._loaded:
+                return
+            from veiltab.console.pages import (  # noqa: PLC0415 - see above
+                explorer,
+                grants,
+                identity,
+                ledger,
+                planner,
+                propose,
+                study,
+                table,
+            )
 
-                self._app.include_router(explorer.router)
-                self._loaded = True
+            pages = (identity, propose, study, table, grants, ledger, planner, explorer)
+            _add(self._app, [page.router for page in pages])
+            self._loaded = True
 
 
-class _WithExplorer:
-    """Has the explorer loaded before one of its pages is looked for."""
+class _WithOtherPages:
+    """Has the other pages loaded before one of them is looked for."""
 
-    def __init__(self, app: ASGIApp, explorer: Explorer) -> None:
-        self._app, self._explorer = app, explorer
+    def __init__(self, app: ASGIApp, others: OtherPages) -> None:
+        self._app, self._others = app, others
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith("/explore"):
-            await run_in_threadpool(self._explorer.load)
+        if self._others.wanted(scope):
+            await run_in_threadpool(self._others.load)
         await self._app(scope, receive, send)
 
 
@@ -188,8 +199,8 @@ class ConsoleServer:
 
         def begin() -> None:
             ready()
-            if explorer := getattr(self._console.state, "explorer", None):
-                Thread(target=explorer.load, daemon=True).start()
+            if others := getattr(self._console.state, "other_pages", None):
+                Thread(target=others.load, daemon=True).start()
 
         self._server.ready = begin
         self._server.run([self._socket])

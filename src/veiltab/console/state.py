@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from veiltab.console.estimates import OpenEstimates
 from veiltab.console.forms import Form, Typed
 from veiltab.console.keys import ConsoleParty
-from veiltab.console.mapping import ChosenTable
 from veiltab.console.once import Once
 from veiltab.console.tasks import Tasks
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what a console loads once it answers
+    from veiltab.console.mapping import ChosenTable
     from veiltab.server.context import ServiceContext
 
 
@@ -59,7 +59,7 @@ class ConsoleState(Shared):
         ("/identity", "Identity"),
     )
     tasks: Tasks = field(default_factory=Tasks)
-    tables: dict[str, ChosenTable] = field(default_factory=dict)
+    tables: "dict[str, ChosenTable]" = field(default_factory=dict)
     estimates: OpenEstimates = field(default_factory=OpenEstimates)
     proposal: Form | None = None
     """What was typed into the proposal of a study that is not sent yet."""
