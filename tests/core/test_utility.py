@@ -177,3 +177,13 @@ def test_a_full_sample_has_no_sampling_error() -> None:
     assert utility.sampling_error(1, 1, Fraction(1)) == 0
     assert finite_population_correction(1, 1) == 0
     assert utility.minimax_sample_size(1, 5, 0.5) == 1
+
+
+@pytest.mark.parametrize(("n", "m", "cells"), [(1_000, 1_000, 24), (1_000, 300, 2), (10**9, 7, 6)])
+@pytest.mark.parametrize("gamma", [1.001, 3.0, 1e6])
+def test_the_gamma_that_reaches_an_error(n: int, m: int, cells: int, gamma: float) -> None:
+    """It inverts the worst-case error; below the error of the sample alone there is none."""
+    rmse = utility.worst_case_rmse(n, m, cells, gamma)
+    assert utility.gamma_reaching(n, m, cells, rmse) == pytest.approx(gamma, rel=1e-6)
+    own = math.sqrt(utility.sampling_error(n, m, 1 / cells))
+    assert utility.gamma_reaching(n, m, cells, 0.999 * own) == math.inf

@@ -8,6 +8,7 @@ import pytest
 from veiltab.console.forms import Form
 from veiltab.console.pages import planner
 from veiltab.core import accounting
+from veiltab.core.accounting import Numbers
 from veiltab.core.decoy_search import DecoySearch
 
 MOST_LAWS = 10_000
@@ -16,11 +17,15 @@ MOST_LAWS = 10_000
 MOST_BOUNDS = 100
 """Bounds for shuffling that one question computes: about a millisecond each."""
 
+MOST_CHANCES = 500_000
+"""Chances that are added up for all of these bounds: about 0.15 µs each."""
+
 QUESTIONS = (
     {"population": 20_000, "sizes": "2, 3, 4", "epsilon": 0.01, "delta": 1e-6},
     {"population": 20_000, "sizes": "2, 3, 4", "epsilon": 1, "delta": 1e-3},
     {"population": 1_000_000_000, "sizes": "2, 3, 4", "epsilon": 1, "delta": 1e-12},
     {"population": 1_000_000, "sizes": "8, 8, 12", "epsilon": 0.1, "delta": 1e-6},
+    {"population": 1_000, "sizes": "2, 3", "epsilon": 2, "delta": 1e-12},
     {"population": 300, "sizes": "2, 3", "epsilon": 2, "delta": 1e-5},
     {"population": 20_000, "sizes": "2,3", "epsilon": 8, "delta": 1e-9, "linkage": "matched"},
 )
@@ -28,9 +33,10 @@ QUESTIONS = (
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Count laws and bounds, from an empty memory."""
+    """Count laws, bounds and chances, from an empty memory."""
     counted: Counter[str] = Counter()
     law, bound = DecoySearch._candidate, accounting.sampled_delta
+    chances = accounting.between
 
     def count_law(*arguments: object) -> object:
         counted["laws"] += 1
@@ -40,12 +46,18 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
         counted["bounds"] += 1
         return bound(*arguments)
 
+    def count_chances(edges: Numbers, trials: Numbers, chance: float) -> Numbers:
+        counted["chances"] += edges.size
+        return chances(edges, trials, chance)
+
     monkeypatch.setattr(DecoySearch, "_candidate", count_law)
+    monkeypatch.setattr(accounting, "between", count_chances)
     monkeypatch.setattr(accounting, "sampled_delta", count_bound)
-    for cache in (planner._ways, planner._decoys):
+    caches = (planner._ways, planner._decoys, bound)
+    for cache in caches:
         cache.cache_clear()
     yield counted
-    for cache in (planner._ways, planner._decoys):
+    for cache in caches:
         cache.cache_clear()
 
 
@@ -61,6 +73,7 @@ def test_an_answer_is_bounded(question: dict[str, object], work: Counter[str]) -
     assert [way.refusal for way in ways] == ["", "", "", ""]
     assert 0 < work["laws"] <= MOST_LAWS
     assert 0 < work["bounds"] <= MOST_BOUNDS
+    assert 0 < work["chances"] <= MOST_CHANCES
     work.clear()
     assert planner._ways(ask(question)) is ways
     planner._decoys(ask(question))

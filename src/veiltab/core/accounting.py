@@ -187,6 +187,22 @@ def rough_gamma(
     return None if root is None else 1 + math.exp(root)
 
 
+def roughly_keeps(
+    population_size: int,
+    sample_size: int,
+    domain_size: int,
+    epsilon: float,
+    delta: float,
+    *,
+    gamma: float,
+) -> bool:
+    """Tell whether γ keeps (ε, δ) by the coarse bound of :func:`rough_gamma`, at a glance."""
+    if gamma > 1 + math.exp(LARGEST_LOG_ODDS):
+        return False
+    blanket = Blanket(sample_size, domain_size, gamma, COARSE_SLACK)
+    return sampled_delta(population_size, blanket, epsilon, delta) <= delta
+
+
 def _excess(bound: float, delta: float) -> float:
     return math.log(max(bound, LEAST_DELTA)) - math.log(delta)
 

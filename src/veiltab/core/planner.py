@@ -286,7 +286,7 @@ class Question:
         least = self._pure(epsilon)[0].rmse
         best = math.inf
         for size in self._shuffled_sizes():
-            if self._without_noise(size) > CLEARLY * best:
+            if self._is_beaten(epsilon, size, CLEARLY * best):
                 break
             rough = self._rough_rmse(epsilon, size)
             if rough > CLEARLY * best:
@@ -299,17 +299,30 @@ class Question:
         n, cells = self.population_size, self.domain_size
         return utility.worst_case_rmse(n, size, cells, NO_NOISE)
 
+    def _is_beaten(self, epsilon: float, size: int, rmse: float) -> bool:
+        """Tell whether a shuffled sample has a larger error than this, which is soon computed."""
+        from veiltab.core.accounting import roughly_keeps  # noqa: PLC0415 - needs SciPy
+
+        if rmse == math.inf:
+            return False
+        n, cells, fixed = self.population_size, self.domain_size, self._curators_threshold()
+        needed = utility.gamma_reaching(n, size, cells, rmse)
+        if fixed is not None and needed > self._channel_gamma(fixed):
+            return True
+        return not roughly_keeps(n, size, cells, epsilon, self.delta, gamma=needed)
+
     def _rough_rmse(self, epsilon: float, size: int) -> float:
         """Return roughly the error of a shuffled sample, to see whether it is worth a plan."""
-        from veiltab.core.accounting import rough_gamma  # noqa: PLC0415 - needs SciPy
+        from veiltab.core.accounting import rough_gamma, roughly_keeps  # noqa: PLC0415 - as above
 
-        gamma = rough_gamma(self.population_size, size, self.domain_size, epsilon, self.delta)
+        n, cells, fixed = self.population_size, self.domain_size, self._curators_threshold()
+        limit = math.inf if fixed is None else float(self._channel_gamma(fixed))
+        if limit < math.inf and roughly_keeps(n, size, cells, epsilon, self.delta, gamma=limit):
+            return utility.worst_case_rmse(n, size, cells, limit)
+        gamma = rough_gamma(n, size, cells, epsilon, self.delta)
         if gamma is None:
             return math.inf
-        fixed = self._curators_threshold()
-        if fixed is not None:
-            gamma = min(gamma, float(self._channel_gamma(fixed)))
-        return utility.worst_case_rmse(self.population_size, size, self.domain_size, gamma)
+        return utility.worst_case_rmse(n, size, cells, min(gamma, limit))
 
     def _shuffled_sample(self, epsilon: float, size: int) -> Plan | None:
         from veiltab.core.accounting import largest_gamma  # noqa: PLC0415 - needs SciPy

@@ -111,6 +111,18 @@ def worst_case_rmse(
     return exact_rmse(population_size, sample_size, domain_size, gamma, 1 / domain_size)
 
 
+def gamma_reaching(
+    population_size: int, sample_size: int, domain_size: int, target_rmse: float
+) -> float:
+    """Return the γ with this worst-case error; infinity if the sample alone has a larger one."""
+    own = sampling_error(population_size, sample_size, 1 / domain_size)
+    room, spread = sample_size * (target_rmse**2 - own), domain_size - 1
+    if room <= 0:
+        return math.inf
+    # With x = γ − 1, the perturbation's share is room: room·x² = (N − 1)(2x + N).
+    return 1 + (spread + math.sqrt(spread**2 + room * spread * domain_size)) / room
+
+
 def decoys_squared_error(
     population_size: int,
     domain_size: int,
