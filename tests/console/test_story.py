@@ -20,6 +20,7 @@ from tests.support.mistakes import Mistaken
 from tests.support.pages import study_secrets
 from tests.support.servers import QUICK, KilledServer, Server, make_context, running
 from tests.support.story import HOSPITAL, OFFICE, RIVERA, Story, playing
+from tests.support.thorough import Thorough
 from veiltab.console.app import create_console
 from veiltab.hosting import open_server, server_identity
 from veiltab.party.remote import Retry
@@ -74,7 +75,7 @@ def played(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with (
         running(context) as server,
         server.context.folders.lock(),
-        playing(folder, browser, server, made.look) as story,
+        playing(folder, browser, server, made.look, make=Thorough) as story,
     ):
         made.story = story
         story.play()
@@ -150,24 +151,37 @@ def routes(app: FastAPI, method: str) -> list[APIRoute]:
     return [one for one in found if isinstance(one, APIRoute) and method in (one.methods or ())]
 
 
+def consoles(people: Story) -> Iterator[tuple[FastAPI, list[Visitor]]]:
+    """Return both kinds of console, each with those who were at one."""
+    party = create_console(people.states[HOSPITAL])
+    party.state.other_pages.load()
+    yield party, list(people.visitors.values())
+    yield create_console(people.operator_state), [people.operator]
+
+
+def missed(app: FastAPI, method: str, paths: set[str]) -> list[str]:
+    """Return the routes for a method that none of these paths leads to."""
+    known = routes(app, method)
+    return [one.path for one in known if not any(map(one.path_regex.match, paths))]
+
+
 def test_no_page_was_forgotten(played: Played) -> None:
     """Each page of both kinds of console was looked at: whoever adds one adds it to the story."""
-    people = played.people
-    party = {path for name in people.visitors for path in people.visitors[name].looked_at}
-    for state, paths in (
-        (people.states[HOSPITAL], party),
-        (people.operator_state, people.operator.looked_at),
-    ):
-        app = create_console(state)
-        if state is not people.operator_state:
-            app.state.other_pages.load()
-        missed = [
-            route.path
-            for route in routes(app, "GET")
-            if route.path not in NO_PAGES and not any(map(route.path_regex.match, paths))
-        ]
-        assert missed == []
+    for app, visitors in consoles(played.people):
+        paths = {path for visitor in visitors for path in visitor.looked_at}
+        assert set(missed(app, "GET", paths)) <= NO_PAGES
 
 
-NO_PAGES = ("/static/{name}", "/explore/{key}/download/{kind}", "/identity/public.json")
+NO_PAGES = {"/static/{name}", "/explore/{key}/download/{kind}", "/identity/public.json"}
 """What is loaded, but no page."""
+
+
+def test_no_form_was_forgotten(played: Played) -> None:
+    """A browser has sent each of them: whoever adds one adds it to the thorough story."""
+    sent: set[str] = set()
+    for app, visitors in consoles(played.people):
+        paths = {path for one in visitors for method, path in one.asked if method == "POST"}
+        assert missed(app, "POST", paths) == []
+        sent |= paths
+    steps = {path.rpartition("/")[2] for path in sent if "/table/" in path}
+    assert steps == {"map", "file", "save", "check", "push"}

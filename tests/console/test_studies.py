@@ -148,7 +148,8 @@ def test_end_and_refund(world: World, office: Browser) -> None:
     assert 'value="a mistake"' in early.text
     ended = office.fill_in(page, f"{page}/abort", reason=f"wrong year {SCRIPT}")
     assert "ended, for everybody in it" in plain(ended.text)
-    assert "Ended: <script>alert(1)</script>" not in ended.text
+    assert SCRIPT not in ended.text
+    assert f"for everybody in it {SCRIPT} office: wrong year {SCRIPT}" in plain(ended.text)
     charged = next(b for b in home.budgets() if b.ledger.dataset == "ends early")
     assert charged.ledger.epsilon_spent == 1
     refused = office.fill_in(page, f"{page}/refund", reason="")
@@ -181,6 +182,15 @@ def test_differences_are_said_in_words(world: World, office: Browser) -> None:
     assert "do not hold the same respondents" in page
     assert "59" in page
     assert "60" in page
+
+
+def test_a_message_of_several_lines_has_several_paragraphs(world: World, office: Browser) -> None:
+    """Such as that there is no such study, with those that there are."""
+    world.study(Stage.OPEN, "here it is")
+    office.get("/")
+    answer = office.client.get(f"/studies/{'ab' * 32}")
+    assert "here it is" in plain(answer.text)
+    assert r"\n" not in answer.text
 
 
 @pytest.mark.parametrize("name", ["nothing", "ab" * 32, "ab" * 40, "é%00", "x" * 3_000, "%20"])

@@ -267,11 +267,10 @@ def drafted(home: Home, fields: Fields, location: str, query: str | None) -> tup
             hint="write the attributes yourself: each with the categories that may be told",
         )
     rules = tuple(dict.fromkeys((*fields.normalisation, *proposal["linkage"]["normalisation"])))
-    kept = f"{len(rows):,} attributes are drafted from your table. Remove those that nobody needs,"
-    kept += " and merge categories that few people have: each can be read by everybody in the study"
-    return replace(fields, curators=curators, normalisation=rules), ". ".join(
-        [kept, *draft.warnings]
-    )
+    said = f"{len(rows):,} attributes are drafted from your table. Remove those that nobody needs,"
+    said += " and merge categories that few people have: each can be read by everybody in the study"
+    said += "".join(f". {warning[0].upper()}{warning[1:]}" for warning in draft.warnings)
+    return replace(fields, curators=curators, normalisation=rules), said
 
 
 def _study_lines(fields: Fields, home: Home) -> Iterator[str]:

@@ -52,6 +52,7 @@ def templates() -> Environment:
         "words": words,
         "name": name,
         "visible": readable,
+        "sentence": sentence,
         "short_name": short_name,
         "fingerprint": fingerprint,
         "short": lambda value: value.hex()[:16],
@@ -94,6 +95,12 @@ def words(page: Markup) -> Markup:
     rows = Markup("").join(map(Markup("<dt>{}</dt><dd>{}</dd>").format, found, found.values()))
     listed = Markup('<aside class="words"><h2>What the words mean</h2><dl>{}</dl></aside>')
     return listed.format(rows) if found else Markup("")
+
+
+def sentence(text: str) -> str:
+    """Write words as a sentence: with a capital letter, and an end."""
+    shown = readable(text)
+    return f"{shown[:1].upper()}{shown[1:]}{'' if shown.endswith(('.', '?', '!')) else '.'}"
 
 
 def short_name(text: str) -> str:

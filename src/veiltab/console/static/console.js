@@ -39,9 +39,10 @@ function fileChoosers(root) {
   }
 }
 
-// A table that is too wide for its place becomes a list; without this it scrolls.
+// A table that is too wide for its place becomes a list; without this it scrolls.  The first rows of
+// somebody's own table do so too: of forty columns a list would fill many pages.
 function stacks(root) {
-  for (const place of root.querySelectorAll(".scroll")) {
+  for (const place of root.querySelectorAll(".scroll:not(.preview)")) {
     const table = place.querySelector("table:not(.heat, .dots)");
     if (!table || !table.tHead) continue;
     const headings = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
