@@ -85,7 +85,7 @@ class Thorough(Story):
         return self.folder / "study.toml"
 
     def map_table(self, name: str) -> None:
-        """Press Enter in a field; save what was clicked as a recode file, use it, and click again."""
+        """Press Enter in a field; save what was clicked to a file, use it, and click again."""
         super().map_table(name)
         if name == OFFICE:
             return

@@ -20,6 +20,7 @@ from veiltab.console.guard import Door, Guard
 from veiltab.console.pages import account, inbox
 from veiltab.console.rendering import Failure, render
 from veiltab.console.state import ConsoleState, OperatorState
+from veiltab.console.users import may_ask
 from veiltab.core.entropy import Entropy
 from veiltab.errors import ConsoleLockedError, ParameterError, VeiltabError
 
@@ -176,7 +177,7 @@ class ConsoleServer:
         self._socket = _listen(port)
         self.port: int = self._socket.getsockname()[1]
         self._console = create_console(state)
-        app = Guard(self._console, door=self.door, port=lambda: self.port)
+        app = Guard(self._console, door=self.door, port=lambda: self.port, may_ask=_may_ask)
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -208,6 +209,10 @@ class ConsoleServer:
     def stop(self) -> None:
         """End it after the answers under way."""
         self._server.should_exit = True
+
+
+def _may_ask(scope: Scope) -> bool:
+    return may_ask(scope["client"], scope["server"])
 
 
 TICKS = 20

@@ -3,6 +3,7 @@
 The console listens on the loopback address, where every program and every web page on this
 computer can try to reach it.  So each request is checked before any page sees it:
 
+* it comes from a program of the user who started the console, where the system can tell;
 * its ``Host`` is the console's own address: names that an attacker's DNS points here are refused;
 * the browser says that it comes from one of our own pages, or from the address bar;
 * it carries the cookie that the one-time link was exchanged for;
@@ -125,9 +126,19 @@ class Door:
 class Guard:
     """The middleware that makes every check before a page is asked."""
 
-    def __init__(self, app: ASGIApp, *, door: Door, port: Callable[[], int]) -> None:
-        """Stand before ``app``; ``port`` tells where the console listens, once it does."""
-        self._app, self._door, self._port = app, door, port
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        door: Door,
+        port: Callable[[], int],
+        may_ask: Callable[[Scope], bool],
+    ) -> None:
+        """Stand before ``app``; ``port`` tells where the console listens, once it does.
+
+        ``may_ask`` tells whether a request comes from this user's programs.
+        """
+        self._app, self._door, self._port, self._may_ask = app, door, port, may_ask
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or hand on what may pass."""
@@ -145,6 +156,13 @@ class Guard:
 
     def _check(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
+        if not self._may_ask(scope):
+            return _refuse(
+                403,
+                "Not yours",
+                "This console belongs to another user of this computer. Start one of your own; for"
+                " a folder of another user, with <code>sudo -u</code>.",
+            )
         if headers.getlist("host") != [f"127.0.0.1:{self._port()}"]:
             return _refuse(421, "Not here", "This console answers to its own address alone.")
         if scope["method"] not in {"GET", "HEAD", "POST"}:
