@@ -2,14 +2,18 @@
 
 import html
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.support.pages import Browser, party_browser, plain
+from tests.support.pages import ORIGIN, READS, Browser, party_browser, plain
 from tests.support.servers import Server, make_context, running
+from tests.support.slow_tables import SlowTable, SlowTables
+from veiltab.console import proposing
+from veiltab.console.pages import propose
 from veiltab.party.context import PartyContext
 from veiltab.party.home import identity_text
 from veiltab.party.study_file import read_study_file
@@ -266,6 +270,53 @@ def test_attributes_are_drafted_from_a_table(
     assert 'name="c0:a1:name" autocomplete="off" value="age"' in text
     assert 'value="nr"' not in text
     assert 'value="Smoking and income"' in text
+
+
+def test_a_draft_is_read_behind_the_page(
+    world: World, hospital: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is changed in the form meanwhile stays changed; a draft can be stopped."""
+    slow = SlowTables()
+    monkeypatch.setattr(proposing, "open_table", slow)
+    monkeypatch.setattr(propose, "MOMENT", 0.01)
+    table = tmp_path / "patients.csv"
+    table.write_text("\n".join(["nr,smokes", *(f"p{i},{('yes', 'no')[i % 2]}" for i in range(30))]))
+    hidden, headers = hospital.form("/propose", "/propose/terms"), {"origin": ORIGIN}
+    fields = {**hidden, **good(world), "location": str(table)}
+
+    def begin() -> SlowTable:
+        hospital.client.post("/propose/draft", data=fields, headers=headers)
+        for _ in range(600):
+            if "Reading rows: 10." in plain(hospital.get("/propose/draft")):
+                return slow.opened[-1]
+            time.sleep(0.05)
+        raise AssertionError(hospital.get("/propose/draft"))
+
+    begin()
+    hospital.client.post("/propose/draft/stop", data=fields, headers=headers)
+    slow.opened[-1].go_on()
+    stopped = wait_while_read(hospital)
+    assert "you have stopped that" in plain(stopped)
+    assert f'value="{table}"' in stopped
+    assert 'value="smoker"' in stopped
+
+    reading = begin()
+    send(hospital, "edit", good(world, title="Changed meanwhile") | {"do": "add-researcher"})
+    reading.go_on()
+    drafted = wait_while_read(hospital)
+    assert 'value="smokes"' in drafted
+    assert 'value="Changed meanwhile"' in drafted
+    assert 'value="smokes"' in hospital.get("/propose/draft")  # loaded again
+
+
+def wait_while_read(browser: Browser) -> str:
+    """Load the page of a draft until its table is read."""
+    for _ in range(600):
+        answer = browser.client.get("/propose/draft", follow_redirects=True)
+        if READS not in answer.text:
+            return answer.text
+        time.sleep(0.05)
+    raise AssertionError(answer.text)
 
 
 def test_rows_are_added_and_taken_away(world: World, hospital: Browser) -> None:

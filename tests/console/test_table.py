@@ -1,5 +1,6 @@
 """The table wizard, from a messy file to a push, with a mistake before each step."""
 
+import html
 import stat
 import time
 from collections.abc import Iterator
@@ -9,10 +10,13 @@ import polars as pl
 import pytest
 
 from tests.support.http_simulator import HttpStudy, HttpTerms, http_study
-from tests.support.pages import Browser, party_browser, plain
+from tests.support.pages import ORIGIN, Browser, party_browser, plain
 from tests.support.servers import make_context, running
 from tests.support.simulator import Stage
+from tests.support.slow_tables import SlowTable, SlowTables
+from veiltab.console import mapping
 from veiltab.console.mapping import ChosenTable
+from veiltab.console.pages import table
 from veiltab.core.schema import Attribute, Schema
 from veiltab.data.encoding import encode_column
 from veiltab.errors import ValueNotInSchemaError
@@ -58,6 +62,16 @@ def wait_for(office: Browser, page: str, words: str) -> str:
             return text
         time.sleep(0.05)
     raise AssertionError(text)
+
+
+def wait_for_status(office: Browser, page: str, status: int) -> str:
+    """Load a page until it answers with this status."""
+    for _ in range(600):
+        answer = office.client.get(page, follow_redirects=True)
+        if answer.status_code == status:
+            return answer.text
+        time.sleep(0.05)
+    raise AssertionError(answer.text)
 
 
 def save_and_use(
@@ -174,6 +188,73 @@ def test_a_table_is_forgotten_with_the_keys(
     party.lock()
     party.unlock(None)
     assert "Choose your table" in plain(office.get(page))
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowTables]:
+    """Have tables read only as far as a test lets them."""
+    tables = SlowTables()
+    monkeypatch.setattr(mapping, "open_table", tables)
+    monkeypatch.setattr(table, "MOMENT", 0.01)
+    yield tables
+    for opened in tables.opened:
+        opened.go_on()
+
+
+def test_a_large_table_is_read_behind_the_page(
+    study: HttpStudy, office: Browser, export: Path, slow: SlowTables
+) -> None:
+    """The page answers at once and says how far it is; it can be left, stopped and begun anew."""
+    page = f"/studies/{study.study.hex()}/table"
+    progress = page.replace("/table", "/progress/open")
+    form = office.form(f"{page}?other=1", page) | {"location": str(export), "decimal": "comma"}
+
+    def begin() -> SlowTable:
+        before = len(slow.opened)
+        answer = office.client.post(page, data=form, headers={"origin": ORIGIN})
+        assert answer.headers["location"] == page
+        wait_for(office, page, "Reading rows: 10.")
+        assert len(slow.opened) == before + 1
+        return slow.opened[-1]
+
+    reading = begin()
+    part = office.client.get(progress, headers={"hx-request": "true"})
+    assert "Reading rows: 10." in plain(part.text)
+    assert "<h1>" not in part.text
+    reading.go_on(2)
+    wait_for(office, progress, "Reading rows: 30.")
+    other = office.client.post(page, data=form, headers={"origin": ORIGIN}, follow_redirects=True)
+    assert "Another table is being read" in plain(other.text)
+    assert len(slow.opened) == 1
+
+    office.client.post(f"{progress}/stop", data=form, headers={"origin": ORIGIN})
+    assert "Stopping" in office.get(progress)
+    reading.go_on(1)
+    stopped = wait_for_status(office, page, 422)
+    assert "not read to its end: you have stopped that" in plain(stopped)
+    assert f'value="{html.escape(str(export))}"' in stopped
+    assert 'value="comma"' in stopped  # as it was typed
+    assert "you have stopped that" not in office.get(page)  # it is said once
+
+    reading = begin()
+    reading.broken = True
+    reading.go_on()
+    broken = wait_for_status(office, page, 422)
+    assert "The disk was unplugged Plug it in again." in plain(broken)
+    assert f'value="{html.escape(str(export))}"' in broken
+
+    reading = begin()
+    party = office.state.party  # type: ignore[union-attr]
+    party.lock()
+    reading.go_on()  # whatever is found now is nobody's
+    sent = office.client.get(progress, headers={"hx-request": "true"})
+    assert sent.headers["hx-redirect"].startswith("/unlock")
+    party.unlock(None)
+    assert "Choose your table" in plain(office.get(page))
+
+    begin().go_on()
+    assert "Map your table" in wait_for(office, page, "Map your table")
+    assert "Raucher" in office.get(page)
 
 
 def test_a_draft_to_start_from(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import html
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,9 @@ from veiltab.party.home import Home
 
 PORT = 8123
 ORIGIN = f"http://127.0.0.1:{PORT}"
+
+READS, MOST_LOOKS = "<h1>Reading your table</h1>", 2000
+"""What a page says while a table is read, and how often a browser looks whether it is."""
 
 
 class Clock:
@@ -57,6 +61,8 @@ class InProcess(httpx.BaseTransport):
 class Browser:
     """Somebody with a console open: loads pages, fills in forms, and keeps all that it has seen."""
 
+    origin = ORIGIN
+
     def __init__(self, state: ConsoleState | OperatorState) -> None:
         """Open the console by its one-time link."""
         self.state, self.clock = state, Clock()
@@ -87,11 +93,17 @@ class Browser:
         return next((form for form in forms if form.get("party") == party), forms[0])
 
     def send(self, action: str, data: Mapping[str, str | list[str]]) -> httpx.Response:
-        """Send a form, and return the answer, or the page that it leads to."""
-        headers = {"origin": ORIGIN}
-        answer = self.client.post(action, data=dict(data), headers=headers)
-        if answer.status_code == httpx.codes.SEE_OTHER:
-            answer = self.client.get(answer.headers["location"])
+        """Send a form, and return the answer, or the page that it leads to.
+
+        A table that is read for that page is waited for.
+        """
+        headers = {"origin": self.origin}
+        answer = self.client.post(action, data=dict(data), headers=headers, follow_redirects=True)
+        for _ in range(MOST_LOOKS):
+            if READS not in answer.text:
+                break
+            time.sleep(0.05)
+            answer = self.client.get(str(answer.url), follow_redirects=True)
         self._see(f"{action} sent", answer)
         return answer
 

@@ -20,6 +20,8 @@ from veiltab.data.recode import Bins, Recode, Rule, ValueMap, check_duplicates
 from veiltab.data.recode_file import read_recode_file, recode_text
 from veiltab.data.tables import BATCH_ROWS, Table, open_table
 from veiltab.errors import InputError, ParameterError
+from veiltab.party.checking import ReportingTable
+from veiltab.party.progress import OnProgress, ignore_progress
 from veiltab.party.recode_draft import category_of_missing, named_bins
 from veiltab.party.spelling import spelling
 
@@ -100,16 +102,24 @@ class ChosenTable:
 
     @classmethod
     def open(
-        cls, location: str, query: str | None, schema: Schema, written: Mapping[str, Any]
+        cls,
+        location: str,
+        query: str | None,
+        schema: Schema,
+        written: Mapping[str, Any],
+        progress: OnProgress = ignore_progress,
     ) -> "ChosenTable":
-        """Look at a table: its columns, its first rows, and which values they have."""
-        table = open_table(location, query, **written)
+        """Look at a table: its columns, its first rows, and which values they have.
+
+        It is read to its end, a batch at a time, with a report after each.
+        """
+        table = ReportingTable(open_table(location, query, **written), progress)
         columns = list(table.columns)
-        first = next(iter(table.batches(columns, PREVIEW_ROWS)), None)
+        first = next(iter(table.table.batches(columns, PREVIEW_ROWS)), None)
         profiles = {one.name: one for one in profile_table(table.batches(columns, BATCH_ROWS))}
         ids = tuple(name for name, one in profiles.items() if one.use is Use.ID)[:1]
         preview = pl.DataFrame(schema=columns) if first is None else first.head(PREVIEW_ROWS)
-        made = cls(location, query, table, profiles, preview, ids, written=written)
+        made = cls(location, query, table.table, profiles, preview, ids, written=written)
         for attribute in schema.attributes:
             made.choices[attribute.name] = {"column": made._column_like(attribute.name)}
         return made

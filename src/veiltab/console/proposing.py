@@ -14,9 +14,11 @@ from veiltab.console.forms import Form
 from veiltab.data.tables import BATCH_ROWS, open_table
 from veiltab.errors import InputError, StudyFileError, VeiltabError
 from veiltab.files.toml import Document, read_bytes, toml_number, toml_string, toml_strings
-from veiltab.party.draft import draft_study
+from veiltab.party.checking import ReportingTable
+from veiltab.party.draft import Draft, draft_study
 from veiltab.party.home import Home
 from veiltab.party.known.names import readable
+from veiltab.party.progress import OnProgress
 from veiltab.party.proposal import StudyDraft
 from veiltab.party.study_file import ME, OPTIMAL, UNBOUNDED, read_study
 from veiltab.party.vaults.steps import known_vault
@@ -244,14 +246,17 @@ def _changed(curator: CuratorFields, what: str, place: Sequence[int]) -> list[Cu
     return [replace(curator, attributes=tuple(rows))]
 
 
-def drafted(home: Home, fields: Fields, location: str, query: str | None) -> tuple[Fields, str]:
-    """Put the attributes of a table into one's own fields; return them with what to know of it.
+def read_draft(home: Home, location: str, query: str | None, progress: OnProgress) -> Draft:
+    """Draft a study from a table, as ``veiltab study propose --from`` does.
 
-    The draft is that of ``veiltab study propose --from``: its recode file is made again from the
-    table when it is mapped to the study.
+    Its recode file is made again from the table when it is mapped to the study.
     """
-    table = open_table(location, query)
-    draft = draft_study(table.batches(list(table.columns), BATCH_ROWS), home.public)
+    table = ReportingTable(open_table(location, query), progress)
+    return draft_study(table.batches(list(table.columns), BATCH_ROWS), home.public)
+
+
+def drafted(fields: Fields, draft: Draft) -> tuple[Fields, str]:
+    """Put the attributes of a draft into one's own fields; return them with what to know of it."""
     proposal = tomllib.loads(draft.text)
     rows = tuple(
         AttributeFields(one["name"], "\n".join(one["categories"]))

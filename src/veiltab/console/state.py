@@ -71,6 +71,7 @@ class ConsoleState(Shared):
     def _forget(self) -> None:
         self.estimates.forget()
         self.tables.clear()
+        self.tasks.forget_reading()
 
 
 @dataclass(slots=True)

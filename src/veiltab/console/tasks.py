@@ -7,8 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 
+from veiltab.console.forms import Form
 from veiltab.errors import StateError, VeiltabError
 from veiltab.party.progress import Progress
+
+READING = "read "
+"""How the names of tasks begin that read a table for a page: what they find is forgotten with the
+keys."""
 
 
 class StoppedError(Exception):
@@ -17,16 +22,29 @@ class StoppedError(Exception):
 
 @dataclass(slots=True)
 class Task:
-    """One piece of work, and how far it is."""
+    """One piece of work, and how far it is.
+
+    ``typed`` is the form that has begun it, to be shown again if it fails.
+    """
 
     name: str
     what: str
+    typed: Form = field(default_factory=lambda: Form(()))
     progress: Progress | None = None
     failure: VeiltabError | None = None
     result: object = None
-    finished: bool = False
     stopped: bool = False
     _stop: Event = field(default_factory=Event)
+    _end: Event = field(default_factory=Event)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is over, however it has ended."""
+        return self._end.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end, at most so long; tell whether it is over."""
+        return self._end.wait(seconds)
 
     def report(self, progress: Progress) -> None:
         """Note how far it is; the end of the work if somebody has asked for it."""
@@ -65,7 +83,7 @@ class Task:
             )
             raise
         finally:
-            self.finished = True
+            self._end.set()
 
 
 class Tasks:
@@ -76,13 +94,15 @@ class Tasks:
         self._tasks: dict[str, Task] = {}
         self._lock = Lock()
 
-    def start(self, name: str, what: str, work: Callable[[Task], object]) -> Task:
+    def start(
+        self, name: str, what: str, work: Callable[[Task], object], typed: Form | None = None
+    ) -> Task:
         """Begin a task; one of the same name that is under way is returned instead."""
         with self._lock:
             running = self._tasks.get(name)
             if running is not None and not running.finished:
                 return running
-            task = self._tasks[name] = Task(name, what)
+            task = self._tasks[name] = Task(name, what, typed or Form(()))
         Thread(target=task.run, args=(work,), name=name, daemon=True).start()
         return task
 
@@ -94,6 +114,12 @@ class Tasks:
         """Forget a task that has ended and was looked at."""
         with self._lock:
             self._tasks.pop(name, None)
+
+    def forget_reading(self) -> None:
+        """Stop whoever reads a table for a page, and forget what was read."""
+        with self._lock:
+            for name in [name for name in self._tasks if name.startswith(READING)]:
+                self._tasks.pop(name).stop()
 
     def running(self) -> list[Task]:
         """Return the tasks under way."""

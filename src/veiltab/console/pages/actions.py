@@ -7,7 +7,8 @@ from fastapi import Request
 from starlette.responses import Response
 
 from veiltab.console.forms import Form, Typed
-from veiltab.console.rendering import Failure, go
+from veiltab.console.rendering import Failure, go, render
+from veiltab.console.tasks import Task
 from veiltab.errors import ConsoleLockedError, VeiltabError
 
 UNCONFIRMED = Failure(
@@ -15,6 +16,15 @@ UNCONFIRMED = Failure(
     "tick it to say that you have read what this does",
     "not_confirmed",
 )
+
+STOPPED = Failure(
+    "the table was not read to its end: you have stopped that",
+    "open it again, or choose another one",
+    "stopped",
+)
+
+MOMENT = 0.3
+"""Seconds to wait for a table before a page shows how far it is: most are read by then."""
 
 Page = Callable[[Failure, Typed], Response]
 """Shows a page again, with what went wrong and what was typed."""
@@ -50,6 +60,29 @@ def act(
     if isinstance(done, Done):
         return go(request, done.page, done.message)
     return go(request, back, done)
+
+
+def progress_page(
+    request: Request, task: Task, *, back: tuple[str, str], **values: object
+) -> Response:
+    """Show how far a task is; ``back`` is the page that it was begun on, and what it is called."""
+    whole = "hx-request" not in request.headers
+    return render(
+        request,
+        "progress.html" if whole else "progress_part.html",
+        here=request.url.path,
+        back=back,
+        task=task,
+        failure=None if task.failure is None else Failure.of(task.failure),
+        **values,
+    )
+
+
+def why_not_read(task: Task) -> Failure | None:
+    """Say why a task that has ended has not read its table."""
+    if task.stopped:
+        return STOPPED
+    return None if task.failure is None else Failure.of(task.failure)
 
 
 def typed_before(request: Request) -> Typed:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from veiltab.console.forms import Form, Typed
-from veiltab.console.pages.actions import Done, act
+from veiltab.console.pages.actions import MOMENT, Done, act, progress_page, why_not_read
 from veiltab.console.pages.identity import met
 from veiltab.console.pages.study import COMPARED, promise
 from veiltab.console.proposing import (
@@ -15,10 +15,13 @@ from veiltab.console.proposing import (
     Mistake,
     choosable,
     drafted,
+    read_draft,
 )
 from veiltab.console.rendering import Failure, go, render
 from veiltab.console.state import ConsoleState
-from veiltab.errors import InputError, StateError, UselessPlanError, VeiltabError
+from veiltab.console.tasks import READING, Task
+from veiltab.errors import StateError, UselessPlanError, VeiltabError
+from veiltab.party.draft import Draft
 from veiltab.party.known.known import Acquaintance, Standing, acquaintances
 from veiltab.party.known.names import readable
 from veiltab.party.proposal import StudyDraft
@@ -26,6 +29,8 @@ from veiltab.party.session import Session
 from veiltab.party.terms import budgets, called
 
 router = APIRouter()
+
+DRAFTING = f"{READING}for a proposal"
 
 
 @router.get("/propose")
@@ -74,14 +79,45 @@ def draft_attributes(request: Request) -> Response:
     state, fields = _typed(request)
     form = Form.of(request)
     location, query = form.path("location"), form.text("query")
-    try:
-        if not location:
-            raise InputError("no table is named", hint="write the path of a file")
-        fields, said = drafted(state.party.home, fields, location, query or None)
-    except VeiltabError as error:
-        return _form_page(request, fields, Failure.of(error), location=location, query=query)
-    state.proposal = Form(fields.pairs())
-    return _form_page(request, fields, said=said, location=location, query=query)
+    if not location:
+        failure = Failure("no table is named", "write the path of a file", "input_error")
+        return _form_page(request, fields, failure, query=query)
+
+    def work(task: Task) -> Draft:
+        return read_draft(state.party.home, location, query or None, task.report)
+
+    state.tasks.start(DRAFTING, "Reading your table", work, form).wait(MOMENT)
+    return go(request, "/propose/draft")
+
+
+@router.get("/propose/draft")
+def show_draft(request: Request) -> Response:
+    """Show how far the table is read; then put the draft into the form."""
+    state = _unlocked(request)
+    task = state.tasks.get(DRAFTING)
+    if task is not None and not task.finished:
+        return progress_page(request, task, back=("/propose", "Back to the proposal"))
+    if task is None or "hx-request" in request.headers:  # it takes the whole page
+        return go(request, "/propose" if task is None else request.url.path)
+    state.tasks.forget(DRAFTING)
+    fields, failure, said = Fields.of(state.proposal or task.typed), why_not_read(task), ""
+    if isinstance(task.result, Draft):
+        try:
+            fields, said = drafted(fields, task.result)
+            state.proposal = Form(fields.pairs())
+        except VeiltabError as error:
+            failure = Failure.of(error)
+    location, query = task.typed.path("location"), task.typed.text("query")
+    return _form_page(request, fields, failure, said=said, location=location, query=query)
+
+
+@router.post("/propose/draft/stop")
+def stop_draft(request: Request) -> Response:
+    """Stop reading at the next report."""
+    task = request.app.state.console.tasks.get(DRAFTING)
+    if task is not None:
+        task.stop()
+    return go(request, "/propose/draft")
 
 
 @router.post("/propose/file")

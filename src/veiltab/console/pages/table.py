@@ -7,9 +7,10 @@ from starlette.responses import Response
 
 from veiltab.console.forms import Form
 from veiltab.console.mapping import ChosenTable, tables_in
+from veiltab.console.pages.actions import MOMENT, progress_page, why_not_read
 from veiltab.console.rendering import Failure, go, render
 from veiltab.console.state import ConsoleState
-from veiltab.console.tasks import Task
+from veiltab.console.tasks import READING, Task
 from veiltab.core.schema import Schema
 from veiltab.data.recode_file import read_recode_file
 from veiltab.errors import ParameterError, StateError, VeiltabError
@@ -26,6 +27,9 @@ PATIENCE = 600.0
 
 PUSHING = "Pushing your table"
 
+OPENING = f"{READING}for "
+"""How the names of the tasks begin that open a table."""
+
 WRITTEN = {
     "separator": ("What separates fields", "semicolon"),
     "encoding": ("Encoding of letters", "cp1252"),
@@ -40,12 +44,19 @@ WRITTEN = {
 @router.get("/studies/{study_id}/table")
 def choose(request: Request, study_id: str) -> Response:
     """Show the table that was chosen, or let one be chosen."""
-    state, contract, me = _study(request, study_id)
+    state, contract, _ = _study(request, study_id)
+    form, task = Form.of(request), state.tasks.get(f"{OPENING}{study_id}")
+    if task is not None and not task.finished and not form.checked("other"):
+        return go(request, f"/studies/{study_id}/progress/open")
+    if task is not None and task.finished:
+        state.tasks.forget(task.name)
+        if isinstance(task.result, ChosenTable):
+            state.tables[study_id] = task.result
+        else:
+            return _browse(request, contract, task.typed, why_not_read(task))
     chosen = state.tables.get(study_id)
-    form = Form.of(request)
     if chosen is None or form.checked("other"):
-        return _browse(request, contract, form.text("folder"))
-    del me
+        return _browse(request, contract, form)
     return _mapping(request, contract, chosen)
 
 
@@ -53,16 +64,23 @@ def choose(request: Request, study_id: str) -> Response:
 def open_table(request: Request, study_id: str) -> Response:
     """Open the table that somebody names; it is read once, to see which values it has."""
     state, contract, me = _study(request, study_id)
-    form = Form.of(request)
-    location = form.text("location")
+    form, schema = Form.of(request), contract.schema_of(me)
     try:
+        location, query = form.text("location"), form.text("query") or None
         if not location:
             raise ParameterError("no table is named", hint="choose a file, or write its path")
-        state.tables[study_id] = ChosenTable.open(
-            location, form.text("query") or None, contract.schema_of(me), _written(form)
-        )
+        written = _written(form)
     except VeiltabError as error:
-        return _browse(request, contract, form.text("folder"), Failure.of(error))
+        return _browse(request, contract, form, Failure.of(error))
+
+    def work(task: Task) -> ChosenTable:
+        return ChosenTable.open(location, query, schema, written, task.report)
+
+    task = state.tasks.start(f"{OPENING}{study_id}", "Reading your table", work, form)
+    if task.typed is not form:
+        said = "Another table is being read. Stop that first, or wait for its end."
+        return go(request, f"/studies/{study_id}/progress/open", said)
+    task.wait(MOMENT)
     return go(request, f"/studies/{study_id}/table")
 
 
@@ -109,30 +127,36 @@ def _use_file(request: Request, study_id: str, chosen: ChosenTable, schema: Sche
 
 @router.get("/studies/{study_id}/progress/{step}")
 def progress(request: Request, study_id: str, step: str) -> Response:
-    """Show how far a check or a push is; the page may be left and opened again."""
+    """Show how far it is; the page may be left and opened again."""
     state: ConsoleState = request.app.state.console
-    task = state.tasks.get(f"{step} {study_id}")
+    task = state.tasks.get(_task_name(study_id, step))
+    if step == "open":
+        state.party.identity()  # the keys are in use as long as somebody waits for a table
+        if task is None or task.finished:
+            return go(request, f"/studies/{study_id}/table")
     if task is None:
         return go(request, f"/studies/{study_id}")
-    template = "progress_part.html" if "hx-request" in request.headers else "progress.html"
-    return render(
+    return progress_page(
         request,
-        template,
+        task,
+        back=(f"/studies/{study_id}", "Back to the study"),
         study_id=study_id,
         step=step,
-        task=task,
         preview=task.result if isinstance(task.result, Preview) else None,
-        failure=None if task.failure is None else Failure.of(task.failure),
     )
 
 
 @router.post("/studies/{study_id}/progress/{step}/stop")
 def stop(request: Request, study_id: str, step: str) -> Response:
     """Stop at the next report; a push that was stopped can be resumed."""
-    task = request.app.state.console.tasks.get(f"{step} {study_id}")
+    task = request.app.state.console.tasks.get(_task_name(study_id, step))
     if task is not None:
         task.stop()
     return go(request, f"/studies/{study_id}/progress/{step}")
+
+
+def _task_name(study_id: str, step: str) -> str:
+    return f"{OPENING}{study_id}" if step == "open" else f"{step} {study_id}"
 
 
 @router.post("/studies/{study_id}/resume")
@@ -210,11 +234,10 @@ def _study(request: Request, study_id: str) -> tuple[ConsoleState, Contract, byt
 
 
 def _browse(
-    request: Request,
-    contract: Contract,
-    folder: str,
-    failure: Failure | None = None,
+    request: Request, contract: Contract, form: Form, failure: Failure | None = None
 ) -> Response:
+    """Let a table be chosen; ``form`` has the folder that is looked at, and what was typed."""
+    folder = form.text("folder")
     here = Path(folder).expanduser() if folder else Path.cwd()
     try:
         entries = list(tables_in(here))
@@ -228,7 +251,7 @@ def _browse(
         here=here.absolute(),
         entries=entries,
         written=WRITTEN,
-        typed=Form.of(request).as_dict() if request.method == "POST" else {},
+        typed=form.as_dict(),
         failure=failure,
     )
 
