@@ -305,6 +305,12 @@ class HomeError(VeiltabError):
     code = "bad_home"
 
 
+class DamagedFileError(HomeError):
+    """A file of a home is not what veiltab wrote there; nothing of it was used."""
+
+    code = "damaged_file"
+
+
 class ServerChangedError(VeiltabError):
     """Another server answers than the one that a home trusts; nothing was sent to it."""
 

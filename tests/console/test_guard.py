@@ -5,17 +5,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import pytest
 
 from tests.support.cases import for_each
-from tests.support.pages import ORIGIN, PORT, Clock, InProcess
+from tests.support.pages import ORIGIN, PORT, Clock, InProcess, plain
 from veiltab.console.app import create_console
 from veiltab.console.guard import LINK_SECONDS, SESSION_SECONDS, Door, Guard
 from veiltab.console.keys import ConsoleParty
 from veiltab.console.state import ConsoleState
 from veiltab.crypto.entropy import SystemEntropy
+from veiltab.errors import VeiltabError
 from veiltab.party.home import Home
 
 
@@ -255,6 +257,34 @@ def test_keys_are_locked_when_nobody_uses_them(pages: Pages) -> None:
 def test_unlocking_leads_to_no_other_site(pages: Pages, target: str) -> None:
     """A link to the console cannot send people elsewhere."""
     assert pages.post("/unlock", data={"next": target}).headers["location"] == "/"
+
+
+@pytest.mark.parametrize(
+    ("harm", "status", "words"),
+    [
+        ("damaged", 500, "known.json is damaged"),
+        ("open to others", 409, "Others can open"),
+        ("unexpected", 500, "Nobody expected this"),
+    ],
+)
+def test_harm_to_a_home_is_said_in_words(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch, harm: str, status: int, words: str
+) -> None:
+    """What somebody can mend is a conflict; what no page has caused is a failure."""
+    known = pages.party.path / "known.json"
+    known.write_bytes(b"{}")
+    known.chmod(0o644 if harm == "open to others" else 0o600)
+    if harm == "unexpected":
+        known.unlink()
+        failing = Mock(side_effect=VeiltabError("nobody expected this", hint="call somebody"))
+        monkeypatch.setattr(Home, "budgets", failing)
+    page = "/ledger" if harm == "unexpected" else "/identity"
+    shown = pages.client.get(page)
+    assert shown.status_code == status
+    assert words in plain(shown.text)
+    part = pages.client.get(page, headers={"hx-request": "true"})
+    assert part.status_code == 200
+    assert words in plain(part.text)
 
 
 FIRST_PAGES = """

@@ -22,7 +22,15 @@ from veiltab.console.rendering import Failure, render
 from veiltab.console.state import ConsoleState, OperatorState
 from veiltab.console.users import may_ask
 from veiltab.core.entropy import Entropy
-from veiltab.errors import ConsoleLockedError, ParameterError, VeiltabError
+from veiltab.errors import (
+    ConsoleLockedError,
+    DamagedFileError,
+    HomeError,
+    KeyFileError,
+    OutputError,
+    ParameterError,
+    VeiltabError,
+)
 
 _log = logging.getLogger("veiltab.console")
 
@@ -140,12 +148,23 @@ def _page_of(form: str) -> str:
 def _failed(request: Request, error: Exception) -> Response:
     assert isinstance(error, VeiltabError)  # noqa: S101 - the handler is for these
     template = "failure_part.html" if "hx-request" in request.headers else "failure.html"
-    # Errors of this computer's own files have no status for the network.  To the browser they are
-    # mistakes, or things to mend first; 500 is left for failures of the console itself.
-    status = 409 if error.http_status == HTTPStatus.INTERNAL_SERVER_ERROR else error.http_status
     # htmx shows nothing of an answer that is an error, so fragments come with 200.
-    status = 200 if "hx-request" in request.headers else status
+    status = 200 if "hx-request" in request.headers else _status(error)
     return render(request, template, status, failure=Failure.of(error))
+
+
+def _status(error: VeiltabError) -> int:
+    """Return what a browser is told of an error.
+
+    Errors of this computer's own files have no status for the network, and would all be 500.  Most
+    are somebody's mistake, or to be mended before it goes on: a study that no home has, a folder
+    that others can enter, a full disk.  500 stays for what no page has caused: a damaged file, and
+    what nobody expected.
+    """
+    to_be_mended = isinstance(error, HomeError | KeyFileError | OutputError)
+    if to_be_mended and not isinstance(error, DamagedFileError):
+        return HTTPStatus.CONFLICT
+    return error.http_status
 
 
 def _not_found(request: Request, error: Exception) -> Response:

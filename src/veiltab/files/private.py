@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from veiltab.errors import HomeError, VeiltabError, VersionError
+from veiltab.errors import DamagedFileError, HomeError, VeiltabError, VersionError
 from veiltab.files.disk import FILE_MODE, make_folder, write_whole
 from veiltab.wire.codec import MAX_MESSAGE_BYTES
 
@@ -97,9 +97,9 @@ def parse_file(path: Path, parse: Callable[[bytes], T]) -> T | None:
     raise damaged(path)
 
 
-def damaged(path: Path) -> HomeError:
+def damaged(path: Path) -> DamagedFileError:
     """Build the error of a file that is not what veiltab wrote there."""
-    return HomeError(
+    return DamagedFileError(
         f"{path} is damaged: it is not what veiltab wrote there",
         hint="restore it from a copy of the home; these files must not be edited",
     )

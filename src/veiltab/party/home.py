@@ -14,6 +14,7 @@ from veiltab.core.entropy import Entropy
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import LOCKED, PrivateIdentity, check_passphrase, fingerprint
 from veiltab.errors import (
+    DamagedFileError,
     HomeError,
     InputError,
     MalformedError,
@@ -175,7 +176,7 @@ class Home:
             with self.lock():
                 self._write_public(identity)
         elif stored != public_identity(identity):
-            raise HomeError(
+            raise DamagedFileError(
                 f"{self._public} and {self.key_file} belong to different identities",
                 hint="restore both from the same copy; delete identity.json if the key is right",
             )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from veiltab.core.entropy import random_bytes
 from veiltab.crypto.entropy import KEY_BYTES, CipherEntropy
-from veiltab.errors import HomeError
+from veiltab.errors import DamagedFileError, HomeError
 from veiltab.estimates import Estimate
 from veiltab.estimates.publishing import draw_copy, part_of_copy
 from veiltab.party.context import PartyContext
@@ -85,7 +85,7 @@ def published_part(
 def _belongs(copy: Estimate, message: Signed[Publication] | None) -> Signed[Publication]:
     """Return the message, if it is the one that names this copy."""
     if message is None or message.body.counts.hex() != copy.digest:
-        raise HomeError(
+        raise DamagedFileError(
             "the published copy in this home is not the one that its publication names",
             hint="restore the home from a copy; these files must not be edited",
         )
