@@ -137,7 +137,6 @@ class Story:
             hospital.fill("The path of the file, or its content", str(file), within=form)
             hospital.press("Add them to these lists", within=form)
             hospital.see(f"{name} can be chosen now")
-        self.draft()
         self.fill_in_proposal()
         self.look(hospital, "a proposal")
         hospital.press("See the terms and the cost")
@@ -152,16 +151,6 @@ class Story:
         hospital.see(f"You have proposed and signed “{TITLE}”")
         self.study = hospital.page.url.rpartition("/")[2]
         self.look(hospital, "a proposal of my own")
-
-    def draft(self) -> None:
-        """Let the hospital's attributes be drafted from its table, and begin anew."""
-        hospital = self.visitors[HOSPITAL]
-        form = hospital.form("Draft your attributes from your table")
-        hospital.fill("A file, or the address of a database", str(self.tables[0]), within=form)
-        hospital.press("Draft them", within=form)
-        hospital.see(re.compile("attributes are drafted from your table"))
-        self.look(hospital, "a draft")
-        hospital.press("Begin anew")
 
     def take_identity(self, name: str) -> Path:
         """Take the file of somebody's public identity from their console."""

@@ -7,10 +7,13 @@ curator and one by the operator, and both charges are taken back; a grant and a 
 
 import re
 from pathlib import Path
+from unittest import mock
 from urllib.parse import urlsplit
 
 from tests.support.estimates import adult_to_show
+from tests.support.slow_tables import SlowTables
 from tests.support.story import HOSPITAL, OFFICE, PASSPHRASE, RIVERA, TITLE, Story
+from veiltab.console import proposing
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.fingerprint import fingerprint
 from veiltab.crypto.identity import PrivateIdentity
@@ -59,10 +62,20 @@ class Thorough(Story):
             self.look(rivera, "a fingerprint that is not theirs")
 
     def fill_in_proposal(self) -> None:
-        """Draft attributes from a table, begin anew; save the file, and go back to the form."""
+        """Draft attributes from a table, stop that, draft them; save a file, and go back."""
         hospital = self.visitors[HOSPITAL]
         form = hospital.form("Draft your attributes from your table")
         hospital.fill("A file, or the address of a database", str(self.tables[0]), within=form)
+        with mock.patch.object(proposing, "open_table", SlowTables()) as slow:
+            hospital.press("Draft them", within=form)
+            hospital.see("Reading rows: 10.")
+            self.look(hospital, "a table that is read")
+            hospital.press("Stop")
+            hospital.see("Stopping")
+            slow.opened[0].go_on()
+            hospital.see(re.compile("you have stopped that"))
+            self.look(hospital, "a draft that was stopped")
+        form = hospital.form("Draft your attributes from your table")
         hospital.press("Draft them", within=form)
         hospital.page.get_by_role("status").wait_for()
         self.look(hospital, "drafted attributes")
