@@ -36,6 +36,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
+from tests.support.pages import NAMES_OPTION
 from tests.support.programs import BROWSER, needed
 from veiltab.console.app import ConsoleServer
 from veiltab.console.state import ConsoleState, OperatorState
@@ -51,6 +52,13 @@ STATUS = re.compile(r"Failed to load resource: the server responded with a statu
 
 REPLACED = re.compile(r"htmx:(afterRequest|sendAbort)\b")
 """What htmx says when somebody has changed a field again before the answer came."""
+
+WORDS = """() => {
+    const words = document.body.cloneNode(true);
+    for (const one of words.querySelectorAll("code, script, style")) one.remove();
+    return words.textContent;
+}"""
+"""Returns what a page says outside of code."""
 
 FAULTS = (Path(__file__).parent / "faults.js").read_text("utf-8")
 
@@ -199,6 +207,8 @@ class Visitor:
         page, where = self.page, f"{self.name}, {name}"
         page.wait_for_load_state("load")
         self.looked_at.add(urlsplit(page.url).path)
+        if NAMES_OPTION.search(page.evaluate(WORDS)):
+            self._fault(f"option: {where} names an option of a command")
         self.faults += [
             f"layout: {where}, {fault}" for fault in layout_faults(page, widths=widths, names=names)
         ]

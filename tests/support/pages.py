@@ -27,6 +27,12 @@ ORIGIN = f"http://127.0.0.1:{PORT}"
 READS, MOST_LOOKS = "<h1>Reading your table</h1>", 2000
 """What a page says while a table is read, and how often a browser looks whether it is."""
 
+NAMES_OPTION = re.compile(r"(?<![\w-])--[a-z]")
+"""What no page says outside of code: it has no options of commands."""
+
+CODE = re.compile("<code>.*?</code>", re.DOTALL)
+"""What is for a terminal, such as how the console is started."""
+
 
 class Clock:
     """A clock that a test moves on."""
@@ -116,6 +122,7 @@ class Browser:
         self.seen[f"{path} {len(self.seen)}"] = answer.text
         if answer.headers["content-type"].startswith("text/html"):
             assert_explained(plain(answer.text))
+            assert not NAMES_OPTION.search(plain(CODE.sub("", answer.text))), path
         return answer.text
 
 

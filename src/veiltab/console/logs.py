@@ -38,7 +38,7 @@ def last_lines(path: Path) -> list[LogLine]:
     except OSError as error:
         raise InputError(
             f"the log {path} cannot be read: {error.strerror}",
-            hint="name the file that the log goes to with --log, and let yourself read it",
+            hint="start the console with the file that the log goes to, and let yourself read it",
         ) from error
     lines = data.decode("utf-8", "replace").splitlines()
     whole = lines[1:] if start else lines

@@ -72,5 +72,5 @@ def _read(text: str) -> ServerMetrics:
 def _unreadable(port: int) -> InputError:
     return InputError(
         f"no server answers for its metrics on port {port} of this computer",
-        hint="start it, or name its port with --metrics-port",
+        hint="start it, or start the console with its port for metrics",
     )

@@ -11,6 +11,7 @@ from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateNotFound
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from veiltab.console.wording import on_page
 from veiltab.crypto.identity import fingerprint
 from veiltab.errors import VeiltabError
 from veiltab.party.known.names import readable
@@ -53,6 +54,7 @@ def templates() -> Environment:
         "name": name,
         "visible": readable,
         "sentence": sentence,
+        "on_page": on_page,
         "short_name": short_name,
         "fingerprint": fingerprint,
         "short": lambda value: value.hex()[:16],
@@ -98,8 +100,8 @@ def words(page: Markup) -> Markup:
 
 
 def sentence(text: str) -> str:
-    """Write words as a sentence: with a capital letter, and an end."""
-    shown = readable(text)
+    """Write words as a sentence: with a capital letter, and an end; what to do as a page has it."""
+    shown = readable(on_page(text))
     return f"{shown[:1].upper()}{shown[1:]}{'' if shown.endswith(('.', '?', '!')) else '.'}"
 
 

@@ -19,6 +19,7 @@ from veiltab.core.comparison import (
 from veiltab.core.mechanism import LinkageMode, Mechanism, Rank, WeightTable
 from veiltab.core.promises import DecoyRelease, RankedRelease, known_population
 from veiltab.errors import InfeasiblePlanError, ParameterError, UselessPlanError
+from veiltab.remedies import Remedy
 
 PURE, SHUFFLE, DECOYS = "pure", "shuffle", "decoys"
 ACCOUNTINGS = {PURE: 1, SHUFFLE: 1, DECOYS: 1}
@@ -355,7 +356,7 @@ class Plan:
             f" that of naming the same share for each of the {self.domain_size:,} cells is never"
             f" above {self.uniform_guess_rmse:.3g}",
             hint="take fewer attributes or categories, a larger epsilon, or several studies with"
-            " fewer attributes each; to go on all the same, use --anyway, or anyway=True in Python",
+            f" fewer attributes each; to go on all the same, {Remedy.ANYWAY}",
         )
 
     @property

@@ -14,6 +14,7 @@ from veiltab.data.table_format import (
     separator_words,
 )
 from veiltab.errors import ParameterError, TableError
+from veiltab.remedies import Remedy
 
 
 def wanted_columns(
@@ -95,7 +96,7 @@ def _alike(absent: list[str], columns: list[str]) -> str:
     meant = [forms[_form(name)] for name in absent if _form(name) in forms]
     if meant:
         return f"; did you mean {', '.join(map(repr, meant))}?"
-    return "; for an attribute, a recode file names its column: `veiltab recode draft` writes one"
+    return f"; for an attribute, {Remedy.DRAFT_COLUMN}"
 
 
 def _form(name: str) -> str:

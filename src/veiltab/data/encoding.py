@@ -18,6 +18,7 @@ from veiltab.data.numbers import POINTS, NumberMarks
 from veiltab.data.offenders import Offenders
 from veiltab.data.recode import Rule
 from veiltab.errors import Offender, SchemaError, TableError, ValueNotInSchemaError
+from veiltab.remedies import Remedy
 
 _LISTED_VALUES = 5
 _LISTED_ROWS = 3
@@ -198,8 +199,8 @@ def _not_in_schema(findings: Sequence[_Finding]) -> ValueNotInSchemaError:
         hint="list these values under their category in a recode file (in Python, in a ValueMap,"
         " whose key None stands for missing values), or say there what becomes of missing values"
         " (missing), of all others (else), of numbers (bins = [40, 60]) and of numbers like 1,5"
-        ' (decimal = ","); or add a category, or fix the table. `veiltab recode draft` writes a'
-        " first recode file",
+        ' (decimal = ","); or add a category, or fix the table.'
+        f" {Remedy.DRAFT_RECODE}",
         offenders=tuple(offender for finding in findings for offender in finding.offenders),
     )
 

@@ -20,6 +20,7 @@ from veiltab.data.tables import BATCH_ROWS, Table
 from veiltab.errors import LinkageError, MisfitError, VeiltabError
 from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.sorting import MemorySpool, Spool
+from veiltab.remedies import Remedy
 from veiltab.wire.contract import Linkage
 
 _LISTED = 5
@@ -53,8 +54,7 @@ def _misfit(problems: tuple[VeiltabError, ...]) -> MisfitError:
         lines += [f"- {first}", *(f"  {line}" for line in more), f"  ({problem.hint})"]
     return MisfitError(
         "\n".join(lines),
-        hint="correct the table, or how it is recoded; `veiltab study check` writes every row that"
-        " does not fit to a file",
+        hint=f"correct the table, or how it is recoded; {Remedy.WRITE_OFFENDERS}",
         problems=problems,
     )
 
@@ -85,8 +85,7 @@ def feed(
     if len(ids) != (linkage.columns or 0):
         raise LinkageError(
             f"{_parts(linkage.columns or 0)}, and you named {len(ids) or 'none'}",
-            hint="name the columns of the ids in order: --id COLUMN, once for each; none where"
-            " rows match by their order",
+            hint=f"{Remedy.IDS}; none where rows match by their order",
         )
     offenders = Offenders() if offenders is None else offenders
     rows = _Rows(table, linkage, tuple(ids), dates or {}, batch_rows)

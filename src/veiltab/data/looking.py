@@ -20,6 +20,7 @@ from veiltab.data.table_format import (
 )
 from veiltab.data.text_stream import marked
 from veiltab.errors import TableError
+from veiltab.remedies import Remedy
 
 SAMPLE_RECORDS = 1000
 """Records that are looked at; they must fit into the part of the file that is."""
@@ -228,7 +229,7 @@ def column_names(fields: Sequence[str], skipped: int, notes: list[str]) -> list[
     names = list(fields)
     unnamed = [place for place, name in enumerate(fields) if not name.strip()]
     more = f"; if the names stand further down: {option('skip_lines', skipped + 1)}"
-    more += "; if there are none: --no-header (in Python, header=False)"
+    more += f"; if there are none: {Remedy.NO_HEADER}"
     if 0 < 2 * len(unnamed) < len(fields):
         numbered = numbered_columns(len(fields))
         for place in unnamed:
@@ -269,8 +270,7 @@ def check_header(names: Sequence[str], rows: pl.DataFrame, notes: list[str]) -> 
         shown = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")  # noqa: PLR2004
         raise TableError(
             f"the names of the columns look like a row of data: {shown}",
-            hint="if they are data: --no-header (in Python, header=False); if they are names:"
-            " --header (header=True)",
+            hint=f"if they are data: {Remedy.NO_HEADER}; if they are names: {Remedy.HEADER}",
         )
     again = [name for name in names if (rows[name] == name).any()]
     if again:

@@ -7,6 +7,7 @@ from typing import Any
 
 from veiltab.data.numbers import POINTS, NumberMarks
 from veiltab.errors import ParameterError
+from veiltab.remedies import Remedy
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 """What fields may be separated by, unless the user names something else."""
@@ -140,7 +141,8 @@ class TableFormat:
 
 def option(name: str, value: str | int) -> str:
     """Name an option for both kinds of users, as a hint does."""
-    return f"--{name.replace('_', '-')} {shlex.quote(str(value))} (in Python, {name}={value!r})"
+    flag, given = name.replace("_", "-"), shlex.quote(str(value))
+    return Remedy.OPTION.format(flag, given, name, repr(value))
 
 
 def separator_words(separator: str) -> str:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from veiltab.errors import DamagedFileError, HomeError, VeiltabError, VersionError
 from veiltab.files.disk import FILE_MODE, make_folder, write_whole
+from veiltab.remedies import Remedy
 from veiltab.wire.codec import MAX_MESSAGE_BYTES
 
 UNSAFE_MODE = stat.S_IRWXG | stat.S_IRWXO
@@ -120,7 +121,7 @@ def check_private_folder(path: Path) -> None:
     except OSError as error:
         raise HomeError(
             f"there is no home in {path}: {error.strerror}",
-            hint="make an identity: veiltab id new; or name its home with --home or VEILTAB_HOME",
+            hint=f"make an identity: veiltab id new; or {Remedy.ITS_HOME}",
         ) from error
     if not stat.S_ISDIR(mode):
         raise HomeError(f"{path} is not a folder", hint="name another place for the home")

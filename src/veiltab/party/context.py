@@ -11,6 +11,7 @@ from veiltab.errors import HomeError, NotFoundError
 from veiltab.party.evidence import fetch_contract
 from veiltab.party.home import Home, PinnedServer
 from veiltab.party.remote import RemoteServer
+from veiltab.remedies import Remedy
 from veiltab.wire.contract import Agreement, Contract, PublicIdentity
 from veiltab.wire.rotation import PartyKeys
 from veiltab.wire.signed import Signed
@@ -87,6 +88,6 @@ def check_registered(home: Home) -> PinnedServer:
     if pinned is None:
         raise HomeError(
             f"{home.path} is not registered with a server yet",
-            hint="register with the invitation of a server's operator: veiltab register SERVER",
+            hint=Remedy.REGISTER,
         )
     return pinned

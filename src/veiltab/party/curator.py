@@ -39,6 +39,7 @@ from veiltab.protocol.verify import (
     may_see_release,
     verify_agreement,
 )
+from veiltab.remedies import Remedy
 from veiltab.wire.codec import MAX_TEXT
 from veiltab.wire.contract import NONCE_BYTES, Contract, PublicIdentity, Vault
 from veiltab.wire.messages import Release, Repad, SignedGrant, Upload
@@ -240,9 +241,7 @@ def choose_ledger(home: Home, dataset: str | None) -> Ledger:
     names = ", ".join(repr(ledger.dataset) for ledger in ledgers)
     raise HomeError(
         f"there are ledgers for {names}" if ledgers else "no data set has a privacy budget yet",
-        hint="say which data set the study is about, with --dataset"
-        if ledgers
-        else "set one with: veiltab ledger set DATASET --epsilon LIMIT",
+        hint=Remedy.NAME_DATASET if ledgers else Remedy.SET_BUDGET,
     )
 
 
@@ -272,7 +271,7 @@ def grant(
     if contract.pads == "one-time" and file is None:
         raise ParameterError(
             "this study has one-time pads, which never pass through the server",
-            hint="name a file with --out, and hand it to the researcher directly",
+            hint=f"{Remedy.GRANT_FILE}, and hand it to the researcher directly",
         )
     to = find_researcher(contract, researcher)
     made = give_grant(context, signed, to, attributes, context.now + days * SECONDS_A_DAY)
@@ -297,7 +296,7 @@ def find_researcher(contract: Contract, researcher: str | PublicIdentity) -> Pub
         " like that",
         hint=f"the contract names {names}"
         if names
-        else "ask the researcher for the file that `veiltab id show --public` writes",
+        else f"ask the researcher for {Remedy.IDENTITY_FILE}",
     )
 
 
@@ -388,7 +387,7 @@ def _fetch_release(context: PartyContext, contract: Contract) -> Release | None:
     if state != State.RELEASED:
         raise StateError(
             f"the study is {state}, not released",
-            hint=f"wait with: veiltab study status {contract.study_id.hex()[:16]} --wait released",
+            hint=Remedy.WAIT_RELEASED.format(contract.study_id.hex()[:16]),
         )
     if not may_see_release(contract, context.identity.party_id):
         return None

@@ -19,6 +19,7 @@ from veiltab.party.times import SECONDS_A_DAY, in_days, moment
 from veiltab.protocol.curator.grant import revoke as make_revocation
 from veiltab.protocol.logged import Logged, check_grant
 from veiltab.protocol.verify import may_see_release, verify, verify_revocation
+from veiltab.remedies import Remedy
 from veiltab.wire.contract import Contract, PublicIdentity
 from veiltab.wire.messages import Grant, GrantRevocation, SignedGrant
 from veiltab.wire.signed import digest
@@ -185,7 +186,7 @@ def _ended(
     if closed:
         hint += "; nothing of this study can be read without a grant of every curator"
     if left:
-        hint += f"; or estimate {_quoted(left)} alone, with --partial (in Python: partial=True)"
+        hint += f"; or estimate {_quoted(left)} alone, {Remedy.PARTIAL}"
     return NotGrantedError(f"no grant is good any more for {which}", hint=hint)
 
 

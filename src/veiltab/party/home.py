@@ -38,6 +38,7 @@ from veiltab.party.study_folder import StudyFolder
 from veiltab.party.vaults.folder import VaultFolder
 from veiltab.protocol.curator.agreement import public_identity
 from veiltab.protocol.keys import extends
+from veiltab.remedies import Remedy
 from veiltab.wire import titles as titles_of
 from veiltab.wire.codec import TEXT, dump, load, message, nested, wired
 from veiltab.wire.contract import PublicIdentity
@@ -159,7 +160,7 @@ class Home:
         if not self.exists:
             raise HomeError(
                 f"there is no identity in {self.path}",
-                hint="make one first, or name its home with --home or VEILTAB_HOME",
+                hint=f"make one first, or {Remedy.ITS_HOME}",
             )
 
     def open(self, passphrase: str | None = None) -> PrivateIdentity:
@@ -512,7 +513,7 @@ def parse_identity(data: bytes, name: str) -> PublicIdentity:
     except (ValueError, RecursionError, MalformedError) as error:
         raise InputError(
             f"{name} is not a public identity",
-            hint="ask that party for the file that `veiltab id show --public` writes",
+            hint=f"ask that party for {Remedy.IDENTITY_FILE}",
         ) from error
 
 

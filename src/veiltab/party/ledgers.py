@@ -20,6 +20,7 @@ from veiltab.files.private import damaged, make_private_folder, parse_file, writ
 from veiltab.party.answers import FLAG
 from veiltab.party.known.names import alike
 from veiltab.protocol.curator.ledger import Basis, Entry, Ledger, Refund
+from veiltab.remedies import Remedy
 from veiltab.wire.codec import (
     MAX_INTEGER,
     MAX_TEXT,
@@ -130,7 +131,7 @@ class Ledgers:
             f"{contract.title!r} is not charged to any data set of this home: was a ledger restored"
             " from an old copy?",
             hint="sign the study again, which charges it and changes nothing else:"
-            f" veiltab study sign {contract.study_id.hex()[:16]} --dataset DATASET",
+            f" {Remedy.CHARGE_AGAIN.format(contract.study_id.hex()[:16])}",
         )
 
     def save(self, ledger: Ledger, notes: Mapping[bytes, Note] | None = None) -> StoredLedger:

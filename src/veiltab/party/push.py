@@ -29,6 +29,7 @@ from veiltab.protocol.curator.upload import (
     prepare_table,
 )
 from veiltab.protocol.verify import renew, verify_agreement
+from veiltab.remedies import Remedy
 from veiltab.wire.contract import Contract
 from veiltab.wire.messages import Alignment, Upload
 from veiltab.wire.signed import Signed
@@ -112,7 +113,7 @@ def _check_signed(context: PartyContext, signed: Signed[Contract]) -> Contract:
         raise StateError(
             "not every curator has signed; missing:"
             f" {', '.join(repr(terms.identity.name) for terms in missing)}",
-            hint="sign with `veiltab study sign`, and wait for the others"
+            hint=f"{Remedy.SIGN}, and wait for the others"
             if mine
             else "you have signed; push once the others have, too",
         )

@@ -33,6 +33,7 @@ from veiltab.protocol import logged as log
 from veiltab.protocol.curator.ledger import Basis, Refund
 from veiltab.protocol.logged import Logged
 from veiltab.protocol.stores import MemoryChunks
+from veiltab.remedies import Remedy
 from veiltab.wire.audit import AuditEntry
 from veiltab.wire.codec import check_typed
 from veiltab.wire.contract import Contract
@@ -55,12 +56,12 @@ def refund(context: PartyContext, study: bytes, reason: str) -> StoredLedger:
         if stored is None or signed is None:
             raise BudgetError(
                 "this study is not charged to any data set of this home",
-                hint="see what is charged with: veiltab ledger",
+                hint=Remedy.SEE_CHARGED,
             )
         earlier = stored.ledger.refund_of(study)
         if earlier is not None and earlier.done:
             raise StateError(
-                f"this study was refunded already: {earlier.reason}", hint="see: veiltab ledger"
+                f"this study was refunded already: {earlier.reason}", hint=Remedy.SEE_LEDGER
             )
         with locked(folder.path / "lock", LOCK_WAIT):  # no push of it is under way
             _check_nothing_given(context, signed.body, folder)
@@ -115,7 +116,7 @@ def _check_ended(entries: list[AuditEntry], logged: Logged, me: bytes) -> None:
     if entries[-1].state != State.ABORTED:
         raise StateError(
             f"the study is {entries[-1].state}, and can still go on",
-            hint="end it first, for everybody in it: veiltab study abort STUDY --reason …",
+            hint=Remedy.ABORT,
         )
 
 

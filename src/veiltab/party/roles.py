@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from veiltab.errors import RoleError
+from veiltab.remedies import Remedy
 
 if TYPE_CHECKING:  # commands import this before they know whether it is needed
     from veiltab.wire.contract import Contract, PublicIdentity
@@ -15,7 +16,7 @@ def check_curator(contract: "Contract", me: "PublicIdentity", doing: str) -> Non
         raise RoleError(
             f"only the curators of {contract.title!r} {doing}, and you are not one of them:"
             f" {_names(curators)}",
-            hint=f"{_own_part(contract, me)}; if you are a curator, name that home with --home",
+            hint=f"{_own_part(contract, me)}; if you are a curator, {Remedy.THAT_HOME}",
         )
 
 
@@ -27,7 +28,7 @@ def check_researcher(contract: "Contract", me: "PublicIdentity") -> None:
     raise RoleError(
         f"only the researchers of {contract.title!r} estimate it, and you are not one of them:"
         f" {_names(researchers) or 'it has none'}",
-        hint=f"{_own_part(contract, me)}; if you are a researcher, name that home with --home",
+        hint=f"{_own_part(contract, me)}; if you are a researcher, {Remedy.THAT_HOME}",
     )
 
 

@@ -13,6 +13,7 @@ from veiltab.protocol.curator.agreement import (
     share_secret,
     study_secret,
 )
+from veiltab.remedies import Remedy
 from veiltab.wire.contract import Contract
 
 
@@ -44,7 +45,7 @@ def _keep_contribution(context: PartyContext, study: bytes, *, sent_before: bool
     if sent_before:  # another one would not fit what the others have
         raise HomeError(
             "this home has lost its part of the study's secret, which was sent before",
-            hint="restore the home from a copy, or end the study with `veiltab study abort`",
+            hint=f"restore the home from a copy, or {Remedy.ABORT_LOST}",
         )
     drawn = new_contribution(context.entropy)
     folder.save_contribution(drawn)

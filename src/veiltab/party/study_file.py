@@ -26,6 +26,7 @@ from veiltab.errors import (
 from veiltab.files.toml import Document, TomlTable, check_filled_in, read_bytes
 from veiltab.party.known.names import look
 from veiltab.party.proposal import DecoyWishes, StudyDraft, plan_decoys
+from veiltab.remedies import Remedy
 from veiltab.wire.codec import TEXT, Codec, choice, describe, integer, items, malformed
 from veiltab.wire.contract import (
     LINKAGE_MODE,
@@ -385,7 +386,7 @@ class Parties:
             raise table.error(
                 "identity",
                 f"{path} is not a public identity",
-                "ask that party for the file that `veiltab id show --public` writes",
+                f"ask that party for {Remedy.IDENTITY_FILE}",
             ) from error
 
 

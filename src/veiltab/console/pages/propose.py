@@ -20,6 +20,7 @@ from veiltab.console.proposing import (
 from veiltab.console.rendering import Failure, go, render
 from veiltab.console.state import ConsoleState
 from veiltab.console.tasks import READING, Task
+from veiltab.console.wording import ANYWAY
 from veiltab.errors import StateError, UselessPlanError, VeiltabError
 from veiltab.party.draft import Draft
 from veiltab.party.known.known import Acquaintance, Standing, acquaintances
@@ -282,6 +283,7 @@ def _form_page(
         said=said,
         focus=focus,
         useless=useless or fields.anyway,
+        anyway=ANYWAY,
         identity=others.get("identity", ""),
         location=others.get("location", ""),
         query=others.get("query", ""),

@@ -11,6 +11,7 @@ from veiltab.console.pages.actions import MOMENT, progress_page, why_not_read
 from veiltab.console.rendering import Failure, go, render
 from veiltab.console.state import ConsoleState
 from veiltab.console.tasks import READING, Task
+from veiltab.console.wording import SKIP_LINES, WRITTEN
 from veiltab.core.schema import Schema
 from veiltab.data.recode_file import read_recode_file
 from veiltab.errors import ParameterError, StateError, VeiltabError
@@ -29,16 +30,6 @@ PUSHING = "Pushing your table"
 
 OPENING = f"{READING}for "
 """How the names of the tasks begin that open a table."""
-
-WRITTEN = {
-    "separator": ("What separates fields", "semicolon"),
-    "encoding": ("Encoding of letters", "cp1252"),
-    "decimal": ("What stands before decimals", "comma"),
-    "thousands": ("What stands between thousands", "point"),
-    "quote": ("What encloses fields", '"'),
-    "sheet": ("Sheet of a workbook", "Sheet1"),
-}
-"""What may be said about how a file is written, with an example of each."""
 
 
 @router.get("/studies/{study_id}/table")
@@ -251,6 +242,7 @@ def _browse(
         here=here.absolute(),
         entries=entries,
         written=WRITTEN,
+        skip_lines=SKIP_LINES,
         typed=form.as_dict(),
         failure=failure,
     )

@@ -9,6 +9,7 @@ from veiltab.crypto.identity import fingerprint
 from veiltab.errors import BlockedError, KeyChangedError, RevokedError
 from veiltab.party.known.names import alike
 from veiltab.protocol.keys import revoked
+from veiltab.remedies import Remedy
 from veiltab.wire.codec import (
     MAX_INTEGER,
     TEXT,
@@ -172,7 +173,7 @@ def _changed(name: str, party: bytes, whom: str, known: bytes) -> KeyChangedErro
         f" {fingerprint(known)}",
         hint="go no further: somebody may pretend to be them.  Call them on a number that you know."
         "  If they have a new key, forget the old one: veiltab party forget.  If it is another"
-        " party of the same name, verify it under another one: veiltab party verify FILE --as NAME",
+        f" party of the same name, {Remedy.VERIFY_AS}",
     )
 
 
@@ -180,13 +181,12 @@ def _two_parties(identity: PublicIdentity, other: PublicIdentity) -> KeyChangedE
     return KeyChangedError(
         f"two parties are called {identity.name!r} and {other.name!r}, with the fingerprints"
         f" {fingerprint(identity.party_id)} and {fingerprint(other.party_id)}",
-        hint="one of them may pretend to be the other; call them, and give one another name with"
-        " `veiltab party verify FILE --as NAME`",
+        hint=f"one of them may pretend to be the other; call them, and {Remedy.NAME_AS}",
     )
 
 
 def _refuse_blocked(identity: PublicIdentity) -> BlockedError:
     return BlockedError(
         f"you have blocked {identity.name!r}, fingerprint {fingerprint(identity.party_id)}",
-        hint="take it back with `veiltab party unblock`, if you want to work with them",
+        hint=f"{Remedy.UNBLOCK}, if you want to work with them",
     )

@@ -7,6 +7,7 @@ from typing import Literal
 from veiltab.core.parameters import check_delta, check_epsilon
 from veiltab.errors import BudgetError, ParameterError, StateError
 from veiltab.protocol.audit_log import Seen
+from veiltab.remedies import Remedy
 from veiltab.wire.mechanism import OVERLAP_1, PURE_1
 
 
@@ -137,7 +138,7 @@ class Ledger:
         if self.entry_of(refund.study) is None:
             raise BudgetError(
                 f"this study is not charged to {self.dataset!r}",
-                hint="see what is charged with: veiltab ledger",
+                hint=Remedy.SEE_CHARGED,
             )
         return replace(self, refunds=(*self.refunds, replace(refund, done=False)))
 
@@ -156,12 +157,12 @@ class Ledger:
         delta_left = float(_exact(self.delta_limit) - self.delta_spent)
         hint = (
             "agree on a smaller epsilon or delta; what was released cannot be won back, but studies"
-            " that ended before can be refunded (veiltab ledger refund STUDY)"
+            f" that ended before can be refunded {Remedy.REFUND}"
         )
         if delta and not self.delta_limit:
             hint = (
                 "the ledger allows no delta, as every new one: agree on a study without, or set how"
-                " much of it all studies may take (veiltab ledger set … --delta 1e-5)"
+                f" much of it all studies may take {Remedy.ALLOW_DELTA}"
             )
         return BudgetError(
             f"a study of epsilon {epsilon:g}, delta {delta:g} exceeds what is left of"

@@ -40,6 +40,7 @@ from veiltab.protocol.sorting import (
     cut,
     range_starts,
 )
+from veiltab.remedies import Remedy
 from veiltab.wire.contract import Agreement, Contract
 from veiltab.wire.mechanism import CoinTerms
 from veiltab.wire.packing import SPAN_ROWS
@@ -382,7 +383,7 @@ class _Repeated:
             f"{self.count:,} rows share an id with another row{how}, such as rows {rows}",
             hint="each respondent must occur once in a table (row 1 is the first data row): fix it,"
             ' or choose which row counts: duplicates = "first", "last" or "identical" in the recode'
-            " file, or --duplicates",
+            f" file, or {Remedy.DUPLICATES}",
         )
 
 

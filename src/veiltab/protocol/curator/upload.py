@@ -28,6 +28,7 @@ from veiltab.protocol.verify import (
     verify,
     verify_agreement,
 )
+from veiltab.remedies import Remedy
 from veiltab.wire.contract import Contract, Vault
 from veiltab.wire.messages import Alignment, ColumnChunks, Repad, Upload
 from veiltab.wire.packing import chunk_slices, span_slices
@@ -234,7 +235,7 @@ def _check_same_attempt(held: Held) -> None:
     if behind:
         raise AlignmentError(
             f"a curator has corrected its table, and {', '.join(behind)} has not aligned again",
-            hint="each of them runs `veiltab push` again",
+            hint=Remedy.PUSH_AGAIN,
         )
 
 
