@@ -27,18 +27,17 @@ from veiltab.wire.contract import Normalisation
 FORM = "the form"
 MOST_PARTIES, MOST_ATTRIBUTES = 50, 200
 
-TEXTS = {
+PROMISE = {"epsilon": "1", "delta": "0", "epsilon_with_curator": "", "linkage": "aligned"}
+"""The fields that the planner has, too, and what stands in them at first."""
+
+TEXTS = PROMISE | {
     "title": "",
-    "epsilon": "1",
-    "delta": "0",
     "mechanism": "decoys",
-    "epsilon_with_curator": "",
     "epsilon_public": "",
     "sample_size": "",
     "population": "",
     "population_is": "about",
     "by": "ids",
-    "linkage": "aligned",
     "columns": "1",
     "pads": "stream",
 }
@@ -140,9 +139,8 @@ class Fields:
     def with_plan(self, plan: Form) -> "Fields":
         """Take over the promise and the sizes of a plan."""
         texts = dict(self.texts)
-        for name in ("epsilon", "delta", "epsilon_with_curator", "linkage", "population"):
+        for name in (*PROMISE, "population", "mechanism"):
             texts[name] = plan.text(name, texts[name])
-        texts["mechanism"] = plan.text("mechanism", texts["mechanism"])
         sizes = [size.strip() for size in plan.text("sizes").split(",") if size.strip()]
         fields = replace(self, texts=texts, text="")
         typed = any(one.name or one.listed for who in self.curators for one in who.attributes)

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from veiltab.console.forms import Form
+from veiltab.console.proposing import PROMISE
 from veiltab.console.rendering import Failure, render
 from veiltab.core.plan import MechanismName, Plan, plan
 from veiltab.core.planner import Question
@@ -18,15 +19,7 @@ from veiltab.errors import InputError, ParameterError, VeiltabError
 
 router = APIRouter()
 
-FIELDS = {
-    "population": "20000",
-    "sizes": "2, 3, 4",
-    "epsilon": "1",
-    "delta": "0",
-    "epsilon_with_curator": "",
-    "linkage": "aligned",
-    "shares": "30, 10, 2",
-}
+FIELDS = PROMISE | {"population": "20000", "sizes": "2, 3, 4", "shares": "30, 10, 2"}
 """The fields of the page, and what stands in them at first."""
 
 WAYS: dict[MechanismName, str] = {

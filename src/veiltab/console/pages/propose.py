@@ -1,14 +1,12 @@
 """Proposing a study: its form or its file, then its terms and what it costs, then the proposal."""
 
-from collections.abc import Iterable
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from veiltab.console.forms import Form, Typed
 from veiltab.console.pages.actions import MOMENT, Done, act, progress_page, why_not_read
 from veiltab.console.pages.identity import met
-from veiltab.console.pages.study import COMPARED, promise
+from veiltab.console.pages.study import terms_values
 from veiltab.console.proposing import (
     NORMALISATIONS,
     Fields,
@@ -23,11 +21,9 @@ from veiltab.console.tasks import READING, Task
 from veiltab.console.wording import ANYWAY
 from veiltab.errors import StateError, UselessPlanError, VeiltabError
 from veiltab.party.draft import Draft
-from veiltab.party.known.known import Acquaintance, Standing, acquaintances
 from veiltab.party.known.names import readable
 from veiltab.party.proposal import StudyDraft
 from veiltab.party.session import Session
-from veiltab.party.terms import budgets, called
 
 router = APIRouter()
 
@@ -222,28 +218,16 @@ def _terms_page(request: Request, failure: Failure | None) -> Response:
             raise
         useless = isinstance(error, UselessPlanError)
         return _form_page(request, fields, Mistake.of(error, fields, home), useless=useless)
-    form = Form.of(request)
-    parties = acquaintances(home, contract)
     return render(
         request,
         "propose_terms.html",
         200 if failure is None else 409,
-        contract=contract,
         fields=fields,
-        typed=Typed("propose", form),
+        typed=Typed("propose", Form.of(request)),
         terms=digest,
         failure=failure,
-        parties=[(one, called(one)) for one in parties],
-        compared=COMPARED,
-        strangers=_strangers(parties),
-        budgets=budgets(contract, home),
-        **promise(contract, home, draft.expected_population),
+        **terms_values(contract, home, draft.expected_population),
     )
-
-
-def _strangers(parties: Iterable[Acquaintance]) -> list[tuple[Acquaintance, str]]:
-    unverified = (Standing.NEW, Standing.UNVERIFIED)
-    return [(one, called(one)) for one in parties if one.standing in unverified]
 
 
 def _added(command: str, fields: Fields) -> str:

@@ -16,7 +16,7 @@ from veiltab.party.alignments import AlignmentStatus
 from veiltab.party.coalitions import coalitions
 from veiltab.party.grants import notices, party_names
 from veiltab.party.home import Home
-from veiltab.party.known.known import Acquaintance, Standing, is_verified
+from veiltab.party.known.known import Acquaintance, Standing, acquaintances, is_verified
 from veiltab.party.known.names import readable
 from veiltab.party.remote import Status
 from veiltab.party.session import Session
@@ -176,13 +176,11 @@ def _values(session: Session, study: Study) -> dict[str, object]:
     signed, status, home = study.contract(), study.status(), session.home
     contract = signed.body
     me = session.identity.party_id
-    parties = study.parties()
     ledger = home.ledgers.ledger_of(contract.study_id)
     log = _audit(study)
     grants = log.grants if isinstance(log, Audit) else ()
     return {
         "study": study,
-        "contract": contract,
         "status": status,
         "steps": _steps(status.state),
         "ended": status.state not in IN_ORDER,
@@ -191,13 +189,8 @@ def _values(session: Session, study: Study) -> dict[str, object]:
         "pushed": any(one.party == me and one.uploaded for one in status.curators),
         "prepared": home.study(contract.study_id).has_prepared,
         "waits_for": waits_for(status),
-        "parties": [(one, called(one)) for one in parties],
-        "compared": COMPARED,
-        "unverified": [called(one) for one in parties if COMPARED[one.standing] == "no"],
-        "refused": list(filter(None, (_refusal(home, one) for one in parties))),
         "signers": signers(signed),
-        **promise(contract, home),
-        "budgets": budgets(contract, home),
+        **terms_values(contract, home),
         "charged_to": ledger,
         "refund": home.ledgers.refund_of(contract.study_id),
         "alignment": _alignment(study, status),
@@ -213,12 +206,22 @@ def _values(session: Session, study: Study) -> dict[str, object]:
     }
 
 
-def promise(contract: Contract, home: Home, expected: int | None = None) -> dict[str, object]:
-    """Return what a page says of a promise: its terms and plan, and who could learn what."""
+def terms_values(contract: Contract, home: Home, expected: int | None = None) -> dict[str, object]:
+    """Return what a page shows of terms, whether they are signed, proposed or only drafted.
+
+    ``expected`` is about how many respondents there are, if the terms do not state it.
+    """
+    parties = [(one, called(one)) for one in acquaintances(home, contract)]
     return {
+        "contract": contract,
         "facts": study_facts(contract, home, expected),
         "warnings": warnings_of(contract, expected),
         "coalitions": coalitions(contract),
+        "parties": parties,
+        "compared": COMPARED,
+        "strangers": [pair for pair in parties if COMPARED[pair[0].standing] == "no"],
+        "refused": list(filter(None, (_refusal(home, one) for one, _ in parties))),
+        "budgets": budgets(contract, home),
     }
 
 
