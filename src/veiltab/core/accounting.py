@@ -105,9 +105,10 @@ class Blanket:
         column = records[:, np.newaxis]
         level = last / 2 + lean * (first / 2 + column / (self.gamma - 1))
         level = level * (1 - LEVEL_ROUNDING)
-        excess = (weights * fair_excess(level, last)).sum(axis=1)
+        excess, likely = np.zeros_like(weights), weights > 0  # rows have ranges of no width, too
+        excess[likely] = weights[likely] * fair_excess(level[likely], last[likely])
         factor = (self.gamma - 1) * (1 + math.exp(epsilon)) * self.uniform_share / records
-        bound: Numbers = np.minimum(1.0, factor * excess + tails)
+        bound: Numbers = np.minimum(1.0, factor * excess.sum(axis=1) + tails)
         return bound
 
     def _pair_ranges(
@@ -234,15 +235,18 @@ def between(edges: Numbers, trials: Numbers, chance: float) -> Numbers:
     at = np.clip(edges, _SMALLEST, np.maximum(trials, 1.0))
     rest = np.maximum(trials - edges + 1, _SMALLEST)
     low, at, rest = np.broadcast_arrays(low, at, rest)
-    tail = np.empty(low.shape)
-    tail[low] = betaincc(at[low], rest[low], chance)
-    tail[~low] = betainc(at[~low], rest[~low], chance)
+    new = np.ones(low.shape, dtype=bool)  # the last edge may stand there several times
+    new[..., 1:] = edges[..., 1:] != edges[..., :-1]
+    left, right = low & new, ~low & new
+    tail = np.zeros(low.shape)
+    tail[left] = betaincc(at[left], rest[left], chance)
+    tail[right] = betainc(at[right], rest[right], chance)
     tail = np.where((edges <= 0) | (edges > trials), 0.0, tail)
     first, last = tail[..., :-1], tail[..., 1:]
     inside = np.where(
         low[..., 1:], last - first, np.where(low[..., :-1], 1 - first - last, first - last)
     )
-    return np.maximum(inside, 0.0)
+    return np.where(new[..., 1:], np.maximum(inside, 0.0), 0.0)
 
 
 def fair_excess(level: Numbers, tosses: Numbers) -> Numbers:
