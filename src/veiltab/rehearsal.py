@@ -31,7 +31,7 @@ from veiltab.data.profile import (
 )
 from veiltab.data.recode import Bins, Recode, Rule
 from veiltab.data.tables import BATCH_ROWS, Table, open_table
-from veiltab.errors import ParameterError, SchemaError
+from veiltab.errors import CountsError, ParameterError, SchemaError
 from veiltab.estimates import Estimate, Provenance
 from veiltab.estimates.publishing import seeded_publisher
 from veiltab.protocol.in_process import Holding, Rehearsal, Terms
@@ -164,6 +164,11 @@ def simulate(
             " veiltab.CountTable(schema, counts); veiltab.rehearse takes tables of records",
         )
     _check_seed(seed)
+    if (table.counts < 0).any():
+        raise CountsError(
+            f"the table has a count of {int(table.counts.min()):,}",
+            hint="give how many respondents are in each cell; unbiased estimates are no counts",
+        )
     chosen = plan(
         population_size=table.population_size,
         domain_size=table.schema.domain_size,

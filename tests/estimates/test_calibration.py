@@ -381,6 +381,22 @@ def test_few_people_in_a_category_are_mentioned() -> None:
     assert any("merge" in warning for warning in calibrated.probability("b = 'b0'").warnings)
 
 
+def test_margins_of_other_people_are_mentioned() -> None:
+    """The farthest category is named with both shares; near ones and rounded ones are not."""
+    table = shaped_table((2, 2), np.array([0.3, 0.3, 0.2, 0.2]), 20_000)
+    [estimate] = releases("decoys", table, 1)
+    methods: tuple[Method, ...] = ("greg", "rake")
+    for method in methods:
+        far = estimate.calibrate({"a": {"a0": 0.1, "a1": 0.9}}, method)
+        [warning] = far.warnings
+        assert warning.startswith("the known share of a")
+        assert "standard errors from that in the release" in warning
+        assert far.probability("b = 'b0'").warnings == (warning,)
+    assert estimate.calibrate({"a": {"a0": 0.6, "a1": 0.4}}).warnings == ()
+    unsure = {"a": {"a0": 0.3, "a1": 0.3}}
+    assert estimate.calibrate({"a": {"a0": 0.1, "a1": 0.9}}, errors=unsure).warnings == ()
+
+
 HARD = shaped_table((3, 4, 2), np.random.default_rng(8).dirichlet(np.ones(24) / 2), 8_000)
 
 

@@ -4,6 +4,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 
+import veiltab as vt
 from tests.support.estimates import adult_estimate, released_estimate, shaped_table
 
 
@@ -68,3 +69,30 @@ def test_of_a_large_table_the_largest_cells_are_shown() -> None:
     page = outline(estimate._repr_html_())
     assert [tag for tag, _ in page.found].count("tr") == 61
     assert "the 60 largest of 100 cells" in page.text
+
+
+def test_what_is_printed_has_no_counts() -> None:
+    """A line in a list, and a few lines in words; the released counts are in neither."""
+    estimate = released_estimate(shaped_table((2, 3), np.ones(6), 9_000), 1.0)
+    other = released_estimate(shaped_table((2, 3), np.ones(6), 8_000), 1.0)
+    assert repr(estimate) == "<Estimate: a × b, 6 cells, paper, ε = 1>"
+    first, mechanism, status, *rest = str(estimate).splitlines()
+    assert first.endswith("a × b, 6 cells")
+    assert "of 9,000 respondents were sampled" in mechanism
+    assert status.endswith(estimate.status)
+    promises = [f"  promised: {promise}" for promise in estimate.promises]
+    assert rest == [*promises, *(f"  {warning}" for warning in estimate.warnings)]
+    change = vt.compare(estimate, other)
+    assert str(change).startswith("changes between two releases of a × b, 6 cells")
+    even = estimate.calibrate({"a": {"a0": 0.5, "a1": 0.5}})
+    assert repr(even) == "<CalibratedEstimate: estimate calibrated to a (greg), a × b, 6 cells>"
+    for shown in (estimate, change, even, change.pooled()):
+        for count in (*estimate.counts, *other.counts):
+            assert str(count) not in repr(shown) + str(shown)
+
+
+def test_an_estimate_of_almost_nobody_can_be_printed() -> None:
+    """It says so in place of warnings about shares."""
+    table = shaped_table((2, 3), np.ones(6), 30)
+    estimate = vt.simulate(table, epsilon=0.5, linkage="matched", seed=1, anyway=True)
+    assert str(estimate).splitlines()[-1].startswith("  almost nobody is in this release")

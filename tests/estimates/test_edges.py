@@ -11,9 +11,10 @@ import pytest
 
 from veiltab.core.plan import Plan
 from veiltab.core.plan import plan as careful_plan
-from veiltab.core.schema import Attribute, Schema
+from veiltab.core.schema import Attribute, CountTable, Schema
 from veiltab.core.uncertainty import Population
 from veiltab.estimates import Estimate, Quantity
+from veiltab.rehearsal import simulate
 
 SCHEMA = Schema([Attribute("a", ["x", "y"]), Attribute("b", ["u", "v"]), Attribute("one", ["z"])])
 plan = partial(careful_plan, anyway=True)
@@ -146,3 +147,11 @@ def test_a_shown_share_lies_within_its_interval() -> None:
     table, projected = found.table(), found.table("projected")
     assert ((table["low"] <= table["share"]) & (table["share"] <= table["high"])).all()
     assert not (projected["low"] <= projected["share"]).all()
+
+
+def test_one_person_has_a_trend_test() -> None:
+    """Drawn releases without any spread raise no warning, and are no reason to reject."""
+    names = [("a", ["x", "y", "z"]), ("b", ["u", "v"]), ("c", ["n", "s"])]
+    table = CountTable(Schema([Attribute(*named) for named in names]), np.eye(12, dtype=int)[0])
+    estimate = simulate(table, epsilon=1.0, seed=1, anyway=True)
+    assert 0 < estimate.trend_test("a", "b").p_value <= 1

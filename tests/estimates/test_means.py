@@ -318,3 +318,21 @@ def test_a_million_cells() -> None:
     assert table.height == 10_000
     assert_whole(estimate.mean("a0"))
     assert_whole(estimate.variance("a0", given="a1 < 50"))
+
+
+def test_means_of_a_constant_by_groups() -> None:
+    """They are known, whatever the noise."""
+    schema = vt.Schema([vt.Attribute("x", ["7"]), vt.Attribute("g", ["a", "b"])])
+    estimate = vt.simulate(vt.CountTable(schema, np.array([300, 700])), epsilon=1.0, seed=1)
+    frame = estimate.mean("x", by="g")
+    assert frame["value"].to_list() == frame["low"].to_list() == frame["high"].to_list() == [7, 7]
+
+
+def test_groups_that_a_condition_leaves_out() -> None:
+    """It is the condition that empties them, and not the noise."""
+    schema = vt.Schema([vt.Attribute("x", ["1", "2"]), vt.Attribute("g", ["a", "b"])])
+    estimate = vt.simulate(
+        vt.CountTable(schema, np.array([300, 700, 400, 600])), epsilon=1.0, seed=1
+    )
+    reasons = estimate.mean("x", by="g", given="g = 'b'")["reason"].to_list()
+    assert reasons == ["nobody who meets the condition `given` can be in this group", None]

@@ -12,6 +12,8 @@ from tests.support.cases import for_each
 from veiltab.errors import InputError
 
 Ask = Callable[[Any], object]
+table: Any = vt.CountTable
+"""Tables of counts that have other types than they should."""
 
 
 @cache
@@ -56,6 +58,50 @@ MISTAKES: dict[str, tuple[Ask, str]] = {
         "no attribute 'agee'",
     ),
     "scores without a name": (lambda e: e.correlation("age", "salary", [1, 2, 3]), "of which"),
+    "a score beyond squaring": (
+        lambda e: e.variance("age", [1e160, 1, 1]),
+        r"scores of 'age' are as large as 1e\+160",
+    ),
+    "weights of cells beyond squaring": (
+        lambda e: e.linear(np.full(24, 1e200)),
+        r"as large as 1e\+200",
+    ),
+    "a score outside of the bounds": (
+        lambda e: e.mean("age", {"18 to <40": 400}, bounds=(18, 100)),
+        "score 400 of '18 to <40' does not lie between the bounds 18 and 100",
+    ),
+    "a group and itself": (
+        lambda e: e.risk_ratio("salary = '>50K'", "gender = 'male'", {"gender": "male"}),
+        "compared with itself",
+    ),
+    "a group's mean and its own": (
+        lambda e: e.mean_difference("age", "gender = 'male'", "not gender = 'female'"),
+        "compared with itself",
+    ),
+    "weights of a mean without numbers": (
+        lambda e: e.weighted_mean("age", "gender"),
+        "does not say which numbers",
+    ),
+    "one estimate to pool": (vt.pool, "two releases at least"),
+    "scores for categories": (
+        lambda e: e.logistic("salary ~ age", scores={"age": [1, 2, 3]}),
+        "takes it as categories",
+    ),
+    "scores beside the formula, too few": (
+        lambda e: e.logistic("salary ~ gender", scores={"age": [1, 2]}),
+        "each of its 3 categories",
+    ),
+    "a test of no term": (lambda _: fit().test([]), "no term is named"),
+    "a condition of a report": (
+        lambda e: e.report("report.html", conditions="agee = 'x'"),
+        "no attribute 'agee'",
+    ),
+    "too few counts": (lambda e: table(e.schema, [1, 2]), "not 24 whole numbers"),
+    "counts with fractions": (lambda e: table(e.schema, [0.5] * 24), "whole numbers"),
+    "negative counts": (
+        lambda e: vt.simulate(table(e.schema, [-1] + [9] * 23), epsilon=1.0),
+        "a count of -1",
+    ),
     "equal scores": (lambda e: e.trend_test("age", "salary", {"age": [1, 1, 1]}), "all the same"),
     "a formula with a typo": (lambda e: e.logistic("salary ~ agee"), "no attribute 'agee'"),
     "no formula": (lambda e: e.logistic(None), "a formula is text"),

@@ -4,8 +4,10 @@ import math
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
+import veiltab as vt
 from tests.support.estimates import adult_to_show, odd_estimate, shaped_table
 from veiltab.core.designs import release_design
 from veiltab.core.plan import Plan, plan
@@ -108,3 +110,17 @@ def test_deviations_of_attributes_with_any_names() -> None:
     estimate = odd_estimate()
     frame = estimate.deviations(estimate.schema.names[0], "share")
     assert frame.columns[1:3] == ["share (attribute)", "share"]
+
+
+def test_deviations_that_the_noise_takes_out_of_their_range() -> None:
+    """No interval has the width zero, and none leaves what a deviation can be."""
+    schema = vt.Schema([vt.Attribute("a", ["x", "y", "z"]), vt.Attribute("b", ["u", "v"])])
+    table = vt.CountTable(schema, np.array([1, 0, 0, 0, 0, 0]))
+    frames = [
+        vt.simulate(table, epsilon=1.0, seed=seed, anyway=True).deviations("a", "b")
+        for seed in range(20)
+    ]
+    rows = pl.concat(frame.select("deviation", "low", "high") for frame in frames)
+    assert (rows["deviation"].abs() == 0.25).any()
+    assert (rows["low"] < rows["high"]).all()
+    assert rows.select(pl.all().abs().max()).row(0) == (0.25, 0.25, 0.25)

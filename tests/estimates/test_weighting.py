@@ -134,3 +134,15 @@ def test_a_million_cells() -> None:
     found = million_cells().weighted("a1 = '7'", "a2")
     assert found.estimable
     assert found.least == pytest.approx(found.most)
+
+
+def test_hints_name_the_options_of_weights() -> None:
+    """The bounds of a weight are ``weight_bounds`` where the variable has bounds of its own."""
+    with pytest.raises(vt.VeiltabError, match="is open") as refused:
+        EXACT.weighted(ILL, "weight")
+    assert "as in bounds=(lowest, highest)" in refused.value.hint
+    with pytest.raises(vt.VeiltabError, match="is open") as refused:
+        EXACT.weighted_mean("age", "weight")
+    assert "as in weight_bounds=(lowest, highest)" in refused.value.hint
+    found = EXACT.weighted_mean("age", "weight", weight_scores=[1, 2, 3])
+    assert "give them with weight_bounds=(lowest, highest)" in found.warnings[-1]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veiltab.core.parameters import MAX_DOMAIN_SIZE
-from veiltab.errors import SchemaError
+from veiltab.errors import CountsError, SchemaError
 
 Codes: TypeAlias = NDArray[np.uint8 | np.uint16]
 Cells: TypeAlias = NDArray[np.unsignedinteger[Any]]
@@ -161,6 +161,20 @@ class CountTable:
 
     schema: Schema
     counts: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        """Take whole numbers in any list or array, one for each cell."""
+        given = np.asarray(self.counts)
+        whole = given.dtype.kind in "iu" or (
+            given.dtype.kind == "f" and bool((given == np.floor(given)).all())
+        )
+        if given.size != self.schema.domain_size or not whole:
+            raise CountsError(
+                f"the counts are not {self.schema.domain_size:,} whole numbers, but"
+                f" {given.size:,} of type {given.dtype}",
+                hint="give one count for each joint cell, in the order of the schema",
+            )
+        object.__setattr__(self, "counts", given.reshape(-1).astype(np.int64, copy=False))
 
     @property
     def population_size(self) -> int:

@@ -29,6 +29,9 @@ FACTORIALS = (1, 2, 6, 24)
 _LEAST = 1e-6
 """Smaller skewness or excess makes no difference, and would be divided by."""
 
+_LEAST_VARIANCE = 1e-150
+"""A smaller variance is rounding, and its square is zero."""
+
 SHORT_SIDE = 1 / 4
 """On the short side a score is at most 1 + this × the skewness times the deviation itself."""
 
@@ -44,7 +47,7 @@ class Shape:
     def of_cumulants(cls, cumulants: Series) -> "Shape":
         """Return the shape of a law with these first four cumulants."""
         _, second, third, fourth = (np.asarray(x, dtype=np.float64) for x in cumulants)
-        safe = np.where(second > 0, second, 1.0)
+        safe = np.where(second > _LEAST_VARIANCE, second, 1.0)
         return cls(third / safe**1.5, fourth / safe**2)
 
     @property

@@ -15,9 +15,10 @@ from veiltab.inference import comparison, quantities
 from veiltab.inference.conditions import read_condition
 from veiltab.inference.hypotheses import HypothesisTest
 from veiltab.inference.quantities import Quantity, Question
+from veiltab.inference.wording import described
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """What has changed from a first release to a second one, made by :func:`compare`.
 
@@ -60,6 +61,15 @@ class Comparison:
         """Return the mean of both releases, weighted by the precision of their designs."""
         return PooledEstimate(self._pooled)
 
+    def __repr__(self) -> str:
+        """Return what is compared, without counts."""
+        return f"<Comparison: {self}>"
+
+    def __str__(self) -> str:
+        """Say what is compared, and about whom it is."""
+        whom = "the respondents" if self.population == "finite" else "the larger populations"
+        return f"changes between two releases of {described(self.first)}, of {whom}"
+
     @cached_property
     def _pooled(self) -> comparison.Pooled:
         return comparison.Pooled((self.first, self.second), self.population)
@@ -97,4 +107,5 @@ def pool(
     tests whether the releases can be about the same shares; if they are not, the answer is their
     weighted mean, and says so.
     """
-    return PooledEstimate(comparison.pool(list(estimates), population))
+    listed = [estimates] if isinstance(estimates, ReleasedCounts) else list(estimates)
+    return PooledEstimate(comparison.pool(listed, population))

@@ -17,16 +17,18 @@ from veiltab.inference import combined, quantities
 from veiltab.inference.calibration import Calibration, margins_table
 from veiltab.inference.combined import Combination, CombinedQuestion
 from veiltab.inference.comparison import Pooled
-from veiltab.inference.conditions import Condition, negate, read_condition
+from veiltab.inference.conditions import Condition, other_group, read_condition
 from veiltab.inference.diagnostics import cell_warnings, sample_warnings
 from veiltab.inference.functional import per_cell
 from veiltab.inference.hypotheses import HypothesisTest
 from veiltab.inference.quantities import Quantity
+from veiltab.inference.scores import check_magnitude
+from veiltab.inference.wording import described
 
 DerivedEstimator = Literal["clipped", "unbiased", "projected"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DerivedEstimate:
     """Shares of a table with their errors, made from those of one or more releases.
 
@@ -50,6 +52,10 @@ class DerivedEstimate:
         """What to know before a number is quoted."""
         release = self._source.released
         return (*sample_warnings(release), *cell_warnings(release), *self._source.notes)
+
+    def __repr__(self) -> str:
+        """Return what it is and what it is about, without counts."""
+        return f"<{type(self).__name__}: {self}, {described(self._source.released)}>"
 
     def shares(self, estimator: DerivedEstimator = "clipped") -> Shares:
         """Return the share of each cell, in the schema's order.
@@ -158,6 +164,7 @@ class DerivedEstimate:
                 f"the scores of {variable!r} are not one finite number for each category",
                 hint=f"its categories are {', '.join(map(repr, attribute.categories))}",
             )
+        check_magnitude(numbers, f"the scores of {variable!r}")
         axis = self.schema.names.index(variable)
         codes = self.schema.codes(np.arange(self.schema.domain_size))[axis]
         per_category: Shares = numbers[codes]
@@ -173,15 +180,15 @@ class DerivedEstimate:
         self, outcome: Event, group: Event, versus: Event | None
     ) -> tuple[Condition, Condition, Condition]:
         members = self._condition(group)
-        others = negate(members) if versus is None else self._condition(versus)
-        return self._condition(outcome), members, others
+        others = None if versus is None else self._condition(versus)
+        return self._condition(outcome), members, other_group(members, others)
 
     def _noted(self, quantity: Quantity) -> Quantity:
         """Add what is to be known about the whole estimate."""
         return replace(quantity, warnings=(*quantity.warnings, *self._source.notes))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CalibratedEstimate(DerivedEstimate):
     """An estimate that agrees with margins known from elsewhere, made by ``Estimate.calibrate``.
 
@@ -210,7 +217,7 @@ class CalibratedEstimate(DerivedEstimate):
         return f"estimate calibrated to {texts} ({self.method})"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PooledEstimate(DerivedEstimate):
     """The weighted mean of several releases' shares, made by ``pool`` or ``Comparison.pooled``.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from veiltab.core.publication import PublicationNoise
 from veiltab.core.released import Estimator, ReleasedCounts
 from veiltab.core.uncertainty import Population
-from veiltab.errors import InputError, ParameterError
+from veiltab.errors import InputError, ParameterError, TooFewPeopleError
 from veiltab.estimates import exporting, storing
 from veiltab.estimates.associations import AssociationQuestions
 from veiltab.estimates.linear import LinearQuestions
@@ -37,7 +37,8 @@ from veiltab.estimates.stratified import StratifiedQuestions
 from veiltab.files.disk import check_empty, check_new, write_output
 from veiltab.inference import distributions
 from veiltab.inference.diagnostics import table_warnings
-from veiltab.inference.provenance import Promise, Provenance, status_words
+from veiltab.inference.provenance import Promise, Provenance, mechanism_words, status_words
+from veiltab.inference.wording import described
 from veiltab.report.page import estimate_page
 from veiltab.report.view import ReportOptions, View, view_release, with_answers
 
@@ -45,7 +46,7 @@ PARQUET_KEY = "veiltab"
 """The metadata key under which a Parquet file holds :meth:`Estimate.summary`."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Estimate(
     ShareQuestions,
     AssociationQuestions,
@@ -234,7 +235,7 @@ class Estimate(
         self,
         path: str | Path,
         *,
-        conditions: Sequence[str] = (),
+        conditions: Names = (),
         level: float = 0.95,
         simultaneous: bool = False,
         population: Population = "finite",
@@ -250,7 +251,7 @@ class Estimate(
             simultaneous=simultaneous,
             population=population,
             estimator=estimator,
-            conditions=tuple(conditions),
+            conditions=tuple(names_of(conditions)),
         )
         write_output(Path(path), estimate_page(self._view(options)).encode())
 
@@ -317,6 +318,22 @@ class Estimate(
         """Read a file that :meth:`save` wrote; anything else is refused."""
         released, provenance = storing.load(Path(path))
         return cls.from_counts(released, provenance=provenance, publisher=published_elsewhere)
+
+    def __repr__(self) -> str:
+        """Return what it is about, without counts: those are in :meth:`table`."""
+        plan = self.plan
+        return f"<Estimate: {described(self)}, {plan.mechanism_name}, ε = {plan.epsilon:g}>"
+
+    def __str__(self) -> str:
+        """Return what it is about, its status, the promises and the warnings, a line for each."""
+        title = f"{self.provenance.title}: " if self.provenance.title else ""
+        promises = [f"promised: {promise}" for promise in self.promises]
+        try:
+            warnings = self.warnings
+        except TooFewPeopleError as error:
+            warnings = (error.message,)
+        facts = [mechanism_words(self), self.status, *promises, *warnings]
+        return "\n  ".join([f"{title}{described(self)}", *facts])
 
     def _repr_html_(self) -> str:
         """Return the table for notebooks: no scripts, no styles from elsewhere."""

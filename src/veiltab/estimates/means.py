@@ -192,7 +192,7 @@ class MeanQuestions(Questions):
         """
         question, within = self._question(level, population), self._everybody_or(given)
         numbered = Variable(variable, scores, bounds)
-        weights = Variable(weight, weight_scores, weight_bounds)
+        weights = Variable(weight, weight_scores, weight_bounds, prefix="weight_")
         return weighting.weighted_mean(question, numbered, weights, within)
 
     def _everybody_or(self, given: Event | None) -> Condition:

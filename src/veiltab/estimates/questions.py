@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from veiltab.core.released import ReleasedCounts
 from veiltab.core.uncertainty import Population
-from veiltab.inference.conditions import Categories, Condition, negate, read_condition
+from veiltab.inference.conditions import Categories, Condition, other_group, read_condition
 from veiltab.inference.quantities import Question
 
 Names = str | Sequence[str]
@@ -25,8 +25,8 @@ class Questions(ReleasedCounts):
         self, outcome: Event, group: Event, versus: Event | None
     ) -> tuple[Condition, Condition, Condition]:
         members = self._condition(group)
-        others = negate(members) if versus is None else self._condition(versus)
-        return self._condition(outcome), members, others
+        others = None if versus is None else self._condition(versus)
+        return self._condition(outcome), members, other_group(members, others)
 
 
 def names_of(names: str | Iterable[str]) -> list[str]:

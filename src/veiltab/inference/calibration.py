@@ -53,6 +53,9 @@ LEAST = 0.05
 FEW_PEOPLE = 25
 """With fewer people than this in a category, its shares follow the margin only roughly."""
 
+FAR = 5.0
+"""A margin that is so many standard errors from the release is not so by chance."""
+
 MOST_TABLE_NUMBERS = 50_000_000
 """The largest number of cells times atoms for which a table of all cells is computed."""
 
@@ -75,8 +78,19 @@ class Calibration(Combination):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Say if margins with errors are taken as they are, and if categories have few people."""
+        """Say if margins are far off, are taken as they are, or have categories of few people."""
         notes = []
+        apart = margins_table(self)
+        noticed = (pl.col("estimate") - pl.col("known")).abs() > ROUNDED
+        far = apart.filter((pl.col("distance").abs() > FAR) & noticed)
+        if far.height:
+            row = far.row(int(far["distance"].abs().arg_max() or 0), named=True)
+            notes.append(
+                f"the known share of {row['category']} ({row['margin']}), {row['known']:.4g}, is"
+                f" {abs(row['distance']):.0f} standard errors from that in the release,"
+                f" {row['estimate']:.4g}: they are not about the same people, and answers hold only"
+                " if both are alike within each category of the margins"
+            )
         if self.method == "rake" and self.margins.covariance.any():
             notes.append(
                 "raking takes margins as they are; their errors are in those of the answer"

@@ -81,6 +81,18 @@ def negate(condition: Condition) -> Condition:
     return combine(f"not ({condition.text})", ~condition.mask)
 
 
+def other_group(group: Condition, versus: Condition | None) -> Condition:
+    """Return the group to compare with, by default everybody else; refuse the same group."""
+    if versus is None:
+        return negate(group)
+    if np.array_equal(group.mask, versus.mask):
+        raise ConditionError(
+            f"a group is compared with itself: {group.text}, and {versus.text}",
+            hint="name another group, or leave it out to compare with everybody else",
+        )
+    return versus
+
+
 def describe(names: Iterable[str], categories: Iterable[str]) -> str:
     """Write the condition that attributes have these categories, one each."""
     pairs = zip(names, categories, strict=True)

@@ -17,6 +17,7 @@ from veiltab.core.uncertainty import Population
 from veiltab.errors import ParameterError
 from veiltab.inference.atoms import Atoms, atoms_of
 from veiltab.inference.quantities import DELTA, KNOWN, LINEAR, Quantity, Question
+from veiltab.inference.scores import check_magnitude
 
 Statistic = Callable[[Shares], float]
 Gradient = Callable[[Shares], ArrayLike]
@@ -250,4 +251,6 @@ def per_cell(
             f"the {what} are not one finite number for each cell, but of shape {array.shape}",
             hint=f"give an array of shape {sizes}, or of {cells:,} numbers in the order of table()",
         )
+    if finite:
+        check_magnitude(array, f"the {what}")
     return array.reshape(-1)

@@ -49,12 +49,14 @@ class HypothesisTest:
         return f"<p><b>{escape(self.label)}</b>: {escape(self._text())}</p>{listed}"
 
     def _text(self) -> str:
-        sign = "≤" if self.found_by == TAIL and self.p_value <= SMALLEST else "="
+        p_value = f"p = {self.p_value:.3g}"
+        if self.p_value <= SMALLEST:
+            p_value = f"p ≤ {SMALLEST:.3g}"
         freedom = self.degrees_of_freedom
         plural = "" if freedom == 1 else "s"
         degrees = "" if freedom is None else f", {freedom} degree{plural} of freedom"
         basis = "" if self.replicates is None else f"; {self._draws()}"
-        return f"p {sign} {self.p_value:.3g} (statistic {self.statistic:.4g}{degrees}{basis})"
+        return f"{p_value} (statistic {self.statistic:.4g}{degrees}{basis})"
 
     def _draws(self) -> str:
         drawn = f"{self.replicates:,} drawn releases"

@@ -195,7 +195,8 @@ def standardised(strata: Strata, numbers: Shares, tables: Tables, weights: Table
     """Return the weighted sum of U over the strata, in its standard errors under the hypothesis."""
     products = Products(strata, numbers, tables, strata.model().signed(tables))
     value, variance = products.together(weights)
-    deviates: Tables = value / np.sqrt(variance)
+    errors = np.sqrt(variance)
+    deviates: Tables = np.divide(value, errors, where=errors > 0, out=np.zeros_like(value))
     return deviates
 
 

@@ -23,6 +23,7 @@ from veiltab.inference.scores import Variable
 
 NUMBERS = ("value", "standard_error", "sampling_error", "privacy_error", "low", "high")
 NO_GROUP = "the share of this group cannot be distinguished from zero"
+EXCLUDED = "nobody who meets the condition `given` can be in this group"
 
 
 def mean_table(
@@ -47,6 +48,11 @@ def mean_table(
         *(scored.low + spread * end for end in (interval.low, interval.high)),
     )
     warnings = _group_warnings(question, ratio, estimable, scored)
+    possible = (ratio.atoms.fractions * ratio.whole).sum(axis=-1) > 0
+    reasons = [
+        None if known else NO_GROUP if there else EXCLUDED
+        for known, there in zip(estimable.tolist(), possible.tolist(), strict=True)
+    ]
     return pl.DataFrame(
         [
             *category_columns(groups, RESERVED.union(NUMBERS)),
@@ -55,7 +61,7 @@ def mean_table(
                 for name, column in zip(NUMBERS, numbers, strict=True)
             ),
             pl.Series(ESTIMABLE, estimable),
-            pl.Series(REASON, estimable).replace_strict({True: None, False: NO_GROUP}),
+            pl.Series(REASON, reasons, dtype=pl.String),
             pl.Series(WARNING, warnings, dtype=pl.String),
             interval_column(estimable.size, question.level, simultaneous=False),
         ]

@@ -18,7 +18,7 @@ from veiltab.inference.bounded import (
 )
 from veiltab.inference.conditions import Condition, Mask
 from veiltab.inference.quantities import CLEARLY, DOUBT, KNOWN, Quantity, Question, proportion
-from veiltab.inference.scores import Variable, check_scored, scores_of
+from veiltab.inference.scores import Variable, check_scored, check_within, scores_of
 
 MEAN = "linear, score interval within the scores"
 RATIO = "Fieller, within the scores"
@@ -55,6 +55,7 @@ class Scored:
         possible = variable.left(released.schema, mask)
         numbers = scores_of(attribute, variable.scores, variable.bounds)
         check_scored(attribute, numbers, possible)
+        check_within(attribute, numbers, variable.bounds)
         low, high = float(numbers[possible].min()), float(numbers[possible].max())
         unit = np.where(possible, (numbers - low) / (high - low or 1.0), 0.0)
         return cls(variable.spread(released.schema, unit), low, high)

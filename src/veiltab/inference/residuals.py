@@ -13,6 +13,9 @@ from veiltab.core.released import ReleasedCounts, Shares
 from veiltab.core.uncertainty import Population, critical_value
 from veiltab.inference.distributions import RESERVED, category_columns, interval_column
 
+FARTHEST = 0.25
+"""No share lies farther from the product of its row's and its column's than this."""
+
 SMALLEST_ERROR = 1e-12
 """A standard error below it is rounding: nothing about the cell is uncertain."""
 
@@ -50,9 +53,12 @@ def deviation_table(pair: ReleasedCounts, level: float, population: Population) 
         for form in (design.sampling, design.privacy)
     )
     error, margin = np.sqrt(sampling + privacy), critical_value(level)
+    # Noise can take an estimate out of the range; its interval is then that around the nearest end.
+    middle = np.clip(apart, -FARTHEST, FARTHEST)
+    low, high = (np.clip(middle + side * margin * error, -FARTHEST, FARTHEST) for side in (-1, 1))
     values = (
-        pair.shares("clipped"), independent, apart, error, np.sqrt(sampling), np.sqrt(privacy),
-        np.clip(apart - margin * error, -1, 1), np.clip(apart + margin * error, -1, 1),
+        pair.shares("clipped"), independent, middle, error, np.sqrt(sampling), np.sqrt(privacy),
+        low, high,
         _standardised(apart, np.sqrt(np.maximum(null, 0.0))),
     )  # fmt: skip
     return pl.DataFrame(

@@ -44,6 +44,9 @@ _FORMS = tuple(
 _BRACKETS = re.compile(r"([\[(])\s?([^\s,]+)\s?,\s?([^\s,]+)\s?([\])])")
 _MOST_LISTED = 10
 
+LARGEST = 1e50
+"""Larger scores and weights are mistakes: the fourth powers of some of them overflow."""
+
 
 @dataclass(frozen=True, slots=True)
 class Variable:
@@ -52,6 +55,8 @@ class Variable:
     name: str
     scores: Scores | None = None
     bounds: Bounds | None = None
+    prefix: str = ""
+    """What comes before ``scores`` and ``bounds`` in the options that give them."""
 
     def left(self, schema: Schema, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which of its categories a condition leaves."""
@@ -231,6 +236,19 @@ def scores_of(attribute: Attribute, scores: Scores | None, bounds: Bounds | None
     return check_scores(attribute, list(by_name.values()), named=scores)
 
 
+def check_within(attribute: Attribute, numbers: Shares, bounds: Bounds | None) -> None:
+    """Refuse scores that lie outside of the smallest and the largest possible value."""
+    low, high = _check_bounds(bounds)
+    outside = np.flatnonzero((numbers < low) | (numbers > high))
+    if outside.size:
+        first = int(outside[0])
+        raise ParameterError(
+            f"the score {numbers[first]:g} of {attribute.categories[first]!r} does not lie between"
+            f" the bounds {low:g} and {high:g}",
+            hint="give scores and bounds in the same units, or leave the bounds out",
+        )
+
+
 def check_scores(
     attribute: Attribute, scores: Sequence[float], named: Mapping[str, float] | None = None
 ) -> Shares:
@@ -246,7 +264,18 @@ def check_scores(
             f" {attribute.size:,} categories",
             hint=f"give one number for each of {listed(attribute.categories)}",
         )
+    check_magnitude(chosen, f"the scores of {attribute.name!r}")
     return numbers
+
+
+def check_magnitude(numbers: Shares, what: str) -> None:
+    """Refuse numbers that are too large to square."""
+    largest = float(np.abs(numbers).max(initial=0.0))
+    if largest > LARGEST:
+        raise ParameterError(
+            f"{what} are as large as {largest:.2g}",
+            hint=f"choose units in which they are at most {LARGEST:g}",
+        )
 
 
 def ordered_scores(attribute: Attribute, scores: NamedScores) -> Shares:
@@ -270,12 +299,18 @@ def check_named_scores(scores: NamedScores | None, schema: Schema) -> NamedScore
             hint=f"name it, as in scores={{{schema.names[0]!r}: [0, 1, 2]}}",
         )
     if scores:
-        schema.subset(list(scores))
+        for attribute in schema.subset(list(scores)).attributes:
+            check_scores(attribute, scores[attribute.name])
     return scores
 
 
-def check_scored(attribute: Attribute, numbers: Shares, possible: NDArray[np.bool_]) -> None:
-    """Refuse categories without a number, among those that are ``possible`` at all."""
+def check_scored(
+    attribute: Attribute, numbers: Shares, possible: NDArray[np.bool_], prefix: str = ""
+) -> None:
+    """Refuse categories without a number, among those that are ``possible`` at all.
+
+    ``prefix`` comes before the names of the options that would give one.
+    """
     missing = [
         category
         for category, number, needed in zip(attribute.categories, numbers, possible, strict=True)
@@ -290,13 +325,13 @@ def check_scored(attribute: Attribute, numbers: Shares, possible: NDArray[np.boo
         if span is not None
         else "does not say which numbers it stands for"
     )
-    bounds = ", or bounds, as in bounds=(lowest, highest)" if span is not None else ""
+    bounds = f", or bounds, as in {prefix}bounds=(lowest, highest)" if span is not None else ""
     ends = () if span is None else (end for end in (span.low, span.high) if math.isfinite(end))
     example = next(iter(ends), 1.0)
     raise ParameterError(
         f"the category {first!r} of {attribute.name!r} {why}",
-        hint=f"give it a score, as in scores={{{first!r}: {example:g}}}{bounds}, or leave the"
-        " category out with the condition `given`",
+        hint=f"give it a score, as in {prefix}scores={{{first!r}: {example:g}}}{bounds}, or leave"
+        " the category out with the condition `given`",
     )
 
 

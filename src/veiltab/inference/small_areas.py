@@ -66,8 +66,8 @@ def small_areas(
     needed = SPARE + matrix.shape[1]
     if np.count_nonzero(clear) < needed:
         raise ParameterError(
-            f"only {np.count_nonzero(clear)} areas are clear of zero: a model of areas needs at"
-            f" least {needed}",
+            f"of {clear.size:,} areas {np.count_nonzero(clear):,} can be told from zero: a model of"
+            f" areas needs at least {needed}",
             hint="use probability(event, given=…) for single areas, or merge small areas",
         )
     _check_rank(matrix[clear])

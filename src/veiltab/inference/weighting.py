@@ -18,7 +18,7 @@ from veiltab.inference.bounded import BoundedRatio
 from veiltab.inference.conditions import Condition, Mask
 from veiltab.inference.means import Scored, ratio_answer, share_answer, within
 from veiltab.inference.quantities import Quantity, Question
-from veiltab.inference.scores import Variable, check_scored, scores_of, spans_of
+from veiltab.inference.scores import Variable, check_scored, check_within, scores_of, spans_of
 
 WEIGHTED = "Fieller, on weighted sums"
 
@@ -83,7 +83,7 @@ def _answer(
     if table.low is None or table.high is None:
         open_bin = (
             f"how far the exact {weights.name} could move it is not known: a bin has no bounds;"
-            " give them with bounds=(lowest, highest)"
+            f" give them with {weights.prefix}bounds=(lowest, highest)"
         )
         return WeightedQuantity(**base | {"warnings": (*plain.warnings, open_bin)})
     least, outer_low, outer_high, most = _outer(question, table, scored)
@@ -185,7 +185,7 @@ def _weight_numbers(
     least, most = weights.bounds or (None, None)
     bounds = (0.0 if least is None else least, most)
     numbers = scores_of(attribute, weights.scores, bounds)
-    check_scored(attribute, numbers, possible)
+    check_scored(attribute, numbers, possible, weights.prefix)
     numbers = np.where(possible, numbers, 0.0)
     spans = spans_of(attribute, bounds)
     known = all(
@@ -207,4 +207,5 @@ def _weight_numbers(
             f"the weights {attribute.name!r} are negative, or all of them are zero",
             hint="weights are numbers from zero up, with bins such as Bins([0.5, 1, 2])",
         )
+    check_within(attribute, np.where(possible, numbers, np.nan), weights.bounds)
     return (numbers, low, high) if known else (numbers, None, None)

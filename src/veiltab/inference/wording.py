@@ -2,10 +2,19 @@
 
 from math import inf
 
+from veiltab.core.released import ReleasedCounts
+
 DOUBT = "the denominator is itself uncertain: the interval is wide and rough"
 NOTHING_EXCLUDED = "the release excludes no value at all"
 
 _NAMES = {-1.0: "−1", 0.0: "zero", 1.0: "one"}
+
+
+def described(released: ReleasedCounts) -> str:
+    """Name the attributes of a table, and how many cells it has."""
+    names = " × ".join(released.schema.names)
+    cells = released.schema.domain_size
+    return f"{names}, {cells:,} cell{'' if cells == 1 else 's'}"
 
 
 def beyond(estimate: float, least: float = 0.0, most: float = 1.0) -> tuple[str, ...]:

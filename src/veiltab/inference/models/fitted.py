@@ -14,6 +14,7 @@ from veiltab.inference.diagnostics import sample_warnings
 from veiltab.inference.functional import Linearised
 from veiltab.inference.models.distance import Distance
 from veiltab.inference.models.profile import Profile
+from veiltab.inference.models.separation import hidden_cells
 from veiltab.inference.models.solving import FARTHEST, Solution, is_linear, solve
 from veiltab.inference.models.specification import Specification
 from veiltab.inference.quantities import Quantity
@@ -81,6 +82,11 @@ class Fitted:
         """What applies to everything that is computed from this release."""
         return sample_warnings(self.specification.released)
 
+    @cached_property
+    def hidden(self) -> tuple[str, ...]:
+        """Where coefficients may be finite by the noise alone."""
+        return hidden_cells(self.specification, self.population)
+
     def deviates(self, combinations: Shares, ends: Sequence[Ends]) -> list[float | None]:
         """Return the normal deviates of the hypotheses that combinations are zero, one per row.
 
@@ -144,7 +150,10 @@ class Fitted:
                 )
             weights[names.index(name)] = weight
         if not np.isfinite(weights).all() or not weights.any():
-            raise ModelError("all weights are zero, or one is not finite", hint="give others")
+            raise ModelError(
+                "all weights are zero, or one is not finite",
+                hint=f"give weights of some of {', '.join(map(repr, names[:10]))}",
+            )
         return weights
 
 

@@ -70,7 +70,7 @@ class Profile:
             places = np.array(list(asked))
             values = middles[places] + sides[places] * list(asked.values())
             near = self._nearest(twice[places], values, last[places], basis[places])
-            certain = self._certain(near.parameters)
+            certain = self._certain(near.parameters) & self._far(twice[places], values)
             last[places[~certain]] = near.parameters[~certain]
             deviates = np.where(near.settled, near.distance**0.5, 0.0)
             for place, beyond, deviate in zip(
@@ -86,6 +86,16 @@ class Profile:
             for middle, side, away in zip(middles.tolist(), sides.tolist(), aways, strict=True)
         ]
         return list(zip(ends[::2], ends[1::2], strict=True))
+
+    def _far(self, combinations: Shares, values: Shares) -> Flags:
+        """Tell where such values of the combinations themselves take a predictor to certainty.
+
+        Another coefficient may be there alone, in a group of which the noise hides an outcome.
+        That says nothing about these combinations.
+        """
+        starts = np.broadcast_to(self.estimate, combinations.shape)
+        moved = moved_to(starts, combinations, values, combinations @ self.covariance)
+        return self._certain(moved - self.estimate)
 
     def _certain(self, parameters: Shares) -> Flags:
         """Tell where a predictor is beyond certainty."""
@@ -139,7 +149,7 @@ def _bracketed(critical: float, first: float) -> Search:
         else:
             outer = (away, deviate)
         away = _next(inner, outer, critical)
-        if away >= limit:
+        if not inner[0] < away < limit:
             if limit <= NEARLY * inner[0]:
                 return None
             away = (inner[0] + limit) / 2

@@ -81,13 +81,12 @@ class ModelFit:
         problem = self._fitted.solution.problem
         if problem is not None:
             return (*self._fitted.warnings, f"not estimable: {problem}")
-        ends = (self._fitted.limits(row["low"], row["high"]) for row in self._rows)
-        open_ended = [
-            f"{row['term']}: {words}"
-            for row, limits in zip(self._rows, ends, strict=True)
-            for words in limits
-        ]
-        return (*self._fitted.warnings, *open_ended)
+        open_ended: dict[str, list[str]] = {}
+        for row in self._rows:
+            for words in self._fitted.limits(row["low"], row["high"]):
+                open_ended.setdefault(words, []).append(row["term"])
+        limits = [f"{', '.join(terms)}: {words}" for words, terms in open_ended.items()]
+        return (*self._fitted.warnings, *self._fitted.hidden, *limits)
 
     @cached_property
     def coefficients(self) -> pl.DataFrame:
@@ -161,6 +160,8 @@ class ModelFit:
         A term is one of the formula, such as ``gender:education``, or one coefficient.
         """
         names = [terms] if isinstance(terms, str) else list(terms)
+        if not names:
+            raise ModelError("no term is named", hint=f"name some of {', '.join(self.terms)}")
         places = sorted({place for name in names for place in self._places(name)})
         rows = np.eye(len(self.terms))[places]
         return comparison.test_combinations(self._fitted, rows, f"no effect of {', '.join(names)}")

@@ -146,7 +146,10 @@ def is_linear(equations: Equations) -> bool:
 
 
 def _no_start() -> str:
-    return "no start was found for the search: the formula's columns may be almost collinear"
+    return (
+        "no start was found for the search: the formula's columns may be almost collinear, or the"
+        " noise may hide nearly everybody"
+    )
 
 
 def _no_root(distance: Distance, last: Shares, names: tuple[str, ...]) -> str:

@@ -91,6 +91,7 @@ def logistic(
     """Specify a logistic regression of an event."""
     formula = read_formula(text, released.schema)
     outcome = _event(formula, released.schema, event)
+    _check_used(formula, scores)
     family, model = Multinomial(2), "logistic regression"
     return _regression(model, released, formula, outcome, family=family, scores=scores)
 
@@ -98,6 +99,7 @@ def logistic(
 def multinomial(released: ReleasedCounts, text: str, scores: NamedScores) -> Specification:
     """Specify logits of each category of the outcome against the first one."""
     formula, outcome = _categories(released, text)
+    _check_used(formula, scores)
     family, model = Multinomial(len(outcome.names)), "multinomial regression"
     return _regression(model, released, formula, outcome, family=family, scores=scores)
 
@@ -106,6 +108,7 @@ def ordinal(released: ReleasedCounts, text: str, scores: NamedScores) -> Specifi
     """Specify proportional odds for an outcome with ordered categories."""
     formula, outcome = _categories(released, text)
     _check_intercept(formula, "thresholds take the place of the intercept")
+    _check_used(formula, scores)
     family, model = ProportionalOdds(len(outcome.names)), "ordinal regression, proportional odds"
     return _regression(model, released, formula, outcome, family=family, scores=scores)
 
@@ -114,6 +117,7 @@ def linear(released: ReleasedCounts, text: str, scores: NamedScores) -> Specific
     """Specify a linear regression of scores."""
     formula, outcome = _categories(released, text)
     attribute = _named(outcome.attributes[0], released.schema)
+    _check_used(formula, scores, attribute.name)
     family = Scored(ordered_scores(attribute, scores))
     names = (f"mean {attribute.name}",)
     worded = _Outcome(outcome.attributes, outcome.levels, f"score of {attribute.name}", names)
@@ -132,6 +136,7 @@ def loglinear(released: ReleasedCounts, text: str, scores: NamedScores) -> Speci
     if not formula.names:
         raise FormulaError("the formula names no attribute", hint="name at least one attribute")
     _check_intercept(formula, "the shares sum to one, which sets the intercept")
+    _check_used(formula, scores)
     table = _table(released, formula.names)
     made = columns(formula, table.schema.attributes, scores)
     _check_numbers(made.design.size)
@@ -249,6 +254,20 @@ def _without_intercept(made: Columns) -> Columns:
     return Columns(tuple(made.names[place] for place in kept), made.design[:, kept], terms)
 
 
+def _check_used(formula: Formula, scores: NamedScores, outcome: str | None = None) -> None:
+    """Refuse scores of which the formula uses none, and takes the attributes as categories.
+
+    They would be left out of account without a word.  Some may be there for other models.
+    """
+    numbers = {v.name for term in formula.terms for v in term if v.coding == "scores"}
+    unused = [name for name in formula.names if name in scores]
+    if unused and not (numbers | {outcome}) & set(scores):
+        raise FormulaError(
+            f"there are scores of {unused[0]!r}, but the formula takes it as categories",
+            hint=f"write scores({_factor(unused[0])}) in the formula, or leave the scores out",
+        )
+
+
 def _check_intercept(formula: Formula, why: str) -> None:
     if not formula.has_intercept:
         raise FormulaError(f"the formula takes the intercept away, but {why}", hint="leave it in")
@@ -272,6 +291,11 @@ def _table(released: ReleasedCounts, names: Sequence[str]) -> ReleasedCounts:
             hint=f"use attributes with at most {MOST_CELLS:,} joint cells",
         )
     return released.marginal(names)
+
+
+def _factor(name: str) -> str:
+    """Write a name as a formula wants it: in backticks if it is not a plain word."""
+    return name if re.fullmatch(r"[^\W\d][\w.]*", name) else f"`{name}`"
 
 
 def _named(name: str, schema: Schema) -> Attribute:
