@@ -306,6 +306,7 @@ def test_a_draft_is_read_behind_the_page(
     drafted = wait_while_read(hospital)
     assert 'value="smokes"' in drafted
     assert 'value="Changed meanwhile"' in drafted
+    assert reading.most_held <= 2
     assert 'value="smokes"' in hospital.get("/propose/draft")  # loaded again
 
 

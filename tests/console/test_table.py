@@ -252,8 +252,10 @@ def test_a_large_table_is_read_behind_the_page(
     party.unlock(None)
     assert "Choose your table" in plain(office.get(page))
 
-    begin().go_on()
+    reading = begin()
+    reading.go_on()
     assert "Map your table" in wait_for(office, page, "Map your table")
+    assert reading.most_held <= 2
     assert "Raucher" in office.get(page)
 
 

@@ -1,5 +1,6 @@
 """A table of which a test lets one part after another be read."""
 
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from threading import Semaphore
 from typing import Any
@@ -24,6 +25,8 @@ class SlowTable:
         """Take the table that is read so slowly."""
         self.table, self._allowed = table, Semaphore(0)
         self.broken = False
+        self.most_held = 0
+        """How many parts were in memory at a time: the one that was read last, and the next."""
 
     def go_on(self, parts: int = 1000) -> None:
         """Let so many more parts be read: all of them, unless a test says otherwise."""
@@ -44,7 +47,10 @@ class SlowTable:
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
         """Yield ten rows at a time, and wait after each."""
+        parts: list[weakref.ref[pl.DataFrame]] = []
         for batch in self.table.batches(columns, min(rows, ROWS)):
+            parts.append(weakref.ref(batch))
+            self.most_held = max(self.most_held, sum(part() is not None for part in parts))
             yield batch
             assert self._allowed.acquire(timeout=LONGEST)
             if self.broken:
