@@ -13,7 +13,7 @@ from tests.support.pages import ORIGIN, READS, Browser, party_browser, plain
 from tests.support.servers import Server, make_context, running
 from tests.support.slow_tables import SlowTable, SlowTables
 from veiltab.console import proposing
-from veiltab.console.pages import propose
+from veiltab.console.pages import actions
 from veiltab.party.context import PartyContext
 from veiltab.party.home import identity_text
 from veiltab.party.study_file import read_study_file
@@ -278,7 +278,7 @@ def test_a_draft_is_read_behind_the_page(
     """What is changed in the form meanwhile stays changed; a draft can be stopped."""
     slow = SlowTables()
     monkeypatch.setattr(proposing, "open_table", slow)
-    monkeypatch.setattr(propose, "MOMENT", 0.01)
+    monkeypatch.setattr(actions, "MOMENT", 0.01)
     table = tmp_path / "patients.csv"
     table.write_text("\n".join(["nr,smokes", *(f"p{i},{('yes', 'no')[i % 2]}" for i in range(30))]))
     hidden, headers = hospital.form("/propose", "/propose/terms"), {"origin": ORIGIN}
@@ -293,6 +293,9 @@ def test_a_draft_is_read_behind_the_page(
         raise AssertionError(hospital.get("/propose/draft"))
 
     begin()
+    other = hospital.client.post("/propose/draft", data=fields, headers=headers)
+    assert "Another table is being read" in plain(hospital.get(other.headers["location"]))
+    assert len(slow.opened) == 1
     hospital.client.post("/propose/draft/stop", data=fields, headers=headers)
     slow.opened[-1].go_on()
     stopped = wait_while_read(hospital)

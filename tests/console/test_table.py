@@ -16,7 +16,7 @@ from tests.support.simulator import Stage
 from tests.support.slow_tables import SlowTable, SlowTables
 from veiltab.console import mapping
 from veiltab.console.mapping import ChosenTable
-from veiltab.console.pages import table
+from veiltab.console.pages import actions
 from veiltab.core.schema import Attribute, Schema
 from veiltab.data.encoding import encode_column
 from veiltab.errors import ValueNotInSchemaError
@@ -186,6 +186,9 @@ def test_a_table_is_forgotten_with_the_keys(
     office.fill_in(f"{page}?other=1", page, location=str(export))
     party = office.state.party  # type: ignore[union-attr]
     party.lock()
+    for step in ("open", "check"):
+        locked = office.client.get(page.replace("/table", f"/progress/{step}"))
+        assert locked.headers["location"].startswith("/unlock")
     party.unlock(None)
     assert "Choose your table" in plain(office.get(page))
 
@@ -195,7 +198,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowTables]:
     """Have tables read only as far as a test lets them."""
     tables = SlowTables()
     monkeypatch.setattr(mapping, "open_table", tables)
-    monkeypatch.setattr(table, "MOMENT", 0.01)
+    monkeypatch.setattr(actions, "MOMENT", 0.01)
     yield tables
     for opened in tables.opened:
         opened.go_on()

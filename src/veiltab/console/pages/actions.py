@@ -23,6 +23,8 @@ STOPPED = Failure(
     "stopped",
 )
 
+BUSY = "Another table is being read. Stop that first, or wait for its end."
+
 MOMENT = 0.3
 """Seconds to wait for a table before a page shows how far it is: most are read by then."""
 
@@ -60,6 +62,16 @@ def act(
     if isinstance(done, Done):
         return go(request, done.page, done.message)
     return go(request, back, done)
+
+
+def read_table(
+    request: Request, name: str, work: Callable[[Task], object], *, page: str
+) -> Response:
+    """Begin to read the table that a form names, and go to the page that says how far that is."""
+    form = Form.of(request)
+    task = request.app.state.console.tasks.start(name, "Reading your table", work, form)
+    task.wait(MOMENT)
+    return go(request, page, None if task.typed is form else BUSY)
 
 
 def progress_page(

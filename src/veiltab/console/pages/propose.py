@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from veiltab.console.forms import Form, Typed
-from veiltab.console.pages.actions import MOMENT, Done, act, progress_page, why_not_read
+from veiltab.console.pages.actions import Done, act, progress_page, read_table, why_not_read
 from veiltab.console.pages.identity import met
 from veiltab.console.pages.study import terms_values
 from veiltab.console.proposing import (
@@ -83,8 +83,7 @@ def draft_attributes(request: Request) -> Response:
     def work(task: Task) -> Draft:
         return read_draft(state.party.home, location, query or None, task.report)
 
-    state.tasks.start(DRAFTING, "Reading your table", work, form).wait(MOMENT)
-    return go(request, "/propose/draft")
+    return read_table(request, DRAFTING, work, page="/propose/draft")
 
 
 @router.get("/propose/draft")

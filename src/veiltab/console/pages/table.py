@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from veiltab.console.forms import Form
 from veiltab.console.mapping import ChosenTable, tables_in
-from veiltab.console.pages.actions import MOMENT, progress_page, why_not_read
+from veiltab.console.pages.actions import progress_page, read_table, why_not_read
 from veiltab.console.rendering import Failure, go, render
 from veiltab.console.state import ConsoleState
 from veiltab.console.tasks import READING, Task
@@ -54,7 +54,7 @@ def choose(request: Request, study_id: str) -> Response:
 @router.post("/studies/{study_id}/table")
 def open_table(request: Request, study_id: str) -> Response:
     """Open the table that somebody names; it is read once, to see which values it has."""
-    state, contract, me = _study(request, study_id)
+    _, contract, me = _study(request, study_id)
     form, schema = Form.of(request), contract.schema_of(me)
     try:
         location, query = form.text("location"), form.text("query") or None
@@ -67,12 +67,7 @@ def open_table(request: Request, study_id: str) -> Response:
     def work(task: Task) -> ChosenTable:
         return ChosenTable.open(location, query, schema, written, task.report)
 
-    task = state.tasks.start(f"{OPENING}{study_id}", "Reading your table", work, form)
-    if task.typed is not form:
-        said = "Another table is being read. Stop that first, or wait for its end."
-        return go(request, f"/studies/{study_id}/progress/open", said)
-    task.wait(MOMENT)
-    return go(request, f"/studies/{study_id}/table")
+    return read_table(request, f"{OPENING}{study_id}", work, page=f"/studies/{study_id}/table")
 
 
 @router.post("/studies/{study_id}/table/{step}")
@@ -121,10 +116,10 @@ def progress(request: Request, study_id: str, step: str) -> Response:
     """Show how far it is; the page may be left and opened again."""
     state: ConsoleState = request.app.state.console
     task = state.tasks.get(_task_name(study_id, step))
-    if step == "open":
-        state.party.identity()  # the keys are in use as long as somebody waits for a table
-        if task is None or task.finished:
-            return go(request, f"/studies/{study_id}/table")
+    if step != "push":  # what is found in a table is as private as the keys
+        state.party.identity()  # and they are in use as long as somebody waits for it
+    if step == "open" and (task is None or task.finished):
+        return go(request, f"/studies/{study_id}/table")
     if task is None:
         return go(request, f"/studies/{study_id}")
     return progress_page(
