@@ -450,7 +450,7 @@ def measure_model(name: str, setting: HeldOut, runs: int, seed: int) -> Measured
 
 
 DOUBTS = 200
-"""In how many of the first releases it is counted whether a coefficient's interval has two ends."""
+"""In how many of the first releases it is counted whether a fit says that it may be rough."""
 
 
 def _of_models(

@@ -244,12 +244,12 @@ def coverage(fit: Fit, estimates: Iterable[Estimate], true: NDArray[np.float64])
 
 
 def doubted(fit: Fit, estimates: Iterable[Estimate], place: int) -> float:
-    """Return the share of the fits that say of a coefficient that its interval has no end."""
+    """Return the share of the fits that warn of hidden cells, or of no end of an interval."""
     doubts = []
     for fitted in fits(fit, estimates):
         if fitted.converged:
             [ends] = fitted.profile.ends(np.eye(fitted.estimate.size)[[place]], CRITICAL)
-            doubts.append(None in ends)
+            doubts.append(bool(fitted.hidden) or None in ends)
     return float(np.mean(doubts)) if doubts else 0.0
 
 
