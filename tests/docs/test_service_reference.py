@@ -32,6 +32,7 @@ FRAMEWORK = {"method_not_allowed": 405, "bad_request": 400}
 
 NEVER_ANSWERED = {
     "AuditError": "is the clients': the server does not verify its own log",
+    "CountsError": "is whoever brings counts of their own; the server is never sent any",
     "OutputError": "is a curator's, whose scratch folder cannot be written; the server's is told",
     "PromiseError": "is the curators' and researchers', who verify a release; the server makes it",
     "SchemaError": "becomes a MalformedError where a message is read",

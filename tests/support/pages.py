@@ -138,7 +138,8 @@ def party_browser(home: Path, passphrase: str | None = None) -> Iterator[Browser
 
 def plain(text: str) -> str:
     """Return what people read of a page: without tags, and with single spaces."""
-    return " ".join(html.unescape(re.sub("<[^>]*>", " ", text)).split())
+    visible = re.sub("<[^>]*>", " ", text.replace("<wbr>", ""))
+    return " ".join(html.unescape(visible).split())
 
 
 @contextmanager

@@ -58,6 +58,7 @@ def templates() -> Environment:
         "short_name": short_name,
         "fingerprint": fingerprint,
         "short": lambda value: value.hex()[:16],
+        "path": path,
         "number": lambda value: f"{value:,}",
         "plain": lambda value: f"{value:g}",
         "percent": lambda value: f"{100 * value:.3g}%",
@@ -86,6 +87,11 @@ def name(text: str) -> Markup:
     # Words of usual length are never broken; a place may be too narrow for others.
     kind = ' class="long"' if max(map(len, shown.split()), default=0) > LONGEST_WORD else ""
     return Markup("<bdi{}>{}</bdi>").format(Markup(kind), escape(shown))  # noqa: S704 - ours
+
+
+def path(text: str) -> Markup:
+    """Write the path of a request, which a narrow place breaks after a slash and not in a word."""
+    return Markup("/<wbr>").join(text.split("/"))
 
 
 def words(page: Markup) -> Markup:
