@@ -203,7 +203,7 @@ def test_a_database_from_the_environment(tmp_path: Path, monkeypatch: pytest.Mon
 )
 def test_servers_that_are_refused(data: Path, options: tuple[str, ...], words: str) -> None:
     """Two lines, exit code 2, and no server."""
-    outcome = run("serve", "--data", data, *options)
+    outcome = run("serve", "--data", data, "--port", 0, *options)
     assert words in assert_refused(outcome)
 
 

@@ -31,7 +31,9 @@ def terminal(folder: Path) -> Iterator[Terminal]:
     """Return a terminal in that folder; whatever is left running in it ends with the test."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    found = Terminal(folder, {PORT: str(port), FOLDER: str(folder)})
+    # The port for metrics that goes with the page's may be another server's.
+    elsewhere = {f"--port {PORT}": f"--port {port} --metrics-port 0", PORT: str(port)}
+    found = Terminal(folder, elsewhere | {FOLDER: str(folder)})
     with ExitStack() as stack:
         stack.callback(found.stop)
         yield found
