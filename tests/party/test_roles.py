@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 
 from tests.support.messages import HOSPITAL, RESEARCHER, TAX_OFFICE, plain_contract
-from veiltab.errors import RoleError
+from veiltab.errors import NotFoundError, RoleError
 from veiltab.party.study import Study
 from veiltab.wire.contract import PublicIdentity
 from veiltab.wire.signed import Signed
@@ -17,6 +17,7 @@ STEPS: dict[str, Callable[[Study], object]] = {
     "answer it": lambda study: study.answer(),
     "grant it to researchers": lambda study: study.grant("somebody"),
     "revoke grants": lambda study: study.revoke("somebody"),
+    "end it": lambda study: study.abort("no need"),
     "read its number": lambda study: study.overlap(),
 }
 
@@ -26,6 +27,7 @@ def study_of(me: PublicIdentity) -> Study:
     context = mock.MagicMock()
     context.home.public = me
     context.contract.return_value = Signed(plain_contract(researchers=(RESEARCHER,)), ())
+    context.server.abort.side_effect = NotFoundError("no such study for you", hint="none")
     return Study(context, bytes(32))
 
 
@@ -37,6 +39,12 @@ def test_a_researcher_does_nothing_of_the_curators(doing: str) -> None:
     curators = f"{HOSPITAL.identity.name!r}, {TAX_OFFICE.identity.name!r}"
     assert f" {doing}, and you are not one of them: {curators}" in caught.value.message
     assert caught.value.hint.startswith("as a researcher you wait for the curators to sign, push")
+
+
+def test_a_study_that_is_not_there_is_not_there_for_a_curator() -> None:
+    """Only what a researcher was told instead of its role is said in other words."""
+    with pytest.raises(NotFoundError, match="no such study for you"):
+        study_of(HOSPITAL.identity).abort("no need")
 
 
 def test_a_check_is_for_curators_too() -> None:

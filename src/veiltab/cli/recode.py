@@ -113,5 +113,9 @@ def _schema(study: str, party: PartyOptions) -> "Schema":
         draft = read_study_file(Path(study), home.public, known_vault(home), anyway=True)
         me = home.public.party_id
         return next(terms.schema for terms in draft.curators if terms.party_id == me)
+    from veiltab.party.roles import check_curator
+
     with party.session() as session:
-        return session.study(study).terms.schema_of(session.identity.party_id)
+        terms = session.study(study).terms
+        check_curator(terms, session.identity, "push a table to it")
+        return terms.schema_of(session.identity.party_id)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veiltab.core.overlap import OverlapEstimate
-from veiltab.errors import ParameterError, StateError
+from veiltab.errors import NotFoundError, ParameterError, StateError
 from veiltab.party.alignments import AlignmentStatus, compare
 from veiltab.party.coalitions import Coalition, coalitions
 from veiltab.party.context import PartyContext
@@ -112,7 +112,11 @@ class Study:
 
     def abort(self, reason: str) -> Status:
         """End the study before its release, for everybody in it; to refund it is a second step."""
-        return self._context.server.abort(self._id, reason)
+        try:
+            return self._context.server.abort(self._id, reason)
+        except NotFoundError:  # the server tells nobody but curators that there is such a study
+            self._fetch_as_curator("end it")
+            raise
 
     def refund(self, reason: str) -> StoredLedger:
         """Take back what this home was charged for a study that ended without a release.
