@@ -127,6 +127,7 @@ def test_odd_names_of_columns(path: Path, names: list[str]) -> None:
         (b'a,b\nx"y,3"z,4\n', "row 1 (line 2) has a quote in the middle of a field"),
         (b'a,b\n1,""x""\n', "row 1 (line 2) has a quote in the middle of a field"),
         (b'a,b\n1, "x"\n', "row 1 (line 2) has a quote in the middle of a field"),
+        (b'a,b\n1,2\n3\nx"y"z,4\n', "row 2 (line 3) has 1 field, and the header has 2"),
     ],
 )
 def test_what_cannot_be_read(path: Path, data: bytes, message: str) -> None:

@@ -90,16 +90,17 @@ class CsvTable:
         """Return how many rows a block has; refuse one with too many or too few fields."""
         marks, expected = self._layout.marks, len(self._columns)
         ends, widths = marks.records(block)
+        bad = (widths != expected).nonzero()[0]
         stray = marks.stray_quote(block)
-        if stray is not None:
+        if stray is not None and not (bad.size and ends[bad[0]] < stray):
             row = int(ends.searchsorted(stray))
             place = line + block.count(b"\n", 0, stray)
             raise TableError(
                 f"row {first + row:,} (line {place:,}) has a quote in the middle of a field",
                 hint="a field with a quote in it stands in quotes, and the quote in it is doubled;"
-                f" if quotes mean nothing in this file: {option('quote', 'none')}",
+                f" if quotes mean nothing in this file: {option('quote', 'none')}; it was read as"
+                f" {self.format}",
             )
-        bad = (widths != expected).nonzero()[0]
         if bad.size:
             row = int(bad[0])
             place = line + block.count(b"\n", 0, int(ends[row - 1]) + 1 if row else 0)
