@@ -126,7 +126,7 @@ WRONG: tuple[tuple[Fields, str, str], ...] = (
     ({"c0:a0:name": "", "c0:a0:categories": ""}, "You: no attribute is written", "c0:a0:name"),
     ({"c0:a0:name": "FILL IN"}, "it says FILL IN", ""),
     ({"c1:a0:name": "smoker"}, "smoker", ""),
-    ({"researcher": "me"}, "researchers", ""),
+    ({"researcher": "me"}, "Researcher no. 1: who it is: 'City hospital' is named already", ""),
     ({"c1:party": "f" * 64}, "you know no party", ""),
 )
 

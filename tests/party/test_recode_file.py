@@ -107,7 +107,7 @@ def test_an_empty_file_is_no_rule() -> None:
         ('[attribute]\nage = "x"', 1, "attribute: there is no such key", "'attributes'"),
         ("attributes = 5", 1, "attributes: must be a table", "'smoker'"),
         ("[attributes]\nsmoker = 5", 2, "attributes, smoker: must be a table", "'column'"),
-        ('[attributes.smoke]\ncolumn = "x"', 1, "attributes, smoke", "'smoker'"),
+        ('[attributes.smoke]\ncolumn = "x"', 1, "smoke: you have no such", "'smoker'"),
         ("[attributes.age]\ncolumn = 5", 2, "must be text, not 5", "column = "),
         ('[attributes.age]\ncolum = "x"', 2, "no such key", "'column'"),
         ("[attributes.smoker.categories]", 1, "categories: is empty", "leave it out"),

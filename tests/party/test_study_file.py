@@ -348,7 +348,7 @@ def test_a_matched_study_is_not_told_to_state_its_population(folder: Path) -> No
     ("change", "problem"),
     [
         (('"income"', '"age"'), "lists the attribute 'age' 2 times"),
-        (('"partner.json"', '"me"'), "curators[1]: is the same party as curators[0]"),
+        (('"partner.json"', '"me"'), "curators no. 2, identity: 'Krankenhaus Süd' is named"),
         ((EXPECTED, "population = 5\nsample_size = 6"), "sample size"),
         (
             ("expected_population = 10000", ""),

@@ -359,7 +359,7 @@ def test_vault_files_are_read_strictly(tmp_path: Path) -> None:
     aligned = example_vault().replace('by = "ids"', 'by = "ids"\nmode = "aligned"')
     for text, problem in (
         (aligned, "stored tables are matched"),
-        (example_vault().replace('identity = "me"', 'identity = "tax-office.json"'), "same party"),
+        (example_vault().replace('identity = "me"', 'identity = "tax-office.json"'), "is named"),
         (f"epsilon = 1.0\n{example_vault()}", "there is no such key"),
     ):
         path.write_text(text, "utf-8")

@@ -3,7 +3,7 @@
 They stay with the curator, and are never sent.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -58,6 +58,7 @@ def parse_recode(data: bytes, name: str, schema: Schema) -> Recode:
     check_filled_in(document)
     table = TomlTable(document, (), document.values, RECODE_KEYS)
     names = {attribute.name: RECODE_KEYS["attributes"] for attribute in schema.attributes}
+    _check_names(document, names)
     parts = table.table("attributes", names)
     rules: dict[str, Rule] = {}
     columns: dict[str, str] = {}
@@ -76,6 +77,18 @@ def parse_recode(data: bytes, name: str, schema: Schema) -> Recode:
         _ids(table) if "ids" in table else None,
         table.get_or("duplicates", _read_duplicates, "refuse"),
     )
+
+
+def _check_names(document: Document, names: Iterable[str]) -> None:
+    """Refuse attributes that the study does not have, or that another curator has."""
+    given = document.values.get("attributes")
+    for name in given if isinstance(given, dict) else ():
+        if name not in names:
+            raise document.error(
+                ("attributes", name),
+                "you have no such attribute here",
+                f"{closest(name, names)}; delete this part if it is of no use",
+            )
 
 
 def recode_text(recode: Recode) -> str:

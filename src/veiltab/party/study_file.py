@@ -8,7 +8,7 @@ key.
 import json
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -361,9 +361,21 @@ class Parties:
 
     folder: Path
     me: PublicIdentity
+    seen: set[bytes] = field(default_factory=set)
 
     def read(self, table: TomlTable) -> PublicIdentity:
-        """Return the party of a table."""
+        """Return the party of a table; each party may stand in one table."""
+        party = self._read(table)
+        if party.signing_key in self.seen:
+            raise table.error(
+                "identity",
+                f"{party.name!r} is named already",
+                "name each party once: a curator is no researcher of the same study",
+            )
+        self.seen.add(party.signing_key)
+        return party
+
+    def _read(self, table: TomlTable) -> PublicIdentity:
 
         def from_value(value: object, path: str) -> PublicIdentity:
             if isinstance(value, dict):
