@@ -125,6 +125,30 @@ def test_it_is_charged_like_a_study(town: Town) -> None:
     assert len(town.hospital.json("ledger")["ledgers"][0]["entries"]) == 2
 
 
+def test_a_count_is_shown_and_asked_for(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its budget, and who could learn what; what does not fit is not even asked."""
+    propose = ("overlap", "propose", "Asked", "--with", town.taxes.public, "--epsilon")
+    refused = assert_refused(town.hospital.run(*propose, 0.1))
+    assert "needs to be confirmed" in refused
+    monkeypatch.setattr("veiltab.cli.output.on_terminal", lambda: True)
+    monkeypatch.setattr("veiltab.cli.party.on_terminal", lambda: False)
+    asked: list[str] = []
+
+    def refuse(question: str, **_: object) -> bool:
+        asked.append(question)
+        return False
+
+    monkeypatch.setattr("click.confirm", refuse)
+    dear = town.hospital.run(*propose, 20)
+    assert "exceeds what is left" in assert_refused(dear, code=1)
+    assert asked == []
+    shown = town.hospital.run(*propose, 0.1)
+    assert (shown.code, asked) == (130, ["Propose 'Asked', and sign it?"])
+    assert "ε = 10 of 60 left before this study, 9.9 after" in shown.out
+    assert "could learn" in shown.out
+    assert "Asked" not in town.hospital.succeed("study", "list")
+
+
 def test_what_is_proposed_says_what_to_expect(town: Town) -> None:
     """The plan, with its error, and who could learn what."""
     plan = town.proposed["plan"]

@@ -7,6 +7,7 @@ import click
 from veiltab.cli.main import OrderedGroup
 from veiltab.cli.options import PartyOptions, party_options
 from veiltab.cli.output import (
+    check_can_ask,
     confirm,
     console,
     json_option,
@@ -129,8 +130,9 @@ def propose_command(
 ) -> None:
     """Propose an overlap count called TITLE, sign it, and charge it to your data set.
 
-    The error to expect and the cost are shown first, and you are asked.  The others sign it with
-    `veiltab study sign`.  The same command again takes up a proposal that was interrupted.
+    The error to expect, your budget, and who could learn what are shown first, and you are asked.
+    The others sign it with `veiltab study sign`.  The same command again takes up a proposal that
+    was interrupted.
 
     \b
     Examples:
@@ -138,31 +140,35 @@ def propose_command(
       veiltab overlap propose "Three registers" --with taxes.json --with schools.json \\
         --epsilon 0.2 --people 50000 --columns 2 --normalise trim --normalise lowercase
     """  # noqa: D301 - \b tells click to leave the lines alone
+    from veiltab.party.coalitions import coalitions
+    from veiltab.party.costs import costs
     from veiltab.party.overlaps import draft_overlap, id_linkage, plan_count
+    from veiltab.party.terms import cost_lines
 
     home = party.home
     identities = [home.known.identify(other) for other in others]
     plan = plan_count(home.public, identities, epsilon, people)
     draft = draft_overlap(title, home.public, identities, plan, id_linkage(columns, normalise))
-    screen = console(stderr=as_json)
-    if not (as_json and yes):
-        promise = f"ε = {epsilon:g}, charged to your data set"
-        print_facts(screen, {"overlap count": title, "cost": promise} | _facts(plan, people))
-        print_warnings(screen, plan.warnings(people))
-        screen.print()
-    meet_parties(home, identities, verified=verified, yes=yes)
-    confirm(f"Propose {title!r}, and sign it?", yes=yes)
-    from veiltab.party.coalitions import coalitions
-
+    check_can_ask(yes=yes)
+    home.known.check(identities)  # before anybody reads about an impostor
     with party.session() as session:
-        study = session.propose(draft, dataset)
-        status, terms = study.status(), study.terms
+        terms = session.preview(draft, dataset).body
+        if not (as_json and yes):
+            cost = cost_lines(costs(home.ledgers, terms, dataset))
+            screen = console(stderr=as_json)
+            promise = {"overlap count": title, "promise": f"ε = {epsilon:g}"}
+            print_facts(screen, promise | _facts(plan, people) | cost)
+            print_warnings(screen, plan.warnings(people))
+            screen.print()
+            print_coalitions(screen, coalitions(terms))
+            click.echo(err=as_json)
+        meet_parties(home, identities, verified=verified, yes=yes)
+        confirm(f"Propose {title!r}, and sign it?", yes=yes)
+        status = session.propose(draft, dataset).status()
     if as_json:
         print_json({**status_json(status, home), "plan": _plan_json(plan, people)})
-        return
-    show_status(screen, status, home)
-    screen.print()
-    print_coalitions(screen, coalitions(terms))
+    else:
+        show_status(console(), status, home)
 
 
 @overlap_group.command("show")
