@@ -185,6 +185,19 @@ def test_ids_that_others_may_write_otherwise_are_pointed_out(scene: Scene) -> No
     assert json.loads(scene.check(scene.file, *NR, "--json", rows=rows).out)["id_warnings"] == []
 
 
+def test_dates_in_ids_that_others_may_write_otherwise_are_pointed_out(scene: Scene) -> None:
+    """Unless the recode file says how they are written; then all write them alike."""
+    rows = [("01.02.1980", "no"), ("03.04.1981", "yes"), ("05.06.1982", "no")]
+    seen = json.loads(scene.check(scene.file, *NR, "--json", rows=rows).out)
+    (warning,) = seen["id_warnings"]
+    assert "the ids in 'nr' are dates written DD.MM.YYYY" in warning
+    dates = warning.rpartition("; ")[2].partition(" under [ids]")[0]
+    recode = scene.folder / "dates.toml"
+    recode.write_text(f'[ids]\ncolumns = ["nr"]\n{dates}\n', "utf-8")
+    seen = json.loads(scene.check(scene.file, "--recode", recode, "--json", rows=rows).out)
+    assert (seen["fits"], seen["id_warnings"]) == (True, [])
+
+
 def test_every_row_that_does_not_fit_is_written_down(scene: Scene, tmp_path: Path) -> None:
     """With its number, value and problem, in a new file that nobody else can read."""
     rows = [("A1", "?"), ("", "no"), ("a1", "no"), ("A2", ""), ("A3", "?"), ("A1 ", "yes")]

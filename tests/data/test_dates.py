@@ -102,6 +102,7 @@ def test_what_is_no_date_is_named_with_its_row() -> None:
     with pytest.raises(LinkageError, match=r"2 rows have no date of the form DD.MM.YYYY") as caught:
         id_messages(frame, ["name", "born"], [], dates=BORN.dates, first_row=11)
     assert "row 12: '31.02.1934'; row 14: 'x'" in caught.value.message
+    assert "if it writes all dates in another way, say so under [ids]" in caught.value.hint
     with pytest.raises(LinkageError, match=r"1 row has an empty id in column 'born' \(row 2"):
         id_messages(
             pl.DataFrame({"name": ["a", "b"], "born": ["01.02.1934", None]}),

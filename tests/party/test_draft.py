@@ -110,6 +110,22 @@ def test_what_is_left_out_is_explained_locally() -> None:
         assert f'Left out: "{name}" {why.value}.' in draft.recode
 
 
+def test_ids_of_people_with_several_rows_are_ids() -> None:
+    """Most of all there, odd ids and repeated ones have to be pointed out; towns are no ids."""
+    numbers = [f" Abc-{n:04}" for n in range(300)]
+    towns = [f"Town {n % 140}" for n in range(500)]
+    table = pl.DataFrame(
+        {"nr": [*numbers, *numbers[:200]], "town": towns, "visits": range(1000, 1500)}
+    )
+    draft = draft_study(table.with_columns(pl.col("visits") // 2), ME)
+    assert 'look like ids: "nr"\n' in draft.text
+    assert 'normalisation = ["trim", "lowercase"]' in draft.text
+    assert "WARNING: 200 of the first rows repeat an id" in draft.recode
+    assert len(draft.warnings) == 2
+    assert f'Left out: "town" {Use.MANY.value}.' in draft.recode
+    assert "[attributes.visits]\nbins = " in draft.recode
+
+
 def test_no_count_and_no_value_of_an_id_is_in_a_draft() -> None:
     """How often a value occurs must not be told by a file that is shared."""
     once = pl.DataFrame({"a": ["x"] * 37 + ["y"] * 63, "b": ["p", "q"] * 50})

@@ -210,8 +210,13 @@ class BadIds:
         return LinkageError(
             "\n".join(lines),
             hint="each respondent needs one id of its own; fix the table (row 1 is the first"
-            " data row)",
+            f" data row){self._about_dates()}",
         )
+
+    def _about_dates(self) -> str:
+        if all(problem != "no date in id" for problem, _ in self._counts):
+            return ""
+        return "; or, if it writes all dates in another way, say so under [ids] in the recode file"
 
     def finish(self) -> None:
         """Raise the error, if there is one."""

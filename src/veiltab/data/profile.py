@@ -25,8 +25,12 @@ KEPT_VALUES = 1000
 SAMPLED_ROWS = 100_000
 """How many of the first rows tell an id from a measurement; categories come from all rows."""
 
-ID_SHARE = 0.9
-"""With more different values than this among its values, a column looks like an id."""
+ID_SHARE, REPEATED_ID_SHARE = 0.9, 0.5
+"""With more different values than this among its values, a column looks like an id.
+
+The second share is for texts that can be nothing else: ids are texts where people stand in many
+rows.
+"""
 
 MISSING_WORDS = frozenset(
     ("", "n/a", "na", "nan", "null", "?", "-", ".", "missing", "k.a.", "k. a.")
@@ -39,7 +43,8 @@ _NO_NUMBER = MISSING_WORDS | {"unknown", "not known", "no answer", "unbekannt", 
 _TEXT_LENGTH, _TEXT_VALUES = 40, 10
 """Free text has values of this length on average, and more different ones than this."""
 
-_DATE_FORMS = ("YYYY-MM-DD", "DD.MM.YYYY", "D.M.YYYY")
+ISO_DATES = "YYYY-MM-DD"
+_DATE_FORMS = (ISO_DATES, "DD.MM.YYYY", "D.M.YYYY")
 """Forms that mean one day only; 01/02/1980 can be two."""
 
 _MEASURED_VALUES = 10
@@ -61,7 +66,7 @@ class Use(Enum):
     BINS = "has many numbers"
     CONSTANT = "has the same value in every row"
     EMPTY = "has no values"
-    ID = "looks like an id: almost all its values differ"
+    ID = "looks like an id: most of its values differ"
     MANY = f"has more than {MOST_CATEGORIES} different values"
     TEXT = "looks like free text: its values are long and many"
     UNUSABLE = "is of a type that has no categories"
@@ -147,7 +152,9 @@ class ColumnProfile:
             return Use.ID
         if len(self.counts) <= MOST_CATEGORIES and not self._is_measured():
             return Use.ATTRIBUTE
-        return Use.BINS if self.bins() else Use.MANY
+        if self.bins():
+            return Use.BINS
+        return Use.ID if self._looks_like_repeated_id() else Use.MANY
 
     @cached_property
     def numbers(self) -> tuple[pl.Series, DecimalMark] | None:
@@ -242,6 +249,13 @@ class ColumnProfile:
             return False
         values = self._values()
         return values.n_unique() > ID_SHARE * len(values)
+
+    def _looks_like_repeated_id(self) -> bool:
+        """Tell ids of people who have several rows, in a column that can be no attribute."""
+        if self._dtype != pl.String or self.numbers is not None:
+            return False
+        values = self._values()
+        return values.n_unique() > REPEATED_ID_SHARE * len(values)
 
     def _is_measured(self) -> bool:
         return len(self.counts) > _MEASURED_VALUES and self._has_fractions() and bool(self.bins())

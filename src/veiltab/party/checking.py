@@ -17,7 +17,7 @@ from veiltab.core.schema import Schema
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.data.feeding import Reading, feed, raise_problems
 from veiltab.data.offenders import Offenders, Problem
-from veiltab.data.profile import SAMPLED_ROWS, profile_table
+from veiltab.data.profile import ISO_DATES, SAMPLED_ROWS, ColumnProfile, profile_table
 from veiltab.data.recode import Recode, Rule
 from veiltab.data.recode_file import read_recode_file
 from veiltab.data.table_format import TableFormat
@@ -25,6 +25,7 @@ from veiltab.data.tables import Table, open_table
 from veiltab.errors import InputError, MismatchError, ParameterError, StateError, VeiltabError
 from veiltab.files.private import locked, make_private_folder
 from veiltab.files.spool import FolderSpool
+from veiltab.files.toml import toml_key, toml_string
 from veiltab.party.coalitions import Coalition, coalitions
 from veiltab.party.costs import Cost, costs
 from veiltab.party.home import Home
@@ -129,7 +130,7 @@ class Preview:
     the table has.  ``dropped`` rows are left out, because they repeat an id.  With decoys,
     ``rows``, ``chunks`` and ``bytes`` are what is to be expected: the real numbers would tell how
     many respondents take part.  ``id_warnings`` say how the ids of one person could differ between
-    tables, as far as the study does not make them alike.
+    tables, as far as neither the study nor the recode file makes them alike.
     """
 
     title: str
@@ -333,15 +334,28 @@ def _id_warnings(contract: Contract, source: Source) -> tuple[str, ...]:
         return ()
     first = next(iter(source.table.batches(source.ids, SAMPLED_ROWS)))
     dates = {} if source.recode.ids is None else source.recode.ids.dates
-    odd = [column.id_oddities() for column in profile_table(first) if column.name not in dates]
+    columns = [column for column in profile_table(first) if column.name not in dates]
+    as_they_are = "compares them as they are: whoever another curator writes otherwise is somebody"
     return tuple(
-        f"{words}, and the study compares them as they are: whoever another curator writes"
-        f' otherwise is somebody else there; "{rule}" in the normalisation of the study file makes'
-        " them alike"
-        for found in odd
-        for rule, words in found.items()
-        if rule not in contract.linkage.normalisation
+        f"{words}, and the study {as_they_are} else there; {remedy}"
+        for column in columns
+        for words, remedy in _id_remedies(column, contract.linkage.normalisation)
     )
+
+
+def _id_remedies(column: ColumnProfile, rules: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield what is odd about ids, with what makes them alike in all tables."""
+    for rule, words in column.id_oddities().items():
+        if rule not in rules:
+            remedy = f'"{rule}" in the normalisation of the study file makes them alike'
+            yield words, remedy
+    form = column.date_form()
+    if form is not None and form != ISO_DATES:
+        dates = f"dates = {{{toml_key(column.name)} = {toml_string(form)}}}"
+        yield (
+            f"the ids in {column.name!r} are dates written {form}",
+            f"{dates} under [ids] in the recode file makes them alike",
+        )
 
 
 def _check_population(contract: Contract, respondents: int) -> None:
