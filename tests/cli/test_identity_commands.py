@@ -16,6 +16,7 @@ from tests.support.servers import Server, make_context, running
 from veiltab.crypto import identity
 from veiltab.crypto.entropy import CipherEntropy
 from veiltab.crypto.identity import PrivateIdentity, fingerprint
+from veiltab.party.home import Home
 from veiltab.server.invitations import invite
 from veiltab.wire.invitations import draw_code
 
@@ -236,6 +237,19 @@ def test_registering_pins_the_server(server: Server, newcomer: Office, tmp_path:
     wrong = newcomer.run(*register, "--server-fingerprint", "12345 " * 6)
     assert "the server that answers has the fingerprint" in assert_refused(wrong, code=1)
     assert newcomer.json("study", "list") == {"studies": []}
+
+
+def test_a_wrong_fingerprint_moves_nobody_to_another_address(
+    server: Server, newcomer: Office, tmp_path: Path
+) -> None:
+    """Whoever is registered goes on as before, though the server that answers is theirs."""
+    home = Home(newcomer.home)
+    home.pin_server("https://stats.example.org", server.context.identity)
+    register = ("register", server.url, "--invitation-file", code_file(server, tmp_path))
+    wrong = newcomer.run(*register, "--server-fingerprint", "12345 " * 6)
+    assert "the server that answers has the fingerprint" in assert_refused(wrong, code=1)
+    assert home.server is not None
+    assert home.server.url == "https://stats.example.org"
 
 
 def test_a_wrong_fingerprint_ends_it(server: Server, newcomer: Office, tmp_path: Path) -> None:
