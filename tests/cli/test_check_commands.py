@@ -198,6 +198,17 @@ def test_dates_in_ids_that_others_may_write_otherwise_are_pointed_out(scene: Sce
     assert (seen["fits"], seen["id_warnings"]) == (True, [])
 
 
+def test_what_is_unwise_for_a_table_like_this_is_said(scene: Scene) -> None:
+    """Also where nobody knows how many are in common: at most, all of this table."""
+    path = scene.folder / "matched.toml"
+    curators = {"me": {"smoker": ("no", "yes")}, "taxoffice.json": {"income": ("low", "high")}}
+    lines, linkage = "expected_population = 1000", f'{BY_IDS}\nmode = "matched"'
+    write_study(path, curators, title="Few", mechanism="decoys", lines=lines, linkage=linkage)
+    (warning,) = json.loads(scene.check(path, *NR, "--json").out)["warnings"]
+    assert warning.startswith("with all of your respondents in common, to name the same share for")
+    assert f"Warning: {warning}." in " ".join(scene.check(path, *NR).out.split())
+
+
 def test_every_row_that_does_not_fit_is_written_down(scene: Scene, tmp_path: Path) -> None:
     """With its number, value and problem, in a new file that nobody else can read."""
     rows = [("A1", "?"), ("", "no"), ("a1", "no"), ("A2", ""), ("A3", "?"), ("A1 ", "yes")]

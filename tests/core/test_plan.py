@@ -250,3 +250,13 @@ def test_the_error_stands_beside_the_mean_share() -> None:
     wide = plan_any(population_size=20_000, domain_size=10_000, epsilon=1)
     assert wide.rmse < wide.uniform_guess_rmse
     assert wide.mostly_noise
+
+
+def test_a_delta_above_one_in_n_is_warned_of_also_where_nobody_knows_n() -> None:
+    """Whoever signs is not told how many respondents the proposer expects."""
+    found = plan_any(population_size=20_000, domain_size=24, epsilon=1, delta=1e-4)
+    assert "δ = 0.0001 is above 1/n, one in 20,000 respondents" in found.warnings[0]
+    (warning,) = replace(found, population_size=None).warnings
+    assert "δ = 0.0001 is above 1/n for more than 10,000 respondents" in warning
+    small = plan_any(population_size=20_000, domain_size=24, epsilon=1, delta=1e-5)
+    assert replace(small, population_size=None).warnings == small.warnings == ()

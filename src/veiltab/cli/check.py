@@ -27,8 +27,6 @@ from veiltab.cli.output import (
 from veiltab.cli.terms import print_coalitions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from veiltab.party.checking import Preview
     from veiltab.party.progress import OnProgress, Progress
     from veiltab.protocol.curator.table import Duplicates
@@ -149,6 +147,7 @@ def _as_json(preview: "Preview") -> dict[str, Any]:
         "offenders": [{"problem": what, "rows": n} for what, n in preview.offenders.items()],
         "offenders_file": None if file is None else str(file),
         "id_warnings": list(preview.id_warnings),
+        "warnings": list(preview.warnings),
         "expected_rows": preview.rows,
         "expected_chunks": preview.chunks,
         "expected_bytes": preview.bytes,
@@ -174,7 +173,7 @@ def _print(preview: "Preview") -> None:
     facts |= {"would be sent": _sending(preview), **cost_lines(preview.costs), "sent": "nothing"}
     screen = console()
     print_facts(screen, facts)
-    print_warnings(screen, [*preview.id_warnings, *_warnings(preview)])
+    print_warnings(screen, [*preview.id_warnings, *preview.warnings])
     screen.print()
     print_coalitions(screen, preview.coalitions)
 
@@ -192,12 +191,3 @@ def _sending(preview: "Preview") -> str:
     chunks, size = count(preview.chunks, "chunk"), count(preview.bytes, "byte")
     values = "; no values are sent" if counted else ""
     return f"{about}{rows} in {chunks}, {about}{size}{values}"
-
-
-def _warnings(preview: "Preview") -> "Sequence[str]":
-    from veiltab.core.overlap import OverlapPlan
-
-    if preview.plan is None:
-        return ()
-    plan = preview.plan
-    return plan.warnings(preview.respondents) if isinstance(plan, OverlapPlan) else plan.warnings

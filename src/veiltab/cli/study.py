@@ -176,9 +176,11 @@ def _propose(
         study = session.propose(draft, dataset)
         status, contract = study.status(), study.terms
     if as_json:
+        from veiltab.party.terms import warnings_of
+
         plan = plan_of(contract, draft.expected_population)
         about = None if plan is None else plan.as_dict()
-        warnings = [] if plan is None else list(plan.warnings)
+        warnings = warnings_of(contract, draft.expected_population)
         print_json({**status_json(status, home), "plan": about, "warnings": warnings})
     else:
         show_status(console(), status, home)

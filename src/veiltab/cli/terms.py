@@ -38,7 +38,7 @@ def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
     from veiltab.party.coalitions import coalitions
     from veiltab.party.known.known import acquaintances
     from veiltab.party.proposal import plan_of
-    from veiltab.party.terms import budgets, signers
+    from veiltab.party.terms import budgets, signers, warnings_of
 
     contract, keys = signed.body, signers(signed)
     parties = {one.identity.party_id: one for one in acquaintances(home, contract)}
@@ -71,7 +71,7 @@ def terms_json(signed: "Signed[Contract]", home: "Home") -> dict[str, Any]:
         if contract.researchers is None
         else [_party(one, parties[one.party_id]) for one in contract.researchers],
         "plan": plan.as_dict() if plan is not None else None,
-        "warnings": list(() if plan is None else plan.warnings),
+        "warnings": warnings_of(contract),
         "coalitions": [asdict(coalition) for coalition in coalitions(contract)],
         "budgets": budgets(contract, home),
     }

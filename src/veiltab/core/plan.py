@@ -38,6 +38,9 @@ ERROR_KEYS = (
 )
 """The keys of a plan's JSON that need a population."""
 
+MANY = 100_000
+"""Where nobody knows how many respondents there are, a δ above one in so many is warned of."""
+
 MechanismName = Literal["auto", "decoys", "paper", "shuffle"]
 """What users call the mechanisms; ``auto`` leaves the choice to the planner."""
 
@@ -325,15 +328,9 @@ class Plan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is unwise about a plan that can be carried out, in plain words."""
-        n = self.population_size
-        if n is None:
-            return ()
-        found = []
-        if self.delta * n > 1:
-            found.append(
-                f"δ = {self.delta:g} is above 1/n, one in {n:,} respondents: such a promise would"
-                " allow to show a respondent's record in the clear; choose a δ far below 1/n"
-            )
+        found = delta_warnings(self.delta, self.population_size)
+        if self.population_size is None:
+            return tuple(found)
         if self.rmse > self.uniform_guess_rmse:
             found.append(
                 "to name the same share for every cell would be nearer to the truth than this"
@@ -450,6 +447,19 @@ class Plan:
             self.bytes_per_curator,
         )
         return dict(zip(ERROR_KEYS, errors, strict=True))
+
+
+def delta_warnings(delta: float, population_size: int | None) -> list[str]:
+    """Say if δ is above 1/n; where nobody knows n, for how many respondents it is."""
+    if delta * (population_size or MANY) <= 1:
+        return []
+    n = population_size
+    when = f", one in {n:,} respondents" if n else f" for more than {int(1 / delta):,} respondents"
+    warning = (
+        f"δ = {delta:g} is above 1/n{when}: such a promise would allow to show a respondent's"
+        " record in the clear; choose a δ far below 1/n"
+    )
+    return [warning]
 
 
 def _decimal(threshold: int | None) -> str | None:

@@ -153,6 +153,19 @@ class Preview:
         """Whether a push would take the table."""
         return not self.problems
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is unwise about the study for a table like this one, in plain words."""
+        plan = self.plan
+        if plan is None:
+            return ()
+        if isinstance(plan, OverlapPlan):
+            return plan.warnings(self.respondents)
+        if plan.population_size is not None:
+            return plan.warnings
+        best = replace(plan, population_size=self.respondents)  # the fewer, the larger the error
+        return tuple(f"with all of your respondents in common, {w}" for w in best.warnings)
+
     def raise_problems(self) -> None:
         """Raise the error that a push of this table would raise, if there is one."""
         raise_problems(self.problems)

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from veiltab.core.overlap import OverlapPlan
-from veiltab.core.plan import Plan
+from veiltab.core.plan import Plan, delta_warnings
 from veiltab.party.costs import Cost, costs
 from veiltab.party.home import Home
 from veiltab.party.known.known import Acquaintance
@@ -50,7 +50,9 @@ def signers(signed: Signed[Any]) -> set[bytes]:
 def warnings_of(contract: Contract, expected: int | None = None) -> list[str]:
     """Return what is unwise about a study, for about this many respondents if it states none."""
     plan = plan_of(contract, expected)
-    return [] if plan is None else list(plan.warnings)
+    if plan is None:
+        return delta_warnings(contract.delta, contract.population or expected)
+    return list(plan.warnings)
 
 
 def budgets(contract: Contract, home: Home) -> list[dict[str, Any]]:
