@@ -117,13 +117,16 @@ def test_ids_of_people_with_several_rows_are_ids() -> None:
     table = pl.DataFrame(
         {"nr": [*numbers, *numbers[:200]], "town": towns, "visits": range(1000, 1500)}
     )
-    draft = draft_study(table.with_columns(pl.col("visits") // 2), ME)
+    table = table.with_columns(pl.col("visits") // 2)
+    draft = draft_study(table, ME)
     assert 'look like ids: "nr"\n' in draft.text
     assert 'normalisation = ["trim", "lowercase"]' in draft.text
     assert "WARNING: 200 of the first rows repeat an id" in draft.recode
     assert len(draft.warnings) == 2
     assert f'Left out: "town" {Use.MANY.value}.' in draft.recode
     assert "[attributes.visits]\nbins = " in draft.recode
+    table = table.with_columns(nr=pl.Series(f"p{n}" for n in range(500)), street=table["nr"])
+    assert 'look like ids: "nr"\n' in draft_study(table, ME).text
 
 
 def test_no_count_and_no_value_of_an_id_is_in_a_draft() -> None:

@@ -15,7 +15,7 @@ import polars as pl
 from veiltab.console.forms import Form
 from veiltab.core.schema import Attribute, Schema
 from veiltab.data.patterns import escaped
-from veiltab.data.profile import ColumnProfile, Use, profile_table
+from veiltab.data.profile import ColumnProfile, id_columns, profile_table
 from veiltab.data.recode import Bins, Recode, Rule, ValueMap, check_duplicates
 from veiltab.data.recode_file import read_recode_file, recode_text
 from veiltab.data.tables import BATCH_ROWS, Table, open_table
@@ -117,7 +117,7 @@ class ChosenTable:
         columns = list(table.columns)
         first = next(iter(table.table.batches(columns, PREVIEW_ROWS)), None)
         profiles = {one.name: one for one in profile_table(table.batches(columns, BATCH_ROWS))}
-        ids = tuple(name for name, one in profiles.items() if one.use is Use.ID)[:1]
+        ids = tuple(one.name for one in id_columns(profiles.values()))[:1]
         preview = pl.DataFrame(schema=columns) if first is None else first.head(PREVIEW_ROWS)
         made = cls(location, query, table.table, profiles, preview, ids, written=written)
         for attribute in schema.attributes:

@@ -28,8 +28,7 @@ SAMPLED_ROWS = 100_000
 ID_SHARE, REPEATED_ID_SHARE = 0.9, 0.5
 """With more different values than this among its values, a column looks like an id.
 
-The second share is for texts that can be nothing else: ids are texts where people stand in many
-rows.
+The second share is for texts of no other use, in a table where people may have several rows.
 """
 
 MISSING_WORDS = frozenset(
@@ -66,7 +65,7 @@ class Use(Enum):
     BINS = "has many numbers"
     CONSTANT = "has the same value in every row"
     EMPTY = "has no values"
-    ID = "looks like an id: most of its values differ"
+    ID = "looks like an id: almost all its values differ"
     MANY = f"has more than {MOST_CATEGORIES} different values"
     TEXT = "looks like free text: its values are long and many"
     UNUSABLE = "is of a type that has no categories"
@@ -152,9 +151,7 @@ class ColumnProfile:
             return Use.ID
         if len(self.counts) <= MOST_CATEGORIES and not self._is_measured():
             return Use.ATTRIBUTE
-        if self.bins():
-            return Use.BINS
-        return Use.ID if self._looks_like_repeated_id() else Use.MANY
+        return Use.BINS if self.bins() else Use.MANY
 
     @cached_property
     def numbers(self) -> tuple[pl.Series, DecimalMark] | None:
@@ -226,6 +223,18 @@ class ColumnProfile:
                 return form
         return None
 
+    @property
+    def is_text(self) -> bool:
+        """Whether the column has texts that do not say numbers."""
+        return self._dtype == pl.String and self.numbers is None
+
+    def could_be_repeated_id(self) -> bool:
+        """Tell whether this could be the id of people who have several rows."""
+        if self.use is not Use.MANY or not self.is_text:
+            return False
+        values = self._values()
+        return values.n_unique() > REPEATED_ID_SHARE * len(values)
+
     def repeated(self) -> int:
         """How many of the first rows have an id that stood in an earlier row."""
         values = self._values()
@@ -249,13 +258,6 @@ class ColumnProfile:
             return False
         values = self._values()
         return values.n_unique() > ID_SHARE * len(values)
-
-    def _looks_like_repeated_id(self) -> bool:
-        """Tell ids of people who have several rows, in a column that can be no attribute."""
-        if self._dtype != pl.String or self.numbers is not None:
-            return False
-        values = self._values()
-        return values.n_unique() > REPEATED_ID_SHARE * len(values)
 
     def _is_measured(self) -> bool:
         return len(self.counts) > _MEASURED_VALUES and self._has_fractions() and bool(self.bins())
@@ -281,6 +283,16 @@ def profile_table(table: pl.DataFrame | Iterable[pl.DataFrame]) -> list[ColumnPr
         for name, profile in profiles.items():
             profile.add(batch[name])
     return list((profiles or {}).values())
+
+
+def id_columns(profiles: Iterable[ColumnProfile]) -> list[ColumnProfile]:
+    """Return the columns that look like ids.
+
+    Where no text does, people may have several rows: then it is also those that could be their ids.
+    """
+    every = list(profiles)
+    several = not any(one.use is Use.ID and one.is_text for one in every)
+    return [one for one in every if one.use is Use.ID or (several and one.could_be_repeated_id())]
 
 
 def quantile_edges(numbers: pl.Series) -> list[int | float]:

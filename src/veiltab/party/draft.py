@@ -18,6 +18,7 @@ from veiltab.data.profile import (
     ColumnProfile,
     ProposedAttribute,
     Use,
+    id_columns,
     printable_texts,
     profile_table,
 )
@@ -107,7 +108,7 @@ class _Look:
 
     @property
     def ids(self) -> list[ColumnProfile]:
-        return [profile for profile in self.profiles if profile.use is Use.ID]
+        return id_columns(self.profiles)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from veiltab.data.patterns import escaped
 from veiltab.data.profile import (
     KEPT_VALUES,
     ColumnProfile,
-    Use,
+    id_columns,
     profile_table,
 )
 from veiltab.data.recode import Bins, Rule
@@ -45,7 +45,7 @@ def draft_recode_for(
     profiles = {profile.name: profile for profile in profile_table(table)}
     if not profiles:
         raise SchemaError("the table has no rows to look at", hint="give a table with some rows")
-    ids = [profile for profile in profiles.values() if profile.use is Use.ID]
+    ids = id_columns(profiles.values())
     text = comment(ABOUT_RECODE) + "".join(map(id_comments, ids))
     for attribute in schema.attributes:
         lines = _attribute(attribute, profiles)
