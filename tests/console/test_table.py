@@ -15,6 +15,7 @@ from tests.support.servers import make_context, running
 from tests.support.simulator import Stage
 from tests.support.slow_tables import SlowTable, SlowTables
 from veiltab.console import mapping
+from veiltab.console.forms import check_location
 from veiltab.console.mapping import ChosenTable
 from veiltab.console.pages import actions
 from veiltab.core.schema import Attribute, Schema
@@ -176,6 +177,26 @@ def test_from_a_file_to_a_push(study: HttpStudy, office: Browser, export: Path) 
     office.send(stop, office.form(f"{progress}/push", stop))
     wait_for(office, f"{progress}/push", "Stopped")
     assert SCRIPT not in "".join(office.seen.values())
+
+
+def test_no_page_holds_the_password_of_a_database(study: HttpStudy, office: Browser) -> None:
+    """An address with one is refused, and comes back without it."""
+    page = f"/studies/{study.study.hex()}/table"
+    office.seen.clear()
+    for address, shown in (
+        ("postgresql://me:s3cret@db.example/health", "postgresql://me@db.example/health"),
+        ("postgresql://me:s3/cr@s3cret@db/x?a=b", "postgresql://me@db/x?a=b"),
+        ("postgresql://db/x?sslmode=require&password=s3cret", "postgresql://db/x?sslmode=require"),
+    ):
+        for path, action in ((f"{page}?other=1", page), ("/propose", "/propose/draft")):
+            form = office.form(path, action if action == page else "/propose/terms")
+            refused = office.send(action, form | {"location": address, "c0:party": "me"})
+            assert refused.status_code == 422
+            assert "the address has a password in it" in plain(refused.text).lower()
+            assert f'value="{html.escape(shown)}"' in refused.text
+    assert "s3cret" not in "".join(office.seen.values())
+    for fine in ("/data/a:b@c.csv", "sqlite:////data/a:b@c.db", "postgresql://me@db/x?sslmode=a"):
+        assert check_location(fine) == fine
 
 
 def test_a_table_is_forgotten_with_the_keys(
