@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.pages import Browser, plain
+from veiltab.cli.console import _party
+from veiltab.cli.options import PartyOptions
 from veiltab.console.keys import ConsoleParty
 from veiltab.console.state import ConsoleState
+from veiltab.errors import HomeError
 from veiltab.party.home import Home
 
 PASSPHRASE = "correct horse battery"  # noqa: S105 - of a test's own keys
@@ -64,3 +67,19 @@ def test_keys_are_never_made_twice(folder: Path, browser: Browser) -> None:
     refused = browser.send("/begin", form)
     assert "there is an identity in" in plain(refused.text).lower()
     assert Home(folder).open().party_id == first.party_id
+
+
+def test_the_command_starts_without_keys(tmp_path: Path) -> None:
+    """With a home that is not there or empty; not with one that others can enter."""
+    empty, entered, file = (tmp_path / name for name in ("empty", "entered", "file"))
+    empty.mkdir(mode=0o700)
+    entered.mkdir(mode=0o755)
+    file.touch(mode=0o600)
+    for home in (tmp_path / "none", empty):
+        assert not _party(PartyOptions(home, None), 15).party.has_identity
+    for home, passphrase in ((entered, None), (file, None), (tmp_path / "none", file)):
+        with pytest.raises(HomeError):
+            _party(PartyOptions(home, passphrase), 15)
+    assert not (tmp_path / "none").exists()
+    Home(empty).create("City hospital")
+    assert _party(PartyOptions(empty, None), 15).party.unlocked
