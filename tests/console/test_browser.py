@@ -213,6 +213,19 @@ def test_keys_that_nobody_uses_are_locked_in_the_middle(world: World) -> None:
     assert visitor.page.url.endswith("/table")
 
 
+def test_a_page_that_waits_goes_on_by_itself(world: World) -> None:
+    """While a study is fetched, without what takes a page away from people who read it."""
+    visitor, study, fetched = world.visitor, "ab" * 32, threading.Event()
+    world.state.tasks.start(
+        f"estimate {study}", "Fetching and decrypting", lambda _: fetched.wait()
+    )
+    visitor.open(f"/explore/{study}")
+    visitor.see("Fetching and decrypting")
+    visitor.look("waiting", widths=(360, 1024))
+    fetched.set()
+    visitor.see("Try again")  # there is no such study
+
+
 def test_a_one_time_link_is_left_nowhere(world: World) -> None:
     """Not in the address, the way back, a referrer, or what the page can read of its history."""
     visitor = world.visitor

@@ -82,6 +82,16 @@ def test_a_link_works_once(tmp_path: Path) -> None:
     assert made.client.get("/ledger").status_code == 401
 
 
+def test_a_link_is_used_by_opening_it_alone(tmp_path: Path) -> None:
+    """Not by a program that looks where it leads, nor by a link with something added to it."""
+    made = Pages(tmp_path)
+    token = made.door.new_token()
+    assert made.client.head(f"/enter?token={token}").status_code == 401
+    for query in (f"a=1&b=2&token={token}", f"token={token}&a=1&b=2", "", "token", "&" * 9, "=="):
+        assert made.client.get(f"/enter?{query}").status_code == 401
+    assert made.client.get(f"/enter?token={token}").status_code == 200
+
+
 def test_a_new_link_ends_the_one_before(tmp_path: Path) -> None:
     """One link is open at a time, and for ten minutes."""
     made = Pages(tmp_path)

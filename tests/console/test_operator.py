@@ -203,5 +203,6 @@ def test_the_root_of_the_server(operated: Operated) -> None:
     text = plain(answer.text)
     assert fingerprint(operated.server.context.identity.party_id) in text
     assert "veiltab register" in text
+    assert "the page Identity of your own veiltab console" in text
     assert not re.search(r"<(script|a|img|link|form|iframe)\b", answer.text)
     assert "office" not in text

@@ -39,6 +39,9 @@ def test_all_mechanisms_side_by_side(browser: Browser) -> None:
     ):
         assert words in shown, words
     assert text.count("<rect ") == 2 * 4
+    ends = re.findall(r'<td class="number">([0-9.]+)%</td><td class="number">([0-9.]+)%', text)
+    assert len(ends) == 2 * 4
+    assert all(float(low) < float(high) for low, high in ends)  # none is rounded away
     links = [unescape(href) for href in re.findall(r'href="(/propose[?][^"]*)"', text)]
     carried = [parse_qs(urlsplit(link).query) for link in links]
     assert [one["mechanism"] for one in carried] == [["decoys"], ["paper"], ["shuffle"]]

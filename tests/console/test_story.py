@@ -18,6 +18,7 @@ from playwright.sync_api import Browser
 from tests.support.browsing import Visitor, chromium
 from tests.support.mistakes import Mistaken
 from tests.support.pages import study_secrets
+from tests.support.pictures import PICTURES
 from tests.support.servers import QUICK, KilledServer, Server, make_context, running
 from tests.support.story import HOSPITAL, OFFICE, RIVERA, Story, playing
 from tests.support.thorough import Thorough
@@ -174,6 +175,11 @@ def test_no_page_was_forgotten(played: Played) -> None:
 
 NO_PAGES = {"/static/{name}", "/explore/{key}/download/{kind}", "/identity/public.json"}
 """What is loaded, but no page."""
+
+
+def test_no_picture_is_of_a_page_that_is_gone(played: Played) -> None:
+    """The script that draws them for the documentation finds each of its pages in the story."""
+    assert played.seen >= PICTURES.keys()
 
 
 def test_no_form_was_forgotten(played: Played) -> None:

@@ -207,6 +207,9 @@ def test_grants(world: World, office: Browser, researcher: Browser) -> None:
     page = f"/studies/{study.study.hex()}"
     rivera = world.parties[2]
     to = rivera.identity.party_id.hex()
+    assert "released Let a researcher read" in plain(office.get("/"))
+    researcher.get(page)  # it is no news any more
+    assert "released released researcher <i>hospital" in plain(researcher.get("/"))
     good: dict[str, str | list[str]] = {"researcher": to, "attribute": ["income"], "days": "20"}
     for wrong, words in (
         ({"attribute": []}, "No attribute is ticked"),
@@ -222,6 +225,8 @@ def test_grants(world: World, office: Browser, researcher: Browser) -> None:
     for _ in range(2):
         done = office.send(f"{page}/grant", {**form, **good, "sure": "on"})
         assert "can read income for 20 days" in plain(done.text)
+    assert "released Let a researcher read" not in plain(office.get("/"))
+    assert "released Explore the results" in plain(researcher.get("/"))
     text = plain(office.get(page))
     assert text.count("Dr <u>Rivera</u> income you") == 1
     assert "granted: income, to Dr <u>Rivera</u>" in text

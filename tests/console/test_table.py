@@ -1,9 +1,11 @@
 """The table wizard, from a messy file to a push, with a mistake before each step."""
 
 import html
+import sqlite3
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -15,6 +17,7 @@ from tests.support.servers import make_context, running
 from tests.support.simulator import Stage
 from tests.support.slow_tables import SlowTable, SlowTables
 from veiltab.console import mapping
+from veiltab.console.forms import check_location
 from veiltab.console.mapping import ChosenTable
 from veiltab.console.pages import actions
 from veiltab.core.schema import Attribute, Schema
@@ -176,6 +179,48 @@ def test_from_a_file_to_a_push(study: HttpStudy, office: Browser, export: Path) 
     office.send(stop, office.form(f"{progress}/push", stop))
     wait_for(office, f"{progress}/push", "Stopped")
     assert SCRIPT not in "".join(office.seen.values())
+
+
+def test_a_table_in_a_database(study: HttpStudy, office: Browser, tmp_path: Path) -> None:
+    """By its address and a query; a query that the database refuses comes back as it was typed."""
+    page, file = f"/studies/{study.study.hex()}/table", tmp_path / "people.db"
+    smoker, age = (one.categories for one in study.contract.body.curators[0].attributes)
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("CREATE TABLE people (nr TEXT, smoker TEXT, age TEXT)")
+        rows = [(f"p{i}", smoker[i % 2], age[i % 3]) for i in range(90)]
+        database.executemany("INSERT INTO people VALUES (?, ?, ?)", rows)
+    where = {"location": f"sqlite:///{file}"}
+    wrong = office.fill_in(f"{page}?other=1", page, **where, query="SELECT nr FROM patients")
+    assert wrong.status_code == 422
+    assert "no such table: patients" in plain(wrong.text)
+    assert 'value="SELECT nr FROM patients"' in wrong.text
+    query = "SELECT * FROM people WHERE CAST(substr(nr, 2) AS INTEGER) < 60"
+    opened = office.fill_in(f"{page}?other=1", page, **where, query=query)
+    assert "Read as SQLite" in plain(opened.text)
+    hidden = office.form(page, f"{page}/map")
+    office.send(f"{page}/check", hidden | {"id": "nr", "0:column": "smoker", "1:column": "age"})
+    progress = page.replace("/table", "/progress/check")
+    assert "The table fits: 60 respondents" in wait_for(office, progress, "Back to the table")
+
+
+def test_no_page_holds_the_password_of_a_database(study: HttpStudy, office: Browser) -> None:
+    """An address with one is refused, and comes back without it."""
+    page = f"/studies/{study.study.hex()}/table"
+    office.seen.clear()
+    for address, shown in (
+        ("postgresql://me:s3cret@db.example/health", "postgresql://me@db.example/health"),
+        ("postgresql://me:s3/cr@s3cret@db/x?a=b", "postgresql://me@db/x?a=b"),
+        ("postgresql://db/x?sslmode=require&password=s3cret", "postgresql://db/x?sslmode=require"),
+    ):
+        for path, action in ((f"{page}?other=1", page), ("/propose", "/propose/draft")):
+            form = office.form(path, action if action == page else "/propose/terms")
+            refused = office.send(action, form | {"location": address, "c0:party": "me"})
+            assert refused.status_code == 422
+            assert "the address has a password in it" in plain(refused.text).lower()
+            assert f'value="{html.escape(shown)}"' in refused.text
+    assert "s3cret" not in "".join(office.seen.values())
+    for fine in ("/data/a:b@c.csv", "sqlite:////data/a:b@c.db", "postgresql://me@db/x?sslmode=a"):
+        assert check_location(fine) == fine
 
 
 def test_a_table_is_forgotten_with_the_keys(

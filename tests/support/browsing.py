@@ -142,7 +142,7 @@ class Visitor:
         link = self.console.link()
         self.secrets.add(link.rpartition("=")[2])
         self.page.goto(link)
-        self.page.wait_for_url(f"{self.origin}/")
+        self.page.wait_for_url(re.compile(f"^{self.origin}/(begin)?$"))
 
     # What people do
 

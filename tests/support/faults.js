@@ -72,6 +72,10 @@
     const box = button.getBoundingClientRect();
     if (!scrolls(button) && (box.right > wide + 1 || box.left < -1)) found.push(`cut off at the edge: ${say(button)}`);
   }
+  for (const control of document.querySelectorAll("a, button, input:not([type=hidden]), select, textarea, summary")) {
+    if (isHidden(control) || control.disabled || control.tabIndex === 0) continue;
+    found.push(`the keyboard reaches it never, or out of turn: ${say(control)}`);
+  }
   for (const part of closed) part.open = false;
   return [...new Set(found)].slice(0, 8);
 }

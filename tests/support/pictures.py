@@ -23,7 +23,7 @@ PICTURES = {
     "a study to sign": "console-study",
     "values without categories": "console-table",
     "shares within rows": "console-explorer",
-    "the page /plan": "console-planner",
+    "the page /plan?delta=1e-6": "console-planner",
     "the page /ledger": "console-ledger",
     "operator /": "console-operator",
 }

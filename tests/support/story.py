@@ -6,6 +6,7 @@ grant, and the researcher explores the result and takes a report home.  ``look``
 page, so that tests can look closely at it, and pictures can be taken.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -46,6 +47,19 @@ def write_tables(folder: Path, people: int) -> tuple[Path, Path]:
     rows = ["taxpayer,income", *(f"p{i:05},{levels[income[i]]}" for i in range(people)[::-1])]
     taxpayers.write_text("\n".join([*rows, ""]), "utf-8")
     return patients, taxpayers
+
+
+def write_log(path: Path) -> Path:
+    """Write what a server has logged before the story begins."""
+    address = {"host": "127.0.0.1", "port": 8750, "data": "/srv/veiltab/statistics-bureau/data"}
+    study = {"study": "44949a6c88624de9" * 4, "rows": 3_293, "seconds": 0.214}
+    lines = [
+        {"time": "2026-11-19T06:00:00Z", "level": "info", "event": "listening", **address},
+        {"time": "2026-11-19T06:12:31Z", "level": "info", "event": "released", **study},
+        {"time": "2026-11-19T06:12:40Z", "level": "warning", "event": "the disk is nearly full"},
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+    return path
 
 
 @dataclass(eq=False)
@@ -343,6 +357,29 @@ class Story:
             self.look(hospital, f"the page {path}")
 
 
+def make_keys(visitor: Visitor, passphrase: str | None, look: Look) -> None:
+    """Make somebody's keys on the first page of their console; lock and unlock them."""
+    look(visitor, "no keys yet")
+    visitor.fill("What others call you", visitor.name)
+    if passphrase is None:
+        visitor.tick(re.compile("^Without a passphrase"))
+    else:
+        visitor.secrets.add(passphrase)
+        visitor.fill("A passphrase, of 8 characters or more", passphrase)
+        visitor.fill("The same again", passphrase)
+    visitor.tick(re.compile("^I will keep a copy"))
+    visitor.press("Make them")
+    visitor.see("Your keys are made")
+    look(visitor, "identity without a server")
+    if passphrase is not None:
+        visitor.press("Lock keys")
+        visitor.see("Unlock your keys")
+        look(visitor, "unlock")
+        visitor.fill("Passphrase", passphrase)
+        visitor.press("Unlock")
+        visitor.see("Lock keys")
+
+
 @contextmanager
 def playing(
     folder: Path,
@@ -356,7 +393,7 @@ def playing(
     """Make homes for everybody, and open their consoles, each in a browser profile of its own."""
     port = int(server.metrics_url.rpartition(":")[2].partition("/")[0])
     with ExitStack() as stack:
-        log = folder / "server.log"
+        log = write_log(folder / "server.log")
         operator_state = OperatorState(server.context, log, port)
         console = stack.enter_context(serving(operator_state))
         operator = Visitor(browser, console, OPERATOR)
@@ -364,21 +401,9 @@ def playing(
         for name in (HOSPITAL, OFFICE, RIVERA):
             homes[name] = home = Home(folder / name)
             passphrase = PASSPHRASE if name == HOSPITAL else None
-            home.create(name, passphrase)
-            party = ConsoleParty(home.path)
-            states[name] = ConsoleState(party)
-            if passphrase is None:
-                party.unlock(None)
+            states[name] = ConsoleState(ConsoleParty(home.path))
             console = stack.enter_context(serving(states[name]))
             visitors[name] = visitor = Visitor(browser, console, name)
-            if passphrase is not None:
-                visitor.secrets.add(passphrase)
-                visitor.open("/identity")
-                look(visitor, "identity without a server")
-                visitor.open("/unlock")
-                look(visitor, "unlock")
-                visitor.fill("Passphrase", passphrase)
-                visitor.press("Unlock")
-                visitor.see("Lock keys")
+            make_keys(visitor, passphrase, look)
             visitor.secrets |= secrets_of(home, passphrase)
         yield make(folder, server, operator, operator_state, visitors, homes, states, look, people)

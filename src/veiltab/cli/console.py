@@ -1,6 +1,7 @@
 """``veiltab console``: pages for a party or an operator, on their own computer."""
 
 import contextlib
+import os
 import sys
 import webbrowser
 from pathlib import Path
@@ -75,7 +76,7 @@ def console_command(
 
     It prints a link that works once, and opens it in your browser.  Press Enter for a new link,
     and Ctrl-C to end.  Nobody else can open the pages, and your keys are locked when nobody uses
-    them.
+    them.  A home without keys gets them on the first page.
 
     With --server, the pages are those of a server's operator: parties, invitations, studies, disk,
     requests and log.  They work while the server runs, and when it does not.
@@ -100,11 +101,15 @@ def console_command(
 def _party(party: PartyOptions, idle: float) -> "ConsoleState":
     from veiltab.console.keys import ConsoleParty
     from veiltab.console.state import ConsoleState
+    from veiltab.files.private import check_private_folder
 
     home = party.home
-    home.check_identity()
     owner = ConsoleParty(Path(home.path), idle_seconds=60 * idle)
-    if party.passphrase_file is not None or not home.locked:
+    if os.path.lexists(home.path):
+        check_private_folder(home.path)
+    elif party.passphrase_file is None:
+        return ConsoleState(owner)  # its first page makes an identity
+    if party.passphrase_file is not None or (home.exists and not home.locked):
         owner.take(party.identity())
     return ConsoleState(owner)
 

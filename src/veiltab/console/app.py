@@ -17,6 +17,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from veiltab.console.guard import Door, Guard
+from veiltab.console.keys import ConsoleParty
 from veiltab.console.pages import account, inbox
 from veiltab.console.rendering import Failure, render
 from veiltab.console.state import ConsoleState, OperatorState
@@ -39,6 +40,9 @@ STATIC = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 ADDRESS = "127.0.0.1"
 
+BEGIN = "/begin"
+"""The page of a home that has no keys yet."""
+
 
 def create_console(state: ConsoleState | OperatorState) -> FastAPI:
     """Return the application with all pages; who may see them is for the guard to say."""
@@ -48,6 +52,7 @@ def create_console(state: ConsoleState | OperatorState) -> FastAPI:
     _add(app, _first_pages(state))
     if isinstance(state, ConsoleState):
         app.add_middleware(_WithOtherPages, others=OtherPages(app))
+        app.add_middleware(_WithIdentity, party=state.party)
     app.add_exception_handler(ConsoleLockedError, _locked)
     app.add_exception_handler(VeiltabError, _failed)
     app.add_exception_handler(HTTPException, _not_found)
@@ -116,6 +121,18 @@ class _WithOtherPages:
         if self._others.wanted(scope):
             await run_in_threadpool(self._others.load)
         await self._app(scope, receive, send)
+
+
+class _WithIdentity:
+    """Leads to the page that makes keys, as long as the home has none."""
+
+    def __init__(self, app: ASGIApp, party: ConsoleParty) -> None:
+        self._app, self._party = app, party
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        elsewhere = scope["type"] == "http" and not scope["path"].startswith((BEGIN, "/static/"))
+        begins = elsewhere and not self._party.has_identity
+        await (RedirectResponse(BEGIN, 303) if begins else self._app)(scope, receive, send)
 
 
 def _static(name: str) -> Response:

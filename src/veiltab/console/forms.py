@@ -76,7 +76,29 @@ class Form:
         return dict(self.pairs)
 
 
-UNREPEATED = frozenset({"code", "once", "passphrase", "sure"})
+def without_password(location: str) -> str:
+    """Return where a table is without the password that the address of a database may have."""
+    kind, separator, rest = location.partition("://")
+    if not separator or kind == "sqlite":  # a file, whose name may have any characters
+        return location
+    address, question, options = rest.partition("?")
+    named, at, place = address.rpartition("@")
+    kept = [one for one in options.split("&") if "password" not in one.partition("=")[0].lower()]
+    asked = f"?{'&'.join(kept)}" if question and kept != [""] and kept else ""
+    return f"{kind}://{named.partition(':')[0]}{at}{place}{asked}"
+
+
+def check_location(location: str) -> str:
+    """Refuse an address with a password: pages hold none, and browsers keep what is typed."""
+    if without_password(location) != location:
+        raise ParameterError(
+            "the address has a password in it, and no page may hold one",
+            hint="write it without, and keep the password in ~/.pgpass",
+        )
+    return location
+
+
+UNREPEATED = frozenset({"again", "code", "once", "passphrase", "sure"})
 """Fields that no page shows again: secrets, and what has to be said anew each time."""
 
 

@@ -195,9 +195,10 @@ class Guard:
         return f"http://127.0.0.1:{self._port()}"
 
     def _enter(self, scope: Scope) -> Response:
-        fields = parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=2)
-        session = self._door.enter(dict(fields).get("token", ""))
-        if session is None or scope["method"] != "GET":
+        # Whatever else asks for it, such as a program that previews links, does not use it up.
+        opens = scope["method"] == "GET"
+        session = self._door.enter(_token(scope["query_string"])) if opens else None
+        if session is None:
             return _refuse(
                 401,
                 "This link was used",
@@ -252,6 +253,12 @@ def _from_own_page(headers: Headers, method: str, origin: str) -> bool:
     return (
         headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     )
+
+
+def _token(query: bytes) -> str:
+    """Return the secret of a one-time link; a query that is none of ours has none."""
+    name, _, token = query.decode("latin-1").partition("=")
+    return token if name == "token" else ""
 
 
 def _cookie(headers: Headers, name: str) -> str:

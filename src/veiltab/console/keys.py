@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -29,6 +29,7 @@ class ConsoleParty:
     clock: Callable[[], float] = time.monotonic
     when_locked: Callable[[], None] = lambda: None
     """Forgets what is as private as the keys; called whenever they are locked."""
+    _has_identity: bool = False
     _identity: PrivateIdentity | None = None
     _used: float = 0.0
     _lock: Lock = field(default_factory=Lock)
@@ -37,6 +38,18 @@ class ConsoleParty:
     def home(self) -> Home:
         """The home; a new object for each thread that asks."""
         return Home(self.path)
+
+    @property
+    def has_identity(self) -> bool:
+        """Whether there are keys at all; before there are, a page makes them."""
+        if not self._has_identity:
+            with suppress(OSError):  # such as a folder that may not be looked at
+                self._has_identity = self.home.exists
+        return self._has_identity
+
+    def begin(self, name: str, passphrase: str | None) -> None:
+        """Make an identity, and use its keys from now on."""
+        self.take(self.home.create(name, passphrase))
 
     def unlock(self, passphrase: str | None) -> None:
         """Open the identity; a wrong passphrase is an error."""

@@ -90,8 +90,8 @@ def name(text: str) -> Markup:
 
 
 def path(text: str) -> Markup:
-    """Write the path of a request, which a narrow place breaks after a slash and not in a word."""
-    return Markup("/<wbr>").join(text.split("/"))
+    """Write the path of a request or a file, whose line ends after a slash and not in a word."""
+    return Markup("<bdi>{}</bdi>").format(Markup("/<wbr>").join(readable(text).split("/")))
 
 
 def words(page: Markup) -> Markup:

@@ -8,12 +8,16 @@ from starlette.responses import Response
 
 from veiltab.console.rendering import Failure, render
 from veiltab.errors import VeiltabError
+from veiltab.party.answers import CuratorStatus
+from veiltab.party.home import Home
 from veiltab.party.remote import Status, StudySummary
 from veiltab.party.session import Session
 from veiltab.party.study import waits_for
 from veiltab.wire.states import IN_ORDER, State
 
 router = APIRouter()
+
+EXPLORE = "Explore the results"
 
 MOST_ASKED = 50
 """Studies whose state is looked at closely; those that are over wait for nobody."""
@@ -62,20 +66,47 @@ def _lines(session: Session, summaries: Iterable[StudySummary]) -> Iterable[Line
             yield Line(summary, "", ())
             continue
         status = session.study(summary.study.hex()).status()
-        yield Line(summary, my_step(status, session.identity.party_id), _others(status, session))
+        yield Line(summary, my_step(status, session.home), others(status, session.home))
 
 
-def my_step(status: Status, me: bytes) -> str:
+def my_step(status: Status, home: Home) -> str:
     """Say what the study waits for from this party, if anything."""
-    mine = next((curator for curator in status.curators if curator.party == me), None)
-    if mine is not None and status.state == State.PROPOSED and not mine.signed:
-        return "Read and sign it"
-    if mine is not None and status.state == State.OPEN and not mine.uploaded:
-        return "Push your table"
-    if mine is None and status.state == State.RELEASED and status.granted:
-        return "Explore the results"
+    mine = _own(status, home)
+    step = "" if mine is None else _curators_step(status, mine, home)
+    if not step and status.state == State.RELEASED and status.granted:
+        return EXPLORE
+    return step
+
+
+def _curators_step(status: Status, mine: CuratorStatus, home: Home) -> str:
+    match status.state:
+        case State.PROPOSED if not mine.signed:
+            return "Read and sign it"
+        case State.OPEN if not mine.uploaded and not _reads_vault(status, home):
+            return "Push your table"
+        case State.SAMPLED if not mine.uploaded:
+            return "Send new pads for your stored table"
+        case State.RELEASED if status.researchers != () and not home.study(status.study).grants():
+            return "Let a researcher read"
     return ""
 
 
-def _others(status: Status, session: Session) -> tuple[str, ...]:
-    return tuple(name for name in waits_for(status) if name != session.identity.name)
+def others(status: Status, home: Home) -> tuple[str, ...]:
+    """Name the other curators for whom the study waits."""
+    if status.state == State.OPEN and _reads_vault(status, home):
+        return ()  # the server draws the rows
+    if status.state == State.RELEASED and _own(status, home) is None and not status.granted:
+        return tuple(curator.name for curator in status.curators)
+    return tuple(name for name in waits_for(status) if name != home.public.name)
+
+
+def _own(status: Status, home: Home) -> CuratorStatus | None:
+    """Return how far this party has got, if it is a curator of the study."""
+    me = home.public.party_id
+    return next((curator for curator in status.curators if curator.party == me), None)
+
+
+def _reads_vault(status: Status, home: Home) -> bool:
+    """Tell whether a study is about stored tables, as far as this home has seen its terms."""
+    contract = home.study(status.study).contract()
+    return contract is not None and contract.body.stored is not None

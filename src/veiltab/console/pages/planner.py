@@ -44,6 +44,7 @@ AGAINST = {
 NORMAL_95 = 1.959963984540054
 MOST_ATTRIBUTES, MOST_SHARES = 64, 8
 ROOM = 1.05
+MOST_DECIMALS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,11 @@ class Way:
     def half(self) -> float:
         """Half the width of a cell's 95% interval, in percentage points."""
         return 100 * NORMAL_95 * self.per_cell
+
+    def percent(self, share: float) -> str:
+        """Write an end of an interval, with as many decimals as its width has a use for."""
+        decimals = 1 - math.floor(math.log10(self.half)) if self.half > 0 else 0
+        return f"{100 * share:.{min(max(decimals, 0), MOST_DECIMALS)}f}%"
 
 
 @router.get("/plan")

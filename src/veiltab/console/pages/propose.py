@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from veiltab.console.forms import Form, Typed
+from veiltab.console.forms import Form, Typed, check_location, without_password
 from veiltab.console.pages.actions import Done, act, progress_page, read_table, why_not_read
 from veiltab.console.pages.identity import met
 from veiltab.console.pages.study import terms_values
@@ -79,6 +79,11 @@ def draft_attributes(request: Request) -> Response:
     if not location:
         failure = Failure("no table is named", "write the path of a file", "input_error")
         return _form_page(request, fields, failure, query=query)
+    try:
+        check_location(location)
+    except VeiltabError as error:
+        shown = without_password(location)
+        return _form_page(request, fields, Failure.of(error), location=shown, query=query)
 
     def work(task: Task) -> Draft:
         return read_draft(state.party.home, location, query or None, task.report)

@@ -8,9 +8,10 @@ from starlette.responses import Response
 
 from veiltab.console.forms import Form, Typed
 from veiltab.console.pages.actions import act, typed_before
-from veiltab.console.pages.inbox import my_step
+from veiltab.console.pages.inbox import EXPLORE, my_step, others
 from veiltab.console.pages.ledger import refunded
 from veiltab.console.rendering import Failure, render
+from veiltab.core.overlap import LEVEL
 from veiltab.errors import InputError, VeiltabError
 from veiltab.party.alignments import AlignmentStatus
 from veiltab.party.coalitions import coalitions
@@ -20,7 +21,7 @@ from veiltab.party.known.known import Acquaintance, Standing, acquaintances, is_
 from veiltab.party.known.names import readable
 from veiltab.party.remote import Status
 from veiltab.party.session import Session
-from veiltab.party.study import Study, waits_for
+from veiltab.party.study import Study
 from veiltab.party.terms import (
     budgets,
     called,
@@ -175,7 +176,7 @@ def study_page(request: Request, study_id: str, failure: Failure | None, typed: 
 def _values(session: Session, study: Study) -> dict[str, object]:
     signed, status, home = study.contract(), study.status(), session.home
     contract = signed.body
-    me = session.identity.party_id
+    me, mine = session.identity.party_id, my_step(status, home)
     ledger = home.ledgers.ledger_of(contract.study_id)
     log = _audit(study)
     grants = log.grants if isinstance(log, Audit) else ()
@@ -184,16 +185,18 @@ def _values(session: Session, study: Study) -> dict[str, object]:
         "status": status,
         "steps": _steps(status.state),
         "ended": status.state not in IN_ORDER,
-        "mine": my_step(status, me),
+        "mine": mine,
+        "mine_is_at": f"/explore/{study.id}" if mine == EXPLORE else "#act",
         "me": me,
         "pushed": any(one.party == me and one.uploaded for one in status.curators),
         "prepared": home.study(contract.study_id).has_prepared,
-        "waits_for": waits_for(status),
+        "waits_for": others(status, home),
         "signers": signers(signed),
         **terms_values(contract, home),
         "charged_to": ledger,
         "refund": home.ledgers.refund_of(contract.study_id),
         "alignment": _alignment(study, status),
+        "in_common": _in_common(study, status),
         "grants": grants,
         "revocable": {
             one.grant.researcher.hex(): one.researcher
@@ -243,6 +246,21 @@ def _alignment(study: Study, status: Status) -> AlignmentStatus | Failure | None
         return Failure.of(error)
 
 
+def _in_common(study: Study, status: Status) -> str | Failure | None:
+    """Return the answer of an overlap count that is released; other studies have none."""
+    if status.state != State.RELEASED or study.terms.overlap is None:
+        return None
+    try:
+        counted = study.overlap()
+    except VeiltabError as error:
+        return Failure.of(error)
+    low, high = counted.interval()
+    return (
+        f"About {counted.people:,.0f} people: from {low:,.0f} to {high:,.0f}, which holds the truth"
+        f" in {100 * LEVEL:g} of 100 counts."
+    )
+
+
 def _refusal(home: Home, one: Acquaintance) -> Failure | None:
     """Return why nothing would be signed or sent that names this party."""
     if one.standing not in (Standing.BLOCKED, Standing.CHANGED, Standing.REVOKED):
@@ -287,4 +305,6 @@ def _what(audit: Audit, entry: AuditEntry) -> str:
 def _steps(state: str) -> list[Step]:
     order = list(IN_ORDER)
     at = order.index(state) if state in order else -1
-    return [Step(words, order.index(name) <= at, name == state) for name, words in STEPS.items()]
+    reached = [name for name in STEPS if order.index(name) <= at]
+    # Between two of them, such as while the server joins the tables, the study stands at the first.
+    return [Step(words, name in reached, reached[-1:] == [name]) for name, words in STEPS.items()]

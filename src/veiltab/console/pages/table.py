@@ -5,9 +5,15 @@ from pathlib import Path
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from veiltab.console.forms import Form
+from veiltab.console.forms import Form, Typed, check_location, without_password
 from veiltab.console.mapping import ChosenTable, tables_in
-from veiltab.console.pages.actions import progress_page, read_table, why_not_read
+from veiltab.console.pages.actions import (
+    UNCONFIRMED,
+    progress_page,
+    read_table,
+    why_not_read,
+)
+from veiltab.console.pages.study import study_page
 from veiltab.console.rendering import Failure, go, render
 from veiltab.console.state import ConsoleState
 from veiltab.console.tasks import READING, Task
@@ -26,7 +32,7 @@ router = APIRouter()
 PATIENCE = 600.0
 """Seconds to try a server during a push: a restart of it must not end one."""
 
-PUSHING = "Pushing your table"
+PUSHING, ANSWERING = "Pushing your table", "Sending new pads"
 
 OPENING = f"{READING}for "
 """How the names of the tasks begin that open a table."""
@@ -57,7 +63,7 @@ def open_table(request: Request, study_id: str) -> Response:
     _, contract, me = _study(request, study_id)
     form, schema = Form.of(request), contract.schema_of(me)
     try:
-        location, query = form.text("location"), form.text("query") or None
+        location, query = check_location(form.text("location")), form.text("query") or None
         if not location:
             raise ParameterError("no table is named", hint="choose a file, or write its path")
         written = _written(form)
@@ -122,10 +128,12 @@ def progress(request: Request, study_id: str, step: str) -> Response:
         return go(request, f"/studies/{study_id}/table")
     if task is None:
         return go(request, f"/studies/{study_id}")
+    study = f"/studies/{study_id}", "Back to the study"
     return progress_page(
         request,
         task,
-        back=(f"/studies/{study_id}", "Back to the study"),
+        back=study,
+        before=study if task.what == ANSWERING else (f"{study[0]}/table", "Back to the table"),
         study_id=study_id,
         step=step,
         preview=task.result if isinstance(task.result, Preview) else None,
@@ -147,9 +155,14 @@ def _task_name(study_id: str, step: str) -> str:
 
 @router.post("/studies/{study_id}/resume")
 def resume(request: Request, study_id: str) -> Response:
-    """Go on with a push that was stopped: send what was prepared, or read the table once more."""
+    """Go on with a push that was stopped: send what was prepared, or read the table once more.
+
+    A study on stored tables gets new pads for the rows that were drawn; it is asked for once.
+    """
     state, contract, me = _study(request, study_id)
     chosen = state.tables.get(study_id)
+    if contract.stored is not None:
+        return _answer(request, study_id)
     if not state.party.home.study(contract.study_id).has_prepared:
         if chosen is None:
             return go(request, f"/studies/{study_id}/table", "Choose the table again.")
@@ -161,6 +174,22 @@ def resume(request: Request, study_id: str) -> Response:
             return session.study(study_id).push(progress=task.report)
 
     state.tasks.start(f"push {study_id}", PUSHING, work)
+    return go(request, f"/studies/{study_id}/progress/push")
+
+
+def _answer(request: Request, study_id: str) -> Response:
+    """Send new pads, if somebody has said so by the box, or has stopped this and goes on."""
+    state: ConsoleState = request.app.state.console
+    name = f"push {study_id}"
+    if state.tasks.get(name) is None and not Form.of(request).checked("sure"):
+        return study_page(request, study_id, UNCONFIRMED, Typed())
+    state.party.identity()
+
+    def work(task: Task) -> object:
+        with state.party.session(PATIENCE) as session:
+            return session.study(study_id).answer(progress=task.report)
+
+    state.tasks.start(name, ANSWERING, work)
     return go(request, f"/studies/{study_id}/progress/push")
 
 
@@ -238,7 +267,7 @@ def _browse(
         entries=entries,
         written=WRITTEN,
         skip_lines=SKIP_LINES,
-        typed=form.as_dict(),
+        typed=form.as_dict() | {"location": without_password(form.text("location"))},
         failure=failure,
     )
 

@@ -67,6 +67,12 @@ function stacks(root) {
   }
 }
 
+// A page that waits for something looks again by itself; without this script its <noscript> does.
+function lookAgain() {
+  const waits = document.querySelector("[data-again]");
+  if (waits) setTimeout(() => location.reload(), 1000 * Number(waits.dataset.again));
+}
+
 let closing = null;
 function closeWhenIdle() {
   const results = document.querySelector("[data-idle]");
@@ -83,6 +89,7 @@ document.addEventListener("DOMContentLoaded", () => {
   sliders(document);
   fileChoosers(document);
   stacks(document);
+  lookAgain();
   closeWhenIdle();
 });
 document.addEventListener("htmx:afterSwap", (event) => {

@@ -52,8 +52,8 @@ it. It stores and joins what they have encrypted, and cannot read it.</p>
 <li>Ask the operator of this server for an invitation.</li>
 <li>Have the operator read the fingerprint to you by telephone. Do not rely on this page:
 whoever could stand between you and the server could change it.</li>
-<li>Run <code>veiltab register</code> with the invitation, and type the
-digits that you were told.</li>
+<li>Give the invitation and the digits that you were told to the page Identity of your own
+<code>veiltab console</code>, or to <code>veiltab register</code>.</li>
 </ol>
 <p>There is nothing else to see here: everything about studies is for their parties alone.</p>
 </main>
