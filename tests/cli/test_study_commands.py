@@ -177,7 +177,7 @@ def test_the_estimate_for_people(cast: Cast, released: str) -> None:
     assert "ε = 50" in text
     share = 100 * cast.truth["weiß nicht", "hoch"] / PEOPLE
     [line] = [line for line in text.splitlines() if line.split()[:3] == ["weiß", "nicht", "hoch"]]
-    assert f"{share:.2f} %" in line
+    assert f"{share:.2f}%" in line
 
 
 def test_one_attribute_alone(cast: Cast, released: str) -> None:

@@ -62,7 +62,7 @@ def test_the_story_compares_both_ways(told: list[str]) -> None:
     for study in demo_results().studies:
         assert f"{study.l2_error:.5f} {study.predicted_rmse:.5f}" in found
     assert "paper, δ = 0 decoys, δ = 0 decoys, δ = 1e-6" in found
-    assert "0.5 0 1,222 none 50.0 %" in step(told, "The plans")
+    assert "0.5 0 1,222 none 50.0%" in step(told, "The plans")
     promises = step(told, "The curators agree")
     assert "researcher and server no bound 0.5 0.5" in promises
     assert "researcher and curator 3.22 5.83" in promises

@@ -71,9 +71,9 @@ def test_the_tutorial_from_the_first_line_to_the_last(terminal: Terminal) -> Non
         ("fingerprint   60845 84260 73804 77212 60955 75587", "fingerprint  (fingerprint)"),
         ("since       2026-11-16 07:10 UTC", "since  (time)"),
         ("07:08:52 info listening", "(clock) info listening"),
-        ("yes     high    11.36 %        1.16 %", "yes  high  (share) (error)"),
-        ("no      high    -0.21 %        0.73 %", "no  high  (share) (error)"),
-        ("no  low  18.85 %   16.47–21.29     1.23      0.56     1.09", "no  low  (share) (error)"),
+        ("yes     high    11.36%        1.16%", "yes  high  (share) (error)"),
+        ("no      high    -0.21%        0.73%", "no  high  (share) (error)"),
+        ("no  low  18.85%   16.47–21.29     1.23      0.56     1.09", "no  low  (share) (error)"),
         ("sample    4,296 of 20,000 respondents", "sample  4,296 of 20,000 respondents"),
         ("ε          2: 1 spent, 1 left", "ε  2: 1 spent, 1 left"),
     ],
@@ -89,8 +89,8 @@ def test_what_may_differ(line: str, words: str) -> None:
         (["state  open"], ["state  released"]),
         (["ε = 1"], ["ε = 2"]),
         (["state  open"], ["state  open", "more"]),
-        (["no  20.00 %  1.00 %"], ["no  33.00 %  1.00 %"]),
-        (["no  20.00 %  1.00 %"], ["yes  20.00 %  1.00 %"]),
+        (["no  20.00%  1.00%"], ["no  33.00%  1.00%"]),
+        (["no  20.00%  1.00%"], ["yes  20.00%  1.00%"]),
     ],
 )
 def test_other_words_are_found(shown: list[str], real: list[str]) -> None:
@@ -103,8 +103,8 @@ def test_noise_is_no_difference() -> None:
     """Two releases of the same data differ, by what their standard errors say."""
     compare(
         "a command",
-        ["no  20.00 %  1.00 %", "id  0123456789abcdef"],
-        ["no   9.50 %  0.99 %", "the study is uploaded; wait", "id  fedcba9876543210"],
+        ["no  20.00%  1.00%", "id  0123456789abcdef"],
+        ["no   9.50%  0.99%", "the study is uploaded; wait", "id  fedcba9876543210"],
     )
 
 

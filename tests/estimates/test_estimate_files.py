@@ -46,7 +46,7 @@ def test_options_reach_the_report(tmp_path: Path) -> None:
     """Level, population and kind of interval."""
     ESTIMATE.report(tmp_path / "r.html", level=0.9, simultaneous=True, population="super")
     text = read_page((tmp_path / "r.html").read_text("utf-8")).text
-    assert "simultaneous 90 % interval" in text
+    assert "simultaneous 90% interval" in text
     assert "the larger population that the respondents were drawn from" in text
 
 

@@ -269,20 +269,18 @@ def test_intervals_say_what_they_promise(estimate: Estimate, text: str) -> None:
     assert "They are not simultaneous" in text
     assert "hold together" not in text
     together = page_of(estimate, ReportOptions(simultaneous=True))
-    assert "All intervals of one table hold together with 95 % confidence" in together
+    assert "All intervals of one table hold together with 95% confidence" in together
     assert "They are not simultaneous" not in together
     text = read_page(together).text
-    assert (
-        "its share within each group of the other attribute, with pointwise 95 % interval" in text
-    )
-    assert "gender and salary together: share and simultaneous 95 % interval" in text
+    assert "its share within each group of the other attribute, with pointwise 95% interval" in text
+    assert "gender and salary together: share and simultaneous 95% interval" in text
 
 
 def test_the_parts_of_the_error(page: Element) -> None:
     """Both are explained, and their shares of the variance add up."""
     [section] = [s for s in page.every("section") if s.attributes["aria-labelledby"] == "errors"]
     assert "Sampling error arises because" in section.text
-    parts = re.findall(r"(\d+\.\d) %", section.text)
+    parts = re.findall(r"(\d+\.\d)%", section.text)
     assert float(parts[0]) + float(parts[1]) == pytest.approx(100, abs=0.11)
 
 

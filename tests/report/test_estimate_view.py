@@ -190,7 +190,7 @@ def test_figures_are_files(tmp_path: Path) -> None:
             assert path.read_bytes().startswith(b"\x89PNG")
         else:
             words = "".join(ET.fromstring(path.read_text("utf-8")).itertext())  # noqa: S314 - ours
-            assert "95 % interval" in words
+            assert "95% interval" in words
             assert "female" in words or path.stem in ("attribute-2-salary", "pairs")
 
 

@@ -134,8 +134,8 @@ def test_points_at_the_end_of_an_interval_are_hollow(
 @pytest.mark.parametrize(
     ("share", "low", "high", "text", "arrows"),
     [
-        (0.3, 0.2, None, "30.00 % at least 20.00", "›"),
-        (0.3, None, 0.4, "30.00 % at most 40.00", "‹"),
+        (0.3, 0.2, None, "30.00% at least 20.00", "›"),
+        (0.3, None, 0.4, "30.00% at most 40.00", "‹"),
         (None, 0.2, None, "at least 20.00", "›"),
         (None, 0.2, 0.4, "20.00–40.00", ""),
         (None, None, None, "not estimable", ""),
@@ -153,7 +153,7 @@ def test_intervals_with_one_end(
     assert "".join(e.text for svg in pictures for e in svg.every("text")) == arrows
     pair = ShownTable(("a", "b"), (replace(row, labels=("x", "y")),), 1)
     [tile] = read(heat_map("words", pair, [0.0])).every("tbody")[0].every("td")
-    assert tile.text.strip() == text.replace(" %", "")
+    assert tile.text.strip() == text.replace("%", "")
 
 
 def test_words_about_rows_become_footnotes() -> None:
@@ -192,7 +192,7 @@ def test_the_strength_of_every_pair(estimate: Estimate, page: Element) -> None:
     strength = estimate.cramers_v("gender", "salary")
     assert f"{strength.value:.2f} {strength.low:.2f}–{strength.high:.2f}" in row.text
     assert len(row.every("circle")) == 1
-    assert f"Cramér's V: {strength.value:.2f}, 95 % interval {strength.low:.2f} to" in page.text
+    assert f"Cramér's V: {strength.value:.2f}, 95% interval {strength.low:.2f} to" in page.text
 
 
 def _luminance(color: str) -> float:

@@ -23,7 +23,7 @@ from tests.support.documents import agrees, tidy
 SECONDS = 60.0
 _QUESTION = re.compile(r"^.*(?:\[y/N\]|Fingerprint of '[^']*'(?: \[Enter: not verified\])?): ?")
 _FINGERPRINT = re.compile(r"\b\d{5}(?: \d{5}){5}\b")
-_SHARE = re.compile(r"(-?\d+\.\d\d) % +(?:[\d.]+–[\d.]+ +)?(\d+\.\d\d)(?: %|(?: +\d+\.\d\d){2})$")
+_SHARE = re.compile(r"(-?\d+\.\d\d)% +(?:[\d.]+–[\d.]+ +)?(\d+\.\d\d)(?:%|(?: +\d+\.\d\d){2})$")
 _STANDARD_ERRORS = 6
 
 VOLATILE = (
@@ -59,7 +59,7 @@ def compare(command: str, shown: list[str], real: list[str]) -> None:
     pairs = zip(_shares(shown), _shares(kept), strict=True) if "..." not in shown else ()
     for (there, error), (here, other) in pairs:
         if abs(there - here) > _STANDARD_ERRORS * (error + other):
-            raise PlayError(f"{command}\nprints {here} %, and the page says {there} %")
+            raise PlayError(f"{command}\nprints {here}%, and the page says {there}%")
 
 
 def _shares(lines: list[str]) -> list[tuple[float, float]]:

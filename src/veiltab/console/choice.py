@@ -9,7 +9,7 @@ from veiltab.core.schema import Schema
 from veiltab.errors import ParameterError
 from veiltab.inference.conditions import shorten
 
-LEVELS = {"0.9": "90 %", "0.95": "95 %", "0.99": "99 %"}
+LEVELS = {"0.9": "90%", "0.95": "95%", "0.99": "99%"}
 JOINT, WITHIN, DEVIATIONS = "joint", "within", "deviations"
 SHOWN = {
     JOINT: "shares",

@@ -18,7 +18,7 @@ STUDY_COLORS = (COLORS[1], COLORS[0], COLORS[2])
 SHAPES = ("circle", "square", "triangle-up")
 TRUSTED = "a trusted party"
 INTERVAL = 2
-"""How many standard errors an error bar reaches to each side: about 95 % hold the truth."""
+"""How many standard errors an error bar reaches to each side: about 95% hold the truth."""
 
 SYMBOLS = (
     '<circle cx="11" cy="7" r="4" fill="{color}"/>',

@@ -192,7 +192,7 @@ def _facts(studies: Sequence[StudyResult]) -> Iterator[tuple[str, list[str]]]:
     )
     yield (
         "rows that the server leaves as they are",
-        [f"{100 * plan['keep_probability']:.1f} %" for plan in plans],
+        [f"{100 * plan['keep_probability']:.1f}%" for plan in plans],
     )
     yield "γ of the server's noise", [f"{plan['gamma']:,.0f}" for plan in plans]
     yield "error predicted", [f"{each.predicted_rmse:.5f}" for each in studies]
@@ -207,7 +207,7 @@ def _part(plan: Mapping[str, Any]) -> str:
     if plan["sample_size"] is not None:
         return f"{plan['sample_size']:,} people"
     chance = 100 * plan["coin_probability"]
-    return "everybody" if chance > EVERYBODY else f"{chance:.1f} %, by coin"
+    return "everybody" if chance > EVERYBODY else f"{chance:.1f}%, by coin"
 
 
 def _epsilon(epsilon: float | None) -> str:

@@ -20,7 +20,7 @@ RARE = 5
 """How many of the rarest cells are shown of what server and researcher could read."""
 
 TWO_ERRORS = 2
-"""About 95 % of the estimates should be within so many standard errors of the truth."""
+"""About 95% of the estimates should be within so many standard errors of the truth."""
 
 Coalition = Mapping[str, Any]
 """As ``veiltab study show --json`` prints it."""
@@ -76,7 +76,7 @@ class Story:
                 exponent(plan["delta"]),
                 f"{plan['expected_rows']:,.0f}",
                 f"{plan['decoys']['expected']:,.0f}" if plan["decoys"] else "none",
-                f"{100 * plan['keep_probability']:.1f} %",
+                f"{100 * plan['keep_probability']:.1f}%",
                 f"{plan['rmse']:.5f}",
             )
             for terms, plan in zip(self._demo.terms, self._demo.plans, strict=True)
@@ -128,7 +128,7 @@ class Story:
         )
         total, sent = sum(column.table), sum(column.received)
         rows = [
-            (name, f"{100 * in_table / total:.1f} %", f"{100 * on_server / sent:.1f} %")
+            (name, f"{100 * in_table / total:.1f}%", f"{100 * on_server / sent:.1f}%")
             for name, in_table, on_server in zip(
                 column.categories, column.table, column.received, strict=True
             )

@@ -85,4 +85,4 @@ def _facts(released: ReleasedCounts, provenance: Provenance) -> list[str]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %"
+    return f"{100 * share:.2f}%"

@@ -68,7 +68,7 @@ class Scale:
         """Return the position of a number on the axis."""
         return f"{100 * (number / self.step - self.first) / (self.last - self.first):.2f}%"
 
-    def axis(self, unit: float = 100, sign: str = " %") -> Html:
+    def axis(self, unit: float = 100, sign: str = "%") -> Html:
         """Return the labels of the axis, in per cent or in another unit.
 
         A narrow screen has room only for its ends: the ticks between them are ``inner``.
@@ -165,7 +165,7 @@ def _row(row: Row, scale: Scale, digits: int, notes: Notes, overall: float | Non
     number = element("td", share_cell(row, digits, mark), class_="number")
     ends = minus(between(row.low, row.high, digits))
     value = "" if row.share is None else f"{minus(percent(row.share, digits))}, "
-    title = f"{row.labels[-1]}: {value}interval {ends} %"
+    title = f"{row.labels[-1]}: {value}interval {ends}%"
     drawn = picture(title, (row.share, row.low, row.high), scale, end=row.at_end, overall=overall)
     said = unseen("at or near an end of its interval") if row.at_end else ""
     return element("tr", heading, element("td", drawn, said, class_="picture"), number)

@@ -59,7 +59,7 @@
       : `${kept.length} of ${cells.length} cells`;
   }
 
-  const percent = (number) => (number === null ? "–" : `${(100 * number).toFixed(3)} %`);
+  const percent = (number) => (number === null ? "–" : `${(100 * number).toFixed(3)}%`);
   const card = document.createElement("div");
   card.className = "hover";
   card.setAttribute("aria-hidden", "true");

@@ -114,7 +114,7 @@ def strength_chart(view: View) -> alt.TopLevelMixin:
     ]
     title = alt.TitleParams(
         text="Strength of association",
-        subtitle=f"Cramér's V and its {100 * view.options.level:g} % interval",
+        subtitle=f"Cramér's V and its {100 * view.options.level:g}% interval",
     )
     return _dots(rows, "Cramér's V").properties(
         title=title, width=WIDTH, height=_step([row["category"] for row in rows])

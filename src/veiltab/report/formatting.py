@@ -37,7 +37,7 @@ def points(share: float, digits: int = FEWEST_DECIMALS) -> str:
 
 def percent(share: float, digits: int = FEWEST_DECIMALS) -> str:
     """Return a share in per cent."""
-    return f"{points(share, digits)} %"
+    return f"{points(share, digits)}%"
 
 
 def between(low: float | None, high: float | None, digits: int = FEWEST_DECIMALS) -> str:

@@ -141,7 +141,7 @@ def point_list(numbers: Sequence[float | None], digits: int) -> list[str]:
 
 def error_bar(privacy: float) -> Html:
     """Return a bar that shows how much of the variance is due to privacy, and to sampling."""
-    parts = f"privacy noise {100 * privacy:.0f} %, sampling {100 * (1 - privacy):.0f} %"
+    parts = f"privacy noise {100 * privacy:.0f}%, sampling {100 * (1 - privacy):.0f}%"
     width = f"{100 * privacy:.2f}%"
     return element(
         "svg",

@@ -142,7 +142,7 @@ def _people(view: View) -> tuple[str, str]:
     if coin is None:
         sampled = f"of {plan.population_size:,} respondents sampled, their records perturbed"
         return f"{plan.sample_size:,}", sampled
-    part = "all took part" if coin == 1 else f"each took part with probability {100 * coin:.3g} %"
+    part = "all took part" if coin == 1 else f"each took part with probability {100 * coin:.3g}%"
     decoys = f"{part}, among about {plan.expected_decoys:,.0f} decoys"
     number = view.population
     if number.standard_error == 0:
@@ -277,7 +277,7 @@ def _errors(view: View) -> Html:
     error, privacy = error_shares(view.released, view.options.population)
     digits = decimals([error])
     parts = (("privacy noise", privacy), ("sampling", 1 - privacy), ("both", 1.0))
-    rows = [(name, f"{100 * x:.1f} %", points(error * x**0.5, digits)) for name, x in parts]
+    rows = [(name, f"{100 * x:.1f}%", points(error * x**0.5, digits)) for name, x in parts]
     key = element(
         "ul",
         element("li", element("span", class_="swatch privacy"), "privacy noise"),

@@ -182,7 +182,7 @@ def _tests(view: View) -> list[Html]:
 
 def _test_table(view: View) -> Html:
     """Return a row for each pair: Cramér's V with its interval, and the test of independence."""
-    level = f"{100 * view.options.level:g} %"
+    level = f"{100 * view.options.level:g}%"
     rows = [None if strength is None else quantity_row(strength) for strength in view.associations]
     scale = Scale.over(row for row in rows if row is not None)
     adjusted_values = holm(test.p_value for _, test in view.tests)
@@ -305,6 +305,6 @@ def _association(pair: Pair) -> str:
     numbers = (strength.value, strength.low, strength.high)
     if all(number is None for number in numbers):
         return f"{tested} The strength of the association (Cramér's V) is not estimable."
-    level = f"{100 * strength.level:g} % "
+    level = f"{100 * strength.level:g}% "
     said = _strength_words(numbers).replace("interval", f"{level}interval")
     return f"Cramér's V: {said}. {tested}"

@@ -74,7 +74,7 @@ PADS = {"stream": "a stream cipher", "one-time": "one-time pads"}
 
 def interval_words(options: ReportOptions) -> str:
     """Say what the intervals of a table promise."""
-    level = f"{100 * options.level:g} %"
+    level = f"{100 * options.level:g}%"
     if options.simultaneous:
         return (
             f"All intervals of one table hold together with {level} confidence (a simultaneous"
@@ -91,7 +91,7 @@ def interval_words(options: ReportOptions) -> str:
 def interval_name(options: ReportOptions, *, simultaneous: bool | None = None) -> str:
     """Name the intervals in a heading."""
     together = options.simultaneous if simultaneous is None else simultaneous
-    return f"{'simultaneous' if together else 'pointwise'} {100 * options.level:g} % interval"
+    return f"{'simultaneous' if together else 'pointwise'} {100 * options.level:g}% interval"
 
 
 def population_words(released: ReleasedCounts, options: ReportOptions) -> str:
@@ -143,7 +143,7 @@ def sample_words(released: ReleasedCounts) -> str:
         return f"{plan.sample_size:,} of {plan.population_size:,} respondents"
     known = released.size_known
     people = f"{plan.population_size:,} respondents" if known else "the people in common"
-    chance = "" if coin == 1 else f", each with probability {100 * coin:.3g} %,"
+    chance = "" if coin == 1 else f", each with probability {100 * coin:.3g}%,"
     whole = "all " if coin == 1 else ""
     return f"{whole}{people}{chance} among about {plan.expected_decoys:,.0f} decoys"
 
@@ -178,7 +178,7 @@ def _decoy_words(released: ReleasedCounts) -> str:
     everybody = (
         "Every respondent took part."
         if coin in (None, 1)
-        else f"Every respondent took part with probability {100 * (coin or 0):.3g} %, decided by a"
+        else f"Every respondent took part with probability {100 * (coin or 0):.3g}%, decided by a"
         " secret number that only the curators can compute."
     )
     return (
@@ -195,7 +195,7 @@ def _channel_words(released: ReleasedCounts, provenance: Provenance, row: str) -
     who = f"The server, {by}, perturbed" if by else "A server perturbed"
     return (
         f"{who} every {row} once, while it was encrypted: with probability"
-        f" {100 * plan.keep_probability:.3g} % it kept the {row}, and otherwise it"
+        f" {100 * plan.keep_probability:.3g}% it kept the {row}, and otherwise it"
         f" replaced it by a cell drawn uniformly from all {plan.domain_size:,}"
         f" (γ = {plan.gamma:.4g})."
     )
