@@ -240,6 +240,7 @@ def plan_overlap(people: int, epsilon: float, curators: int = FEWEST_CURATORS) -
     parameters.check_population_size(people)
     parameters.check_epsilon(epsilon)
     check_curators(curators)
+    epsilon = parameters.plain(epsilon)
     noise = Geometric(count_threshold(epsilon))
     noise_variance, growth = float(publication_variance(noise.threshold)), math.expm1(epsilon)
 

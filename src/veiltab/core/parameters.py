@@ -163,6 +163,11 @@ def _is_integer(value: object) -> bool:
     return not isinstance(value, bool) and isinstance(value, Integral)
 
 
+def plain(value: float) -> float:
+    """Return a number of NumPy, or a fraction, as Python's own; all else is left to be refused."""
+    return float(value) if is_number(value) and type(value) not in {int, float} else value
+
+
 def is_number(value: object) -> bool:
     """Tell whether this is a finite number; those of NumPy are."""
     return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
