@@ -13,15 +13,23 @@ WORKED_WITH = (
     *(vt.Estimate, vt.CalibratedEstimate, vt.PooledEstimate, vt.Comparison, vt.ModelFit),
     *(vt.Quantity, vt.WeightedQuantity, vt.CategoryQuantile, vt.HypothesisTest),
     *(vt.Plan, vt.OverlapPlan, vt.OverlapEstimate),
+    *(vt.Home, vt.Session, vt.Study, vt.Vault),
     *(vt.Attribute, vt.Schema, vt.Bins, vt.ValueMap, vt.Recode, vt.IdColumns, vt.CountTable),
 )
-"""What is returned by, or given to, the functions; not the parties of a study over the network."""
+"""What is returned by, or given to, the functions."""
 
 FOR_PROGRAMS = {
     "add_noise": "what a server does",
+    "check_identity": "what commands call on a home",
     "count_design": "what errors are computed from",
     "design": "what errors are computed from",
     "not_estimable": "makes the answers that are none",
+    **dict.fromkeys(("find_study", "find_vault", "locate", "lock"), "what commands call on a home"),
+    **dict.fromkeys(
+        ("follow_server", "forget_server", "keep_authority", "meet_server", "pin_server"),
+        "what sessions and commands call on a home",
+    ),
+    **dict.fromkeys(("intended", "preview"), "what the console calls with a form"),
     "publisher": "what publish calls",
     "with_publication": "what publish calls",
 }
