@@ -181,6 +181,21 @@ MISTAKES: dict[str, tuple[Ask, str]] = {
     "rows of numbers": (lambda e: e.linear([[1], [2, 3]]), "one finite number for each cell"),
     "objects": (lambda e: e.linear([object()] * 24), "one finite number for each cell"),
     "complex numbers": (lambda e: e.linear(np.ones(24) * 1j), "one finite number for each cell"),
+    "scores of an attribute beside the question": (
+        lambda e: e.correlation("age", "salary", {"gender": [0, 1]}),
+        "scores of 'gender' would not be used",
+    ),
+    "scores of a group": (
+        lambda e: e.trend_test("age", "salary", {"gender": [0, 1]}, given="gender"),
+        "scores of 'gender' would not be used",
+    ),
+    "a contrast by name alone": (lambda _: fit().contrast("age"), "are not numbers"),
+    "weights of a contrast that are text": (
+        lambda _: fit().contrast({"Intercept": "1"}),
+        "one is not finite",
+    ),
+    "a number for a group": (lambda e: e.mean("age", by=3), "not by 3"),
+    "nothing to condition on": (lambda e: e.conditional("salary", None), "not by None"),
     "a list for a name": (lambda e: e.independence_test(["age"], "salary"), "no attribute"),
     "a list for a variable": (lambda e: e.mean(["age"]), "no attribute"),
     "a logarithm of a negative share": (

@@ -516,7 +516,7 @@ def plan(
         epsilon_with_curator=_plain_or_none(epsilon_with_curator),
         epsilon_public=_plain_or_none(epsilon_public),
         linkage=linkage,
-        curator_cells=None if curator_cells is None else tuple(curator_cells),
+        curator_cells=_listed(curator_cells),
         max_decoys=max_decoys,
     )
     if epsilon is not None:
@@ -531,3 +531,10 @@ def plan(
 
 def _plain_or_none(number: float | None) -> float | None:
     return None if number is None else plain(number)
+
+
+def _listed(cells: Sequence[int] | int | None) -> tuple[int, ...] | None:
+    """Return the cells of each curator; a single number is that of a single curator."""
+    if cells is None:
+        return None
+    return tuple(cells) if isinstance(cells, Sequence) else (cells,)
