@@ -148,6 +148,22 @@ def test_a_category_that_is_known_to_be_empty() -> None:
         assert answer.warnings[0] == "not estimable: the share of b = 'b2' is known to be zero"
 
 
+@pytest.mark.parametrize("name", ["decoys", "paper"])
+def test_a_share_of_a_small_known_group_has_a_width(name: str) -> None:
+    """Noise takes it far above one, where the interval is that of the nearest possible share."""
+    table = shaped_table((2, 2), np.array([[70.0, 29], [1, 0]]), 20_000)
+    known, beyond = {"a": margin(table, "a")}, 0
+    for estimate in releases(name, table, 12, epsilon=0.05):
+        calibrated = estimate.calibrate(known)
+        for column in ("b0", "b1"):
+            share = calibrated.probability({"b": column}, given="a = 'a1'")
+            assert share.low is not None
+            assert share.high is not None
+            assert 0 <= share.low < share.high <= 1
+            beyond += any("above one" in text for text in share.warnings)
+    assert beyond > 4
+
+
 def test_a_mean_lies_between_the_scores() -> None:
     """Where nobody has the higher score, noise takes every second mean below the lower one."""
     table, moved = shaped_table((2, 2), np.array([[6.0, 0], [4, 0]]), 400), 0

@@ -155,13 +155,14 @@ class Sets:
         total, sampling, privacy = (np.sqrt(np.maximum(part, 0)) for part in parts)
         return total, sampling, privacy
 
-    def interval(self, critical: float) -> Interval:
-        """Return the intervals of the shares, within 0..1."""
+    def interval(self, critical: float, whole: float = 1.0) -> Interval:
+        """Return the intervals of the shares, or of their parts of a known whole, within 0..1."""
         a, b, c = self.quadratic
-        variance, shape = (self.left * a, self.left * b, self.left * c), self.errors.shape
+        variance = (self.left * a / whole**2, self.left * b / whole, self.left * c)
+        shape, parts = self.errors.shape, self.shares / whole
         shape_at = None if shape is None else lambda _: shape
-        interval = feldman_cousins(self.shares, variance, critical, shape_at)
-        value = np.clip(self.shares, 0, 1)
+        interval = feldman_cousins(parts, variance, critical, shape_at)
+        value = np.clip(parts, 0, 1)
         return Interval(
             np.where(self.known, value, interval.low),
             np.where(self.known, value, interval.high),
@@ -231,8 +232,8 @@ def _share(
     value = float(np.clip(share, 0, 1))
     if sets.known[0]:
         return question.answer(label, KNOWN, value, (0.0, 0.0, 0.0), (value, value))
-    interval = sets.interval(question.critical)
-    low, high = (float(np.clip(end[0] / whole, 0, 1)) for end in (interval.low, interval.high))
+    interval = sets.interval(question.critical, whole)
+    low, high = float(interval.low[0]), float(interval.high[0])
     standard, sampling, privacy = (float(error[0]) / whole for error in sets.standard_errors())
     return question.answer(
         label,
