@@ -87,6 +87,12 @@ def rehearse(
     _check_choice("mechanism", mechanism, get_args(MechanismName))
     check_epsilon(epsilon)
     check_delta(delta)
+    if not isinstance(recode, Recode | Mapping | None):
+        raise ParameterError(
+            f"recode is of type {type(recode).__name__}",
+            hint="give rules by column, as in recode={'age': veiltab.Bins([40, 60])}, or a"
+            " veiltab.Recode",
+        )
     rules = recode.rules if isinstance(recode, Recode) else recode or {}
     for column, rule in rules.items():
         if not isinstance(rule, Rule):

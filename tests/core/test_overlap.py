@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,7 +83,8 @@ def test_numbers_that_break_the_promise_cannot_be_put_together(epsilon: float) -
 def test_no_curator_alone_and_not_too_many() -> None:
     """Every set of curators has decoys of its own, and their number grows fast."""
     assert plan_overlap(10, 1.0, MOST_CURATORS).patterns == 255
-    for curators in (0, 1, MOST_CURATORS + 1):
+    odd: tuple[Any, ...] = (0, 1, MOST_CURATORS + 1, 2.5, "2")
+    for curators in odd:
         with pytest.raises(ParameterError, match="2 and 8 curators"):
             plan_overlap(10, 1.0, curators)
 

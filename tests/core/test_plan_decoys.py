@@ -472,6 +472,7 @@ def test_the_published_copys_noise_follows_its_promise() -> None:
         {"epsilon_public": math.inf},
         {"linkage": "guessed"},
         {"curator_cells": (6, 3)},
+        {"curator_cells": 6},
         {"curator_cells": (24, 0)},
         {"curator_cells": ()},
         {"curator_cells": (2.0, 12)},

@@ -132,6 +132,9 @@ def test_bins_need_an_edge() -> None:
     with pytest.raises(SchemaError, match="the bins have no edges") as caught:
         Bins([])
     assert "one edge for two bins" in caught.value.hint
+    with pytest.raises(SchemaError, match="the edges of the bins are 40, not a list") as caught:
+        Bins(40)  # type: ignore[arg-type]
+    assert "Bins([40])" in caught.value.hint
 
 
 @pytest.mark.parametrize("extra", [252, 253, 254, 255, 65_533, *in_soak(65_532, 65_534, 65_535)])

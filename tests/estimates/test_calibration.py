@@ -127,6 +127,83 @@ def test_a_table_and_a_question_give_one_answer(name: str) -> None:
             assert getattr(answer, column) == pytest.approx(row[column], abs=1e-8), column
 
 
+def test_a_category_that_is_known_to_be_empty() -> None:
+    """Nothing is divided by it, and raking, whose factors cannot reach zero, is refused."""
+    [estimate] = releases("decoys", TABLE, 1)
+    known = {"b": {"b0": 0.6, "b1": 0.4, "b2": 0.0}}
+    with pytest.raises(CalibrationError, match="the margin of b has nobody in a category"):
+        estimate.calibrate(known, "rake")
+    calibrated, nobody = estimate.calibrate(known), "b = 'b2'"
+    assert calibrated.probability(nobody).value == pytest.approx(0, abs=1e-12)
+    answers = [
+        calibrated.probability("a = 'a0'", given=nobody),
+        calibrated.difference("a = 'a0'", "c = 'c0'", given=nobody),
+        calibrated.risk_difference("a = 'a0'", nobody),
+        calibrated.risk_ratio("a = 'a0'", nobody),
+        calibrated.odds_ratio("a = 'a0'", "b = 'b0'", nobody),
+        calibrated.mean("c", [0, 1], given=nobody),
+    ]
+    for answer in answers:
+        assert not answer.estimable
+        assert answer.warnings[0] == "not estimable: the share of b = 'b2' is known to be zero"
+
+
+@pytest.mark.parametrize("name", ["decoys", "paper"])
+def test_a_share_of_a_small_known_group_has_a_width(name: str) -> None:
+    """Noise takes it far above one, where the interval is that of the nearest possible share."""
+    table = shaped_table((2, 2), np.array([[70.0, 29], [1, 0]]), 20_000)
+    known, beyond = {"a": margin(table, "a")}, 0
+    for estimate in releases(name, table, 12, epsilon=0.05):
+        calibrated = estimate.calibrate(known)
+        for column in ("b0", "b1"):
+            share = calibrated.probability({"b": column}, given="a = 'a1'")
+            assert share.low is not None
+            assert share.high is not None
+            assert 0 <= share.low < share.high <= 1
+            beyond += any("above one" in text for text in share.warnings)
+    assert beyond > 4
+
+
+def test_a_mean_lies_between_the_scores() -> None:
+    """Where nobody has the higher score, noise takes every second mean below the lower one."""
+    table, moved = shaped_table((2, 2), np.array([[6.0, 0], [4, 0]]), 400), 0
+    for seed in range(12):
+        estimate = vt.simulate(table, epsilon=1, seed=seed)
+        calibrated = estimate.calibrate({"a": margin(table, "a")})
+        for given in (None, "a = 'a0'"):
+            mean = calibrated.mean("b", [2, 5], given=given)
+            assert mean.low is not None
+            assert mean.value is not None
+            assert mean.high is not None
+            assert 2 <= mean.low <= mean.value < mean.high <= 5
+            assert any("it is shown as 2" in text for text in mean.warnings) == (mean.value == 2)
+            moved += mean.value == 2
+    assert 4 < moved < 20
+    same = calibrated.mean("b", [3, 3], given="a = 'a0'")
+    assert (same.low, same.value, same.high, same.method) == (3, 3, 3, "known")
+
+
+@pytest.mark.parametrize("method", ["greg", "rake"])
+def test_a_table_says_which_shares_are_shown_as_zero(method: Method) -> None:
+    """As the answer to each question does; what is known, rounded or not, is not among them."""
+    weights = np.array([[30.0, 0, 0, 0, 2], [0, 40, 0, 0, 0], [0, 0, 0, 0, 1]])
+    table = shaped_table((3, 5), weights, 30_000)
+    [estimate] = releases("paper", table, 1)
+    calibrated = estimate.calibrate({"a": margin(table, "a")}, method)
+    about_all = calibrated.warnings
+    for frame, given in ((calibrated.table(), None), (calibrated.conditional("b", "a"), "a")):
+        assert frame["warning"].drop_nulls().len() > 0
+        for row in frame.iter_rows(named=True):
+            event = {name: row[name] for name in ("a", "b") if name != given}
+            answer = calibrated.probability(event, None if given is None else {"a": row["a"]})
+            words = "; ".join(w for w in answer.warnings if w not in about_all)
+            said = row["warning"]
+            if not answer.estimable:
+                assert row["warning"] is None
+                said = f"not estimable: {row['reason']}"
+            assert said == (words or None)
+
+
 @pytest.mark.parametrize("method", ["greg", "rake"])
 def test_what_is_known_is_known_and_nothing_else(method: Method) -> None:
     """Margins and their sums have no error; everything else has an interval."""

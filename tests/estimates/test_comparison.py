@@ -1,6 +1,8 @@
 """Two and more releases: changes, tests of change, pooled shares."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from veiltab.core.designs import release_design
 from veiltab.core.publication import PublicationNoise
 from veiltab.core.schema import CountTable
 from veiltab.errors import ParameterError
+from veiltab.estimates import Provenance
 from veiltab.inference.comparison import Pooled, change, change_test, ratio
 from veiltab.inference.quantities import Quantity
 
@@ -27,6 +30,7 @@ TERMS: dict[str, dict[str, Any]] = {
 }
 WEIGHTS = np.random.default_rng(12).dirichlet(np.ones(12) / 2)
 TABLE = shaped_table((3, 2, 2), WEIGHTS, 6_000)
+SPARSE = np.where(np.arange(40) % 2, 0.0, np.random.default_rng(2).dirichlet(np.ones(40) / 2))
 
 
 def releases(
@@ -150,6 +154,56 @@ def test_what_cannot_be_compared_is_refused() -> None:
         change_test(Pooled((million_cells(), million_cells()), "super"))
 
 
+def test_two_views_of_one_release_are_refused(tmp_path: Path) -> None:
+    """Parts, copies and saved files of it: their noise is the same, and would be counted twice."""
+    first, second = (vt.simulate(TABLE, epsilon=1.0, seed=seed) for seed in (1, 2))
+    named = replace(first, provenance=Provenance(study="5a" * 32))
+    named.save(tmp_path / "named.estimate")
+    views = [
+        (first, first.marginal(["a", "b", "c"])),
+        (first.marginal(["a"]), first.publish().marginal(["b", "a"])),
+        (named, vt.Estimate.load(tmp_path / "named.estimate")),
+    ]
+    for one, other in views:
+        with pytest.raises(ParameterError, match="of the same release"):
+            vt.compare(one, other)
+        with pytest.raises(ParameterError, match="of the same release"):
+            vt.pool([one, second, other])
+    assert vt.pool([first, second.publish()]).weights[0] > 0.5
+
+
+def test_a_change_of_what_is_known_is_known() -> None:
+    """Everybody is everybody in both releases: an interval of width zero says why."""
+    [first], [second] = releases("decoys", TABLE, 1), releases("paper", TABLE, 1)
+    answer = vt.compare(first, second).probability("a in ('a0', 'a1', 'a2')")
+    assert (answer.low, answer.value, answer.high) == (0, 0, 0)
+    assert str(answer).endswith(": 0 (known)")
+
+
+@pytest.mark.parametrize("names", [("bare", "paper"), ("matched", "shuffle")])
+def test_a_table_says_what_an_answer_says(names: tuple[str, str]) -> None:
+    """In many empty cells, noise takes shares below zero: every row has the answer's words."""
+    table = shaped_table((10, 4), SPARSE, 4_000)
+    [first], [second] = (releases(name, table, 1) for name in names)
+    compared, pooled = vt.compare(first, second), vt.pool([first, second], population="finite")
+    about_all = pooled.warnings
+    for frame, source in ((compared.table(), compared), (pooled.table(), pooled)):
+        words = [
+            "; ".join(w for w in source.probability(place).warnings if w not in about_all)
+            for place in frame.select("a", "b").iter_rows(named=True)
+        ]
+        assert frame["warning"].to_list() == [text or None for text in words]
+        assert 0 < frame["warning"].null_count() < 40
+    within = pooled.conditional("a", "b", level=0.9)
+    for row in within.iter_rows(named=True):
+        answer = pooled.probability({"a": row["a"]}, {"b": row["b"]}, level=0.9)
+        words = [w for w in answer.warnings if w not in about_all]
+        assert row["estimable"] == answer.estimable
+        said = row["warning"] if answer.estimable else f"not estimable: {row['reason']}"
+        assert said == ("; ".join(words) or None)
+    assert within["warning"].null_count() < 40
+
+
 def test_a_table_and_a_question_give_one_answer() -> None:
     """Each row of the table is what the same condition gives."""
     [first], [second] = releases("matched", TABLE, 1), releases("published", TABLE, 1)
@@ -257,7 +311,6 @@ def test_the_shape_of_a_sum_is_that_of_its_cumulants(name: str) -> None:
     assert cell.skewness[2] == pytest.approx(float(joint.skewness), rel=1e-3)
 
 
-SPARSE = np.where(np.arange(40) % 2, 0.0, np.random.default_rng(2).dirichlet(np.ones(40) / 2))
 PAIRS: dict[str, tuple[Any, ...]] = {
     "decoys and paper": ((3, 2, 2), WEIGHTS, ("decoys", 6_000), ("paper", 30_000)),
     "sparse": ((10, 4), SPARSE / SPARSE.sum(), ("bare", 2_000), ("matched", 4_000)),

@@ -1,11 +1,12 @@
 """How an estimate looks in a notebook: complete, escaped, readable aloud, self-contained."""
 
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 
 import veiltab as vt
-from tests.support.estimates import adult_estimate, released_estimate, shaped_table
+from tests.support.estimates import ORIGIN, adult_estimate, released_estimate, shaped_table
 
 
 class Outline(HTMLParser):
@@ -75,6 +76,7 @@ def test_what_is_printed_has_no_counts() -> None:
     """A line in a list, and a few lines in words; the released counts are in neither."""
     estimate = released_estimate(shaped_table((2, 3), np.ones(6), 9_000), 1.0)
     other = released_estimate(shaped_table((2, 3), np.ones(6), 8_000), 1.0)
+    other = replace(other, provenance=ORIGIN)  # a release of another study
     assert repr(estimate) == "<Estimate: a × b, 6 cells, paper, ε = 1>"
     first, mechanism, status, *rest = str(estimate).splitlines()
     assert first.endswith("a × b, 6 cells")

@@ -242,6 +242,18 @@ def test_a_score_that_everybody_has_is_known() -> None:
     assert DECOYS.variance("education", [4, 4, 4]).value == 0
 
 
+@ALL
+def test_what_follows_from_the_groups_alone_is_known(estimate: vt.Estimate) -> None:
+    """The mean of a category is its score, and the weighted share of everybody is one."""
+    categories = estimate.schema.attributes[0].categories
+    second, first = ({"education": name} for name in (categories[1], categories[0]))
+    apart = estimate.mean_difference("education", second, first, scores=EDUCATION)
+    everybody = estimate.weighted({"education": categories}, "education", EDUCATION)
+    for answer in (apart, everybody):
+        assert (answer.low, answer.value, answer.high) == (1, 1, 1)
+        assert answer.method == "known"
+
+
 @pytest.mark.slow
 def test_noise_never_makes_an_interval_empty() -> None:
     """Where everybody is at an end, many estimates lie beyond it, and say so."""

@@ -1,5 +1,6 @@
 """What a statistician gets wrong: every mistake is refused in words, with a hint what to do."""
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any, cast
@@ -179,6 +180,42 @@ MISTAKES: dict[str, tuple[Ask, str]] = {
     "numbers that are text": (lambda e: e.linear("abc"), "one finite number for each cell"),
     "rows of numbers": (lambda e: e.linear([[1], [2, 3]]), "one finite number for each cell"),
     "objects": (lambda e: e.linear([object()] * 24), "one finite number for each cell"),
+    "complex numbers": (lambda e: e.linear(np.ones(24) * 1j), "one finite number for each cell"),
+    "scores of an attribute beside the question": (
+        lambda e: e.correlation("age", "salary", {"gender": [0, 1]}),
+        "scores of 'gender' would not be used",
+    ),
+    "scores of a group": (
+        lambda e: e.trend_test("age", "salary", {"gender": [0, 1]}, given="gender"),
+        "scores of 'gender' would not be used",
+    ),
+    "a contrast by name alone": (lambda _: fit().contrast("age"), "are not numbers"),
+    "weights of a contrast that are text": (
+        lambda _: fit().contrast({"Intercept": "1"}),
+        "one is not finite",
+    ),
+    "a number for a group": (lambda e: e.mean("age", by=3), "not by 3"),
+    "nothing to condition on": (lambda e: e.conditional("salary", None), "not by None"),
+    "a list for a name": (lambda e: e.independence_test(["age"], "salary"), "no attribute"),
+    "a list for a variable": (lambda e: e.mean(["age"]), "no attribute"),
+    "a logarithm of a negative share": (
+        lambda e: e.functional(lambda shares: math.log(shares.min() - 1)),
+        "cannot be computed: math domain error",
+    ),
+    "a division by nothing": (
+        lambda e: e.functional(lambda _: 1 / 0),
+        "cannot be computed: division by zero",
+    ),
+    "scores of a calibrated mean that are text": (
+        lambda e: e.calibrate({"gender": {"female": 0.5, "male": 0.5}}).mean(
+            "age", ["a", "b", "c"]
+        ),
+        "one finite number for each category",
+    ),
+    "a factor of zero": (
+        lambda e: e.calibrate({"gender": {"female": 1, "male": 0}}, "rake"),
+        "nobody in a category",
+    ),
     "no statistic": (lambda e: e.functional(3), "no function of the shares"),
     "a statistic of many": (lambda e: e.functional(lambda shares: shares), "not a number"),
     "a statistic of nothing": (lambda e: e.functional(lambda _: None), "not a number"),

@@ -96,6 +96,16 @@ def test_steps_that_are_not_finite_make_no_noise() -> None:
     assert fit.coefficients["low"].null_count() > 0
 
 
+def test_levels_without_a_chance_make_no_noise() -> None:
+    """Where everybody is in one cell, ordered levels run away, and that alone is said."""
+    schema = vt.Schema([vt.Attribute("y", ["a", "b"]), vt.Attribute("x", ["0", "1"])])
+    table = vt.CountTable(schema, np.array([0, 400, 0, 0]))
+    for seed in range(8):
+        fit = vt.simulate(table, epsilon=0.2, seed=seed).ordinal("y ~ x")
+        assert fit.converged or "not estimable" in fit.warnings[-1]
+        assert fit.coefficients.null_count().row(0)[1] == (0 if fit.converged else 2)
+
+
 def test_other_levels_and_populations() -> None:
     """A higher level is wider; the respondents themselves are known better."""
     wide = NOISY.logistic(FORMULA, level=0.99).coefficients

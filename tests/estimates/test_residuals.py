@@ -124,3 +124,9 @@ def test_deviations_that_the_noise_takes_out_of_their_range() -> None:
     assert (rows["deviation"].abs() == 0.25).any()
     assert (rows["low"] < rows["high"]).all()
     assert rows.select(pl.all().abs().max()).row(0) == (0.25, 0.25, 0.25)
+    words = pl.concat(frame.select("share", "deviation", "warning") for frame in frames)
+    farther = words["warning"].fill_null("").str.contains("farther than a deviation can be")
+    assert words.filter(farther)["deviation"].abs().unique().to_list() == [0.25]
+    moved = words["warning"].fill_null("").str.contains("it is shown as (zero|one)")
+    assert words.filter(moved)["share"].is_in([0.0, 1.0]).all()
+    assert 0 < (farther & moved).sum() < farther.sum() < words.height

@@ -124,6 +124,22 @@ def test_an_area_that_cannot_be_seen_gets_the_models_estimate() -> None:
     assert areas["note"].null_count() == AREAS - 1
 
 
+def test_a_rate_of_zero_has_an_interval() -> None:
+    """Nobody has the event: where noise takes a number below zero, its row says so."""
+    notes = []
+    for seed in range(12):
+        areas = draw(np.zeros(AREAS), 6_000, seed, epsilon=0.5).small_areas("b = 'b0'", "a")
+        assert (areas["low"] < areas["high"]).all()
+        assert ((areas["low"] <= areas["model"]) & (areas["model"] <= areas["high"])).all()
+        moved = areas.filter(pl.col("note").is_not_null())
+        assert (moved["model"] == 0).all()
+        notes += moved["note"].to_list()
+    assert notes
+    assert all(
+        note.endswith("below zero because of the noise; it is shown as zero") for note in notes
+    )
+
+
 def test_covariates_explain_areas() -> None:
     """A covariate that the rates follow leaves less between areas; a frame says the same."""
     generator = np.random.default_rng(6)

@@ -244,6 +244,13 @@ def test_rules_may_come_as_a_recode_and_numbers_from_numpy() -> None:
     rows = np.int64(45_222)
     chosen = vt.plan(population_size=rows, domain_size=24, epsilon=1, mechanism="paper")  # type: ignore[arg-type]
     assert chosen.sample_size == 3_238
+    one = vt.plan(population_size=rows, domain_size=24, epsilon=1)  # type: ignore[arg-type]
+    for epsilon in (np.float32(1), np.int64(1)):
+        same = vt.plan(population_size=45_222, domain_size=24, epsilon=epsilon, delta=np.float32(0))  # type: ignore[arg-type]
+        assert same == one
+        assert vt.plan_overlap(1_000, epsilon) == vt.plan_overlap(1_000, 1)  # type: ignore[arg-type]
+    with pytest.raises(vt.errors.ParameterError, match="recode is of type int"):
+        vt.rehearse([people], on="person", epsilon=1.0, recode=5)  # type: ignore[arg-type]
     with pytest.raises(vt.errors.ParameterError, match="type DataFrame is not a table of counts"):
         vt.simulate(people, epsilon=1.0)  # type: ignore[arg-type]
     for wrong in ("1", None, True, float("nan")):

@@ -240,6 +240,7 @@ def plan_overlap(people: int, epsilon: float, curators: int = FEWEST_CURATORS) -
     parameters.check_population_size(people)
     parameters.check_epsilon(epsilon)
     check_curators(curators)
+    epsilon = parameters.plain(epsilon)
     noise = Geometric(count_threshold(epsilon))
     noise_variance, growth = float(publication_variance(noise.threshold)), math.expm1(epsilon)
 
@@ -261,10 +262,10 @@ def plan_overlap(people: int, epsilon: float, curators: int = FEWEST_CURATORS) -
 
 def check_curators(curators: int) -> None:
     """Refuse a single curator, and more than there can be decoys for."""
-    if not FEWEST_CURATORS <= curators <= MOST_CURATORS:
+    if not parameters.is_integer(curators) or not FEWEST_CURATORS <= curators <= MOST_CURATORS:
         raise ParameterError(
             f"an overlap count is between {FEWEST_CURATORS} and {MOST_CURATORS} curators,"
-            f" not {curators}",
+            f" not {curators!r}",
             hint="every set of curators needs decoys of its own; count in smaller groups",
         )
 

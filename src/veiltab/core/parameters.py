@@ -48,7 +48,7 @@ def check_delta(delta: float) -> None:
 
 def check_population_size(population_size: int) -> None:
     """Refuse a population that is empty or not a whole number."""
-    if not _is_integer(population_size) or not 1 <= population_size <= MAX_POPULATION_SIZE:
+    if not is_integer(population_size) or not 1 <= population_size <= MAX_POPULATION_SIZE:
         raise ParameterError(
             f"the population must be a whole number from 1 to 2^53, not {population_size!r}",
             hint="it is the number of respondents that all curators hold in common",
@@ -57,7 +57,7 @@ def check_population_size(population_size: int) -> None:
 
 def check_sample_size(sample_size: int, population_size: int) -> None:
     """Refuse a sample that is empty or larger than the population."""
-    if not _is_integer(sample_size) or not 1 <= sample_size <= population_size:
+    if not is_integer(sample_size) or not 1 <= sample_size <= population_size:
         raise ParameterError(
             f"the sample size must be a whole number from 1 to the population, {population_size},"
             f" not {sample_size!r}",
@@ -67,7 +67,7 @@ def check_sample_size(sample_size: int, population_size: int) -> None:
 
 def check_domain_size(domain_size: int) -> None:
     """Refuse a single cell, and more cells than the arithmetic can handle."""
-    if not _is_integer(domain_size) or not 2 <= domain_size <= MAX_DOMAIN_SIZE:  # noqa: PLR2004
+    if not is_integer(domain_size) or not 2 <= domain_size <= MAX_DOMAIN_SIZE:  # noqa: PLR2004
         raise ParameterError(
             f"the number of cells must be a whole number from 2 to 2^48, not {domain_size!r}",
             hint="it is the product of the numbers of categories of all attributes",
@@ -86,7 +86,7 @@ def check_linkage(linkage: str) -> None:
 
 def check_curator_cells(curator_cells: Sequence[int], domain_size: int) -> None:
     """Refuse curators' cells that do not make up the joint table."""
-    whole = all(_is_integer(cells) and cells >= 1 for cells in curator_cells)
+    whole = all(is_integer(cells) and cells >= 1 for cells in curator_cells)
     if not whole or not curator_cells or math.prod(curator_cells) != domain_size:
         raise ParameterError(
             f"the curators' cells are {', '.join(map(str, curator_cells)) or 'not given'}, and"
@@ -142,7 +142,7 @@ def check_target_rmse(target_rmse: float) -> None:
 
 def check_runs(runs: int, *, fewest: int = 1) -> None:
     """Refuse too few simulated releases for a mean, or too many to wait for."""
-    if not _is_integer(runs) or not fewest <= runs <= MAX_RUNS:
+    if not is_integer(runs) or not fewest <= runs <= MAX_RUNS:
         raise ParameterError(
             f"the number of runs must be a whole number from {fewest} to {MAX_RUNS}, not {runs!r}",
             hint="1000 runs give an error to about one part in a hundred",
@@ -151,16 +151,21 @@ def check_runs(runs: int, *, fewest: int = 1) -> None:
 
 def check_seed(seed: int) -> None:
     """Refuse a seed that is not a natural number."""
-    if not _is_integer(seed) or seed < 0:
+    if not is_integer(seed) or seed < 0:
         raise ParameterError(
             f"the seed must be a whole number from 0 up, not {seed!r}",
             hint="any such number will do; the same seed gives the same results",
         )
 
 
-def _is_integer(value: object) -> bool:
+def is_integer(value: object) -> bool:
     """Take the whole numbers of NumPy too, which counting rows gives."""
     return not isinstance(value, bool) and isinstance(value, Integral)
+
+
+def plain(value: float) -> float:
+    """Return a number of NumPy, or a fraction, as Python's own; all else is left to be refused."""
+    return float(value) if is_number(value) and type(value) not in {int, float} else value
 
 
 def is_number(value: object) -> bool:

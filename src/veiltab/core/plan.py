@@ -17,6 +17,7 @@ from veiltab.core.comparison import (
     paper_plan,
 )
 from veiltab.core.mechanism import LinkageMode, Mechanism, Rank, WeightTable
+from veiltab.core.parameters import plain
 from veiltab.core.promises import DecoyRelease, RankedRelease, known_population
 from veiltab.errors import InfeasiblePlanError, ParameterError, UselessPlanError
 from veiltab.remedies import Remedy
@@ -509,20 +510,31 @@ def plan(
     question = Question(
         population_size=population_size,
         domain_size=domain_size,
-        delta=delta,
+        delta=plain(delta),
         sample_size=sample_size,
         mechanism=mechanism,
-        epsilon_with_curator=epsilon_with_curator,
-        epsilon_public=epsilon_public,
+        epsilon_with_curator=_plain_or_none(epsilon_with_curator),
+        epsilon_public=_plain_or_none(epsilon_public),
         linkage=linkage,
-        curator_cells=None if curator_cells is None else tuple(curator_cells),
+        curator_cells=_listed(curator_cells),
         max_decoys=max_decoys,
     )
     if epsilon is not None:
-        chosen = question.plan_for_epsilon(epsilon)
+        chosen = question.plan_for_epsilon(plain(epsilon))
     else:
         assert target_rmse is not None  # noqa: S101 - tells the type checker what was checked above
-        chosen = question.plan_for_rmse(target_rmse)
+        chosen = question.plan_for_rmse(plain(target_rmse))
     if not anyway:
         chosen.check_useful()
     return chosen
+
+
+def _plain_or_none(number: float | None) -> float | None:
+    return None if number is None else plain(number)
+
+
+def _listed(cells: Sequence[int] | int | None) -> tuple[int, ...] | None:
+    """Return the cells of each curator; a single number is that of a single curator."""
+    if cells is None:
+        return None
+    return tuple(cells) if isinstance(cells, Sequence) else (cells,)

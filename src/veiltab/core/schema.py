@@ -105,7 +105,7 @@ class Schema:
         """Return the schema of these attributes, in this order."""
         attributes = dict(zip(self.names, self.attributes, strict=True))
         wanted = list(names)
-        unknown = [name for name in wanted if name not in attributes]
+        unknown = [name for name in wanted if name not in self.names]
         if unknown:
             raise SchemaError(
                 f"the schema has no attribute {', '.join(map(repr, unknown))}",

@@ -95,6 +95,11 @@ class Bins:
         decimal: DecimalMark | None = None,
     ) -> None:
         """Refuse edges that leave a gap, an empty interval or no order."""
+        if not isinstance(edges, Iterable):
+            raise SchemaError(
+                f"the edges of the bins are {edges!r}, not a list",
+                hint="write one edge as a list too: Bins([40])",
+            )
         object.__setattr__(self, "edges", tuple(_edge(edge) for edge in edges))
         object.__setattr__(self, "missing", missing)
         object.__setattr__(self, "missing_values", _missing_values(missing_values, missing))

@@ -9,7 +9,9 @@ import polars as pl
 from veiltab.core.released import ReleasedCounts
 from veiltab.core.schema import Schema
 from veiltab.core.uncertainty import Population
+from veiltab.errors import ParameterError
 from veiltab.estimates.derived import PooledEstimate
+from veiltab.estimates.estimate import Estimate
 from veiltab.estimates.questions import Event
 from veiltab.inference import comparison, quantities
 from veiltab.inference.conditions import read_condition
@@ -95,6 +97,7 @@ def compare(
     respondents themselves.
     """
     one, other = comparison.pool([first, second], population).releases
+    _check_apart([first, second])
     return Comparison(one, other, population)
 
 
@@ -108,4 +111,19 @@ def pool(
     weighted mean, and says so.
     """
     listed = [estimates] if isinstance(estimates, ReleasedCounts) else list(estimates)
-    return PooledEstimate(comparison.pool(listed, population))
+    pooled = comparison.pool(listed, population)
+    _check_apart(listed)
+    return PooledEstimate(pooled)
+
+
+def _check_apart(estimates: Sequence[ReleasedCounts]) -> None:
+    """Refuse two views of one release, whose noise is the same: parts, copies and saved files."""
+    views = [estimate for estimate in estimates if isinstance(estimate, Estimate)]
+    studies = [view.provenance.study for view in views if view.provenance.study is not None]
+    releases = [id(view._copy) for view in views]  # noqa: SLF001 - what all parts of one share
+    if len(set(studies)) < len(studies) or len(set(releases)) < len(releases):
+        raise ParameterError(
+            "two of the estimates are of the same release, with the same noise",
+            hint="give estimates of different studies, not parts or copies of one; rehearsals need"
+            " different seeds",
+        )

@@ -81,7 +81,8 @@ class DerivedEstimate:
         self, estimator: DerivedEstimator = "clipped", *, level: float = 0.95
     ) -> pl.DataFrame:
         """Return the joint table: a row per cell, with its share, errors and interval."""
-        return combined.combined_table(self._source, self.shares(estimator), level)
+        shares, clipped = self.shares(estimator), estimator == "clipped"
+        return combined.combined_table(self._source, shares, level, shown=clipped)
 
     def conditional(self, of: Names, given: Names, *, level: float = 0.95) -> pl.DataFrame:
         """Return the shares of ``of`` within each group of ``given``, with intervals."""
@@ -158,7 +159,10 @@ class DerivedEstimate:
         listed = scores
         if isinstance(scores, Mapping):
             listed = [scores.get(category, float("nan")) for category in attribute.categories]
-        numbers = np.asarray(listed, dtype=np.float64)
+        try:
+            numbers = np.asarray(listed, dtype=np.float64)
+        except (TypeError, ValueError):
+            numbers = np.array(np.nan)
         if numbers.shape != (attribute.size,) or not np.isfinite(numbers).all():
             raise ParameterError(
                 f"the scores of {variable!r} are not one finite number for each category",

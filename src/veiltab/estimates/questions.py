@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from veiltab.core.released import ReleasedCounts
 from veiltab.core.uncertainty import Population
+from veiltab.errors import ParameterError
 from veiltab.inference.conditions import Categories, Condition, other_group, read_condition
 from veiltab.inference.quantities import Question
 
@@ -31,4 +32,9 @@ class Questions(ReleasedCounts):
 
 def names_of(names: str | Iterable[str]) -> list[str]:
     """Return one name or several as a list."""
+    if not isinstance(names, str | Iterable):
+        raise ParameterError(
+            f"attributes are named by text or a list of texts, not by {names!r}",
+            hint="as in 'gender', or ['gender', 'education']",
+        )
     return [names] if isinstance(names, str) else list(names)

@@ -138,7 +138,7 @@ def correlation(question: Question, x: str, y: str, scores: NamedScores | None) 
     """Estimate Pearson's correlation of two attributes with numeric scores."""
     pair = pair_table(question.released, x, y)
     label = f"correlation of {x} and {y}"
-    named = check_named_scores(scores, question.released.schema)
+    named = check_named_scores(scores, question.released.schema, (x, y))
     first, second = (ordered_scores(attribute, named) for attribute in pair.schema.attributes)
     tables = pair.unbiased.reshape(1, *pair.schema.sizes)
     design = pair.design(question.population)

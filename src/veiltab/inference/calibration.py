@@ -278,6 +278,7 @@ def calibrate(
         _check_possible(exact)
     calibration = Calibration(released, known, method, population)
     if method == "rake":
+        _check_factors(known)
         _ = calibration.plausible  # it can fail, and that is said here, not in the first answer
     return calibration
 
@@ -412,6 +413,20 @@ def _check_possible(margins: KnownMargins) -> None:
             "no table of shares has all of these margins, though any two of them agree",
             hint="leave one of them out, or give its errors",
         ) from error
+
+
+def _check_factors(margins: KnownMargins) -> None:
+    """Refuse a category with nobody in it: its factor is zero, and its unbiased share is not.
+
+    Raking moves unbiased shares in proportion to raked ones, so that these would stay as they are.
+    """
+    for margin in margins.margins:
+        if (margin.shares == 0).any():
+            raise CalibrationError(
+                f"the margin of {margin.text} has nobody in a category, and raking would leave the"
+                " estimate there as it is",
+                hint="calibrate by method='greg', which moves shares to zero too",
+            )
 
 
 def _variances(form: CovarianceForm, weights: Shares, shares: Shares, fractions: Shares) -> Shares:

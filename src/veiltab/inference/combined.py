@@ -7,7 +7,7 @@ release.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -19,14 +19,17 @@ from veiltab.core.schema import Schema
 from veiltab.core.shape import Shape
 from veiltab.core.uncertainty import Population, critical_value
 from veiltab.errors import ParameterError
-from veiltab.inference import quantities
+from veiltab.inference import quantities, wording
 from veiltab.inference.conditions import Condition, Mask, combine, quote, quote_name
+from veiltab.inference.diagnostics import sample_warnings
 from veiltab.inference.distributions import (
     ESTIMABLE,
     NUMBERS,
     REASON,
+    WARNING,
     category_columns,
     interval_column,
+    warning_column,
 )
 from veiltab.inference.events import Events
 from veiltab.inference.quantities import KNOWN, LINEAR, SCORE, Quantity, Question
@@ -152,13 +155,14 @@ class Sets:
         total, sampling, privacy = (np.sqrt(np.maximum(part, 0)) for part in parts)
         return total, sampling, privacy
 
-    def interval(self, critical: float) -> Interval:
-        """Return the intervals of the shares, within 0..1."""
+    def interval(self, critical: float, whole: float = 1.0) -> Interval:
+        """Return the intervals of the shares, or of their parts of a known whole, within 0..1."""
         a, b, c = self.quadratic
-        variance, shape = (self.left * a, self.left * b, self.left * c), self.errors.shape
+        variance = (self.left * a / whole**2, self.left * b / whole, self.left * c)
+        shape, parts = self.errors.shape, self.shares / whole
         shape_at = None if shape is None else lambda _: shape
-        interval = feldman_cousins(self.shares, variance, critical, shape_at)
-        value = np.clip(self.shares, 0, 1)
+        interval = feldman_cousins(parts, variance, critical, shape_at)
+        value = np.clip(parts, 0, 1)
         return Interval(
             np.where(self.known, value, interval.low),
             np.where(self.known, value, interval.high),
@@ -181,6 +185,14 @@ class CombinedQuestion(Question):
         """Tell whether the share of a condition is known."""
         return bool(condition.mask.all() or Sets.of(self.source, condition.mask).known[0])
 
+    def nobody(self, *groups: Condition) -> str | None:
+        """Say which of these groups is known to have nobody in it, if one is."""
+        for group in groups:
+            share = float(self.source.unbiased @ group.mask)
+            if share < NOTHING_LEFT and self.is_known(group):
+                return f"the share of {group.text} is known to be zero"
+        return None
+
 
 def ask(source: Combination, level: float) -> CombinedQuestion:
     """Return a question to a combination."""
@@ -202,8 +214,8 @@ def proportion(question: CombinedQuestion, event: Condition, given: Condition) -
     if not question.is_known(given):
         return quantities.proportion(question, event, given)
     label, whole = f"P({event.text} | {given.text})", float(question.source.unbiased @ given.mask)
-    if whole < NOTHING_LEFT:
-        return question.refuse(label, WITHIN, f"the share of {given.text} is known to be zero")
+    if why := question.nobody(given):
+        return question.refuse(label, WITHIN, why)
     both = combine(f"({event.text}) and ({given.text})", event.mask & given.mask)
     return _share(question, label, both, whole)
 
@@ -220,8 +232,8 @@ def _share(
     value = float(np.clip(share, 0, 1))
     if sets.known[0]:
         return question.answer(label, KNOWN, value, (0.0, 0.0, 0.0), (value, value))
-    interval = sets.interval(question.critical)
-    low, high = (float(np.clip(end[0] / whole, 0, 1)) for end in (interval.low, interval.high))
+    interval = sets.interval(question.critical, whole)
+    low, high = float(interval.low[0]), float(interval.high[0])
     standard, sampling, privacy = (float(error[0]) / whole for error in sets.standard_errors())
     return question.answer(
         label,
@@ -229,7 +241,7 @@ def _share(
         value,
         (standard, sampling, privacy),
         (low, high),
-        *outside(share),
+        *wording.beyond(share),
     )
 
 
@@ -249,8 +261,14 @@ def mean(
     question: CombinedQuestion, scores: Shares, given: Condition | None, label: str
 ) -> Quantity:
     """Estimate the mean of a score per cell, among all or among those who meet a condition."""
+    inside = scores if given is None else scores[given.mask]
+    least, most = float(inside.min()), float(inside.max())
+    if least == most:
+        return question.answer(label, KNOWN, least, (0.0, 0.0, 0.0), (least, least))
     if given is None:
-        return linear(question, scores, label)
+        return _possible(linear(question, scores, label), least, most)
+    if why := question.nobody(given):
+        return question.refuse(label, WITHIN, why)
     mask = given.mask.astype(np.float64)
     events = question.source.statistics(np.array([scores * mask, mask]))
     part, whole = (float(share) for share in events.shares)
@@ -262,27 +280,42 @@ def mean(
         return question.refuse(label, quantities.FIELLER, why)
     method = WITHIN if question.is_known(given) else quantities.FIELLER
     ends = float(interval.low), float(interval.high)
-    return question.answer(label, method, part / whole, events.errors(gradient / whole), ends)
+    answer = question.answer(label, method, part / whole, events.errors(gradient / whole), ends)
+    return _possible(answer, least, most)
 
 
-def outside(share: float) -> tuple[str, ...]:
-    """Say that an estimate lies outside 0..1."""
-    if 0 <= share <= 1:
-        return ()
-    side, edge = ("below", "zero") if share < 0 else ("above", "one")
-    unbiased = f"the unbiased estimate is {share:.4g}, {side} {edge} because of the noise"
-    return (f"{unbiased}; it is shown as {edge}",)
+def _possible(answer: Quantity, least: float, most: float) -> Quantity:
+    """Move a mean and its interval between the smallest and the largest score, and say so.
+
+    An interval around an impossible estimate becomes that around the nearest possible one, so that
+    it keeps a width.
+    """
+    if answer.value is None or answer.low is None or answer.high is None or answer.method == KNOWN:
+        return answer
+    shown = min(max(answer.value, least), most)
+    low, high = (
+        min(max(end + shown - answer.value, least), most) for end in (answer.low, answer.high)
+    )
+    words = wording.beyond_scores(answer.value, least, most)
+    return replace(answer, value=shown, low=low, high=high, warnings=(*answer.warnings, *words))
 
 
-def combined_table(source: Combination, shares: Shares, level: float) -> pl.DataFrame:
-    """Return a row for each cell: its categories, its share, its errors and its interval."""
+def combined_table(
+    source: Combination, shares: Shares, level: float, *, shown: bool
+) -> pl.DataFrame:
+    """Return a row for each cell: its categories, its share, its errors and its interval.
+
+    ``shown`` says that the shares are the unbiased ones, moved into 0..1; rows tell which were.
+    """
     sets = Sets.of(source, None)
     interval = sets.interval(critical_value(level))
+    estimates = np.where(sets.known, np.clip(source.unbiased, 0, 1), source.unbiased)
     values = (shares, *sets.standard_errors(), interval.low, interval.high)
     return pl.DataFrame(
         [
             *category_columns(source.released.schema),
             *(pl.Series(name, column) for name, column in zip(NUMBERS, values, strict=True)),
+            warning_column(estimates, 1.0, shown=shown),
             interval_column(shares.size, level, simultaneous=False),
         ]
     )
@@ -314,13 +347,23 @@ def combined_conditionals(
         pl.Series(name, [getattr(answer, field) for answer in answers], dtype=pl.Float64)
         for name, field in zip(NUMBERS, fields, strict=True)
     ]
-    reasons = [None if answer.estimable else answer.warnings[0] for answer in answers]
+    about_all = sample_warnings(source.released)
+    words = ["; ".join(w for w in answer.warnings if w not in about_all) for answer in answers]
+    reasons = [
+        None if answer.estimable else word.removeprefix("not estimable: ")
+        for answer, word in zip(answers, words, strict=True)
+    ]
+    warnings = [
+        word or None if answer.estimable else None
+        for answer, word in zip(answers, words, strict=True)
+    ]
     return pl.DataFrame(
         [
             *category_columns(table),
             *columns,
             pl.Series(ESTIMABLE, [answer.estimable for answer in answers]),
             pl.Series(REASON, reasons, dtype=pl.String),
+            pl.Series(WARNING, warnings, dtype=pl.String),
             interval_column(len(answers), level, simultaneous=False),
         ]
     )

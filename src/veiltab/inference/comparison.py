@@ -26,10 +26,16 @@ from veiltab.errors import ParameterError
 from veiltab.inference.combined import Combination, SetErrors
 from veiltab.inference.conditions import Mask
 from veiltab.inference.diagnostics import sample_warnings
-from veiltab.inference.distributions import category_columns, interval_column
+from veiltab.inference.distributions import (
+    RESERVED,
+    WARNING,
+    category_columns,
+    interval_column,
+    warning_column,
+)
 from veiltab.inference.events import Events
 from veiltab.inference.hypotheses import HypothesisTest
-from veiltab.inference.quantities import CLEARLY, DOUBT, Quantity
+from veiltab.inference.quantities import CLEARLY, DOUBT, KNOWN, Quantity
 from veiltab.inference.significance import significance
 
 SQUARES = "squares of both intervals added (MOVER)"
@@ -173,7 +179,7 @@ def _answer(
         low=low,
         high=high,
         level=pair[0].level,
-        method=SQUARES,
+        method=KNOWN if all(quantity.method == KNOWN for quantity in pair) else SQUARES,
         population=pair[0].population,
         warnings=(*warnings, *doubts),
     )
@@ -182,7 +188,11 @@ def _answer(
 def change_table(
     first: ReleasedCounts, second: ReleasedCounts, level: float, population: Population
 ) -> pl.DataFrame:
-    """Return a row per cell: both shares, their difference, its errors and its interval."""
+    """Return a row per cell: both shares, their difference, its errors and its interval.
+
+    ``warning`` says which share is shown as zero or one because of the noise, as the answer to a
+    single question does.
+    """
     critical, sides = critical_value(level), []
     for release in (first, second):
         uncertainty = release.uncertainty(population)
@@ -202,19 +212,24 @@ def change_table(
     }
     return pl.DataFrame(
         [
-            *_categories(first.schema, columns),
+            *category_columns(first.schema, RESERVED.union(columns)),
             *(pl.Series(name, column) for name, column in columns.items()),
+            _moved(first, second),
             interval_column(value.size, level, simultaneous=False),
         ]
     )
 
 
-def _categories(schema: Schema, taken: dict[str, Any]) -> list[pl.Series]:
-    """Return the columns of categories, under names that no other column has."""
-    return [
-        column.alias(f"{column.name} (attribute)") if column.name in taken else column
-        for column in category_columns(schema)
-    ]
+def _moved(first: ReleasedCounts, second: ReleasedCounts) -> pl.Series:
+    """Say in which release the share of a cell was moved into 0..1."""
+    words = pl.DataFrame(
+        {
+            which: f"{which} release: " + warning_column(release.unbiased, 1.0, shown=True)
+            for which, release in (("first", first), ("second", second))
+        }
+    )
+    both = pl.concat_str("first", "second", separator="; ", ignore_nulls=True)
+    return words.select(pl.when(both != "").then(both).alias(WARNING)).to_series()
 
 
 def _root(variances: Any) -> Shares:  # noqa: ANN401 - an array of numbers

@@ -207,8 +207,15 @@ def _check_gradient(question: Question, statistic: Statistic, flat: Shares, erro
 
 
 def _value(statistic: Statistic, shares: Shares) -> float:
-    with np.errstate(all="ignore"):
-        value = statistic(shares.copy())
+    try:
+        with np.errstate(all="ignore"):
+            value = statistic(shares.copy())
+    except (ArithmeticError, ValueError) as error:
+        raise ParameterError(
+            f"the statistic cannot be computed: {error}",
+            hint="unbiased shares can be zero or negative: ask a marginal with fewer cells, or let"
+            " the function return NaN there",
+        ) from error
     try:
         return float(value)
     except (TypeError, ValueError) as error:
@@ -242,7 +249,7 @@ def per_cell(
 ) -> Shares:
     """Return one number per cell, in the order of the cells; a finite one unless said otherwise."""
     try:
-        array = np.asarray(numbers, dtype=np.float64)
+        array = np.array(math.nan) if np.iscomplexobj(numbers) else np.asarray(numbers, np.float64)
     except (TypeError, ValueError):
         array = np.array(math.nan)  # lists of different lengths have no shape
     sizes, cells = released.schema.sizes, released.schema.domain_size

@@ -110,11 +110,11 @@ def grouped_pair(
     released: ReleasedCounts, x: str, y: str, given: Sequence[str]
 ) -> tuple[ReleasedCounts, ReleasedCounts]:
     """Return the table of two attributes, and that of these within groups of others."""
-    if {x, y} & set(given):
+    pair = pair_table(released, x, y)
+    if x in given or y in given:
         raise ParameterError(
             "an attribute is both tested and conditioned on", hint="name each attribute only once"
         )
-    pair = pair_table(released, x, y)
     table = released.marginal([x, y, *given]) if given else pair
     check_size(table.schema.domain_size)
     return pair, table

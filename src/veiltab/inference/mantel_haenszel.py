@@ -50,7 +50,7 @@ def trend_test(
 ) -> HypothesisTest:
     """Test whether two ordered attributes rise or fall together, also within groups."""
     joint, table = grouped_pair(released, *pair, given)
-    named = check_named_scores(scores, released.schema)
+    named = check_named_scores(scores, released.schema, pair)
     first, second = (ordered_scores(attribute, named) for attribute in joint.schema.attributes)
     cells = table.schema.domain_size
     shape = first.size, second.size, cells // (first.size * second.size)

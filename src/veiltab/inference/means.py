@@ -19,6 +19,7 @@ from veiltab.inference.bounded import (
 from veiltab.inference.conditions import Condition, Mask
 from veiltab.inference.quantities import CLEARLY, DOUBT, KNOWN, Quantity, Question, proportion
 from veiltab.inference.scores import Variable, check_scored, check_within, scores_of
+from veiltab.inference.wording import beyond_scores
 
 MEAN = "linear, score interval within the scores"
 RATIO = "Fieller, within the scores"
@@ -38,6 +39,9 @@ WIDE = (
     "the noise hides the mean that the variance is taken around: the error is overstated, and the"
     " interval is wider than needed"
 )
+
+ROUNDED = 1e-6
+"""A number without an error is known if its interval is shorter than this part of the scores."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,9 +133,11 @@ def _scaled_answer(
     standard, sampling, privacy = (scored.spread * float(error) for error in errors)
     ends = scored.scaled(float(interval.low)), scored.scaled(float(interval.high))
     shown = scored.scaled(min(max(value, 0.0), 1.0))
-    return question.answer(
-        *asked, shown, (standard, sampling, privacy), ends, *boundary(value, scored), *warnings
-    )
+    label, method = asked
+    if standard == 0 and ends[1] - ends[0] <= ROUNDED * scored.spread:
+        method, ends = KNOWN, (shown, shown)
+    words = (*boundary(value, scored), *warnings)
+    return question.answer(label, method, shown, (standard, sampling, privacy), ends, *words)
 
 
 def variance(question: Question, variable: Variable, given: Condition) -> Quantity:
@@ -374,6 +380,4 @@ def boundary(value: float, scored: Scored) -> tuple[str, ...]:
     """Say so if noise took an estimate out of its bounds, 0 and 1 before it is scaled."""
     if 0 <= value <= 1:
         return ()
-    side, shown = ("below", scored.low) if value < 0 else ("above", scored.high)
-    unbiased = f"the unbiased estimate is {scored.scaled(value):.4g}, {side} what is possible"
-    return (f"{unbiased} because of the noise; it is shown as {shown:.4g}",)
+    return beyond_scores(scored.scaled(value), scored.low, scored.high)

@@ -148,6 +148,10 @@ class Question:
         masks = [condition.mask for condition in conditions]
         return estimate_events(self.released.counts, self.design, masks)
 
+    def nobody(self, *groups: Condition) -> str | None:  # noqa: ARG002 - a release alone knows none
+        """Say which of these groups is known to have nobody in it, if one is."""
+        return None
+
     @property
     def design(self) -> ReleaseDesign:
         """Everything but the data that the errors depend on."""
@@ -242,6 +246,8 @@ def risk_difference(
 ) -> Quantity:
     """Estimate P(outcome | group) − P(outcome | versus)."""
     label = f"P({outcome.text} | {group.text}) − P({outcome.text} | {versus.text})"
+    if why := question.nobody(group, versus):
+        return question.refuse(label, DIFFERENCE, why)
     groups = (_and(outcome, group), group, _and(outcome, versus), versus)
     events = question.events(*groups)
     a, b, c, d = (float(share) for share in events.shares)
@@ -262,6 +268,8 @@ def risk_ratio(
 ) -> Quantity:
     """Estimate P(outcome | group) / P(outcome | versus)."""
     label = f"P({outcome.text} | {group.text}) / P({outcome.text} | {versus.text})"
+    if why := question.nobody(group, versus):
+        return question.refuse(label, PRODUCTS, why)
     factors = (_and(outcome, group), group, _and(outcome, versus), versus)
     return _product_ratio(question, label, factors)
 
@@ -271,6 +279,8 @@ def odds_ratio(
 ) -> Quantity:
     """Estimate the odds of an outcome in a group, divided by those in another."""
     label = f"odds({outcome.text} | {group.text}) / odds({outcome.text} | {versus.text})"
+    if why := question.nobody(group, versus):
+        return question.refuse(label, PRODUCTS, why)
     other = negate(outcome)
     factors = (_and(outcome, group), _and(other, group), _and(outcome, versus), _and(other, versus))
     return _product_ratio(question, label, factors)
@@ -284,6 +294,8 @@ def _difference_within(
     conditions = (_and(first, given), _and(second, given), given)
     if np.array_equal(conditions[0].mask, conditions[1].mask):
         return question.answer(label, KNOWN, 0.0, (0.0, 0.0, 0.0), (0.0, 0.0))
+    if why := question.nobody(given):
+        return question.refuse(label, DIFFERENCE, why)
     events = question.events(*conditions)
     a, b, whole = (float(share) for share in events.shares)
     value, gradient = None, None

@@ -11,10 +11,21 @@ import polars as pl
 from veiltab.core import estimators
 from veiltab.core.released import ReleasedCounts, Shares
 from veiltab.core.uncertainty import Population, critical_value
-from veiltab.inference.distributions import RESERVED, category_columns, interval_column
+from veiltab.inference.distributions import (
+    RESERVED,
+    WARNING,
+    category_columns,
+    interval_column,
+    warning_column,
+)
 
 FARTHEST = 0.25
 """No share lies farther from the product of its row's and its column's than this."""
+
+TOO_FAR = (
+    "the noise has taken the deviation farther than a deviation can be; it is shown as the nearest"
+    " one that can be"
+)
 
 SMALLEST_ERROR = 1e-12
 """A standard error below it is rounding: nothing about the cell is uncertain."""
@@ -65,9 +76,24 @@ def deviation_table(pair: ReleasedCounts, level: float, population: Population) 
         [
             *category_columns(pair.schema, RESERVED | frozenset(DEVIATIONS)),
             *(pl.Series(name, column) for name, column in zip(DEVIATIONS, values, strict=True)),
+            _warnings(pair, apart),
             interval_column(apart.size, level, simultaneous=False),
         ]
     )
+
+
+def _warnings(pair: ReleasedCounts, apart: Shares) -> pl.Series:
+    """Say which shares and which deviations the noise has taken beyond what they can be."""
+    frame = pl.DataFrame(
+        {
+            "share": warning_column(pair.unbiased, 1.0, shown=True),
+            "deviation": pl.select(
+                pl.when(pl.Series(np.abs(apart) > FARTHEST)).then(pl.lit(TOO_FAR))
+            ).to_series(),
+        }
+    )
+    both = pl.concat_str("share", "deviation", separator="; ", ignore_nulls=True)
+    return frame.select(pl.when(both != "").then(both).alias(WARNING)).to_series()
 
 
 def _apart(pair: ReleasedCounts) -> tuple[Shares, Shares]:

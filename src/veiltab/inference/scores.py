@@ -289,8 +289,13 @@ def ordered_scores(attribute: Attribute, scores: NamedScores) -> Shares:
     return numbers
 
 
-def check_named_scores(scores: NamedScores | None, schema: Schema) -> NamedScores:
-    """Return scores of attributes by their names; refuse those of no attribute of the schema."""
+def check_named_scores(
+    scores: NamedScores | None, schema: Schema, used: Sequence[str] | None = None
+) -> NamedScores:
+    """Return scores of attributes by their names; refuse those of no attribute of the schema.
+
+    With ``used``, the attributes that are asked about, those of others are refused too.
+    """
     if scores is None:
         return {}
     if not isinstance(scores, Mapping):
@@ -301,6 +306,11 @@ def check_named_scores(scores: NamedScores | None, schema: Schema) -> NamedScore
     if scores:
         for attribute in schema.subset(list(scores)).attributes:
             check_scores(attribute, scores[attribute.name])
+            if used is not None and attribute.name not in used:
+                raise ParameterError(
+                    f"the scores of {attribute.name!r} would not be used",
+                    hint=f"leave them out, or give scores of {' or '.join(map(repr, used))}",
+                )
     return scores
 
 

@@ -22,6 +22,7 @@ from veiltab.core.schema import Attribute
 from veiltab.errors import ParameterError
 from veiltab.inference.conditions import Condition
 from veiltab.inference.quantities import Question
+from veiltab.inference.wording import beyond
 
 Chosen = NDArray[np.bool_]
 Covariates = Mapping[str, Mapping[str, float]] | pl.DataFrame
@@ -304,15 +305,16 @@ def _check_rank(matrix: Shares) -> None:
 
 
 def _frame(attribute: Attribute, areas: "_Predictions", level: float) -> pl.DataFrame:
-    """Return a row per area."""
+    """Return a row per area; a number beyond 0..1 has the interval around the nearest end."""
     margin = stdtrit(areas.freedom, (1 + level) / 2) * areas.errors
+    shown = np.clip(areas.values, 0, 1)
     columns = {
         "direct": areas.direct,
         "direct_error": areas.direct_errors,
-        "model": np.clip(areas.values, 0, 1),
+        "model": shown,
         "model_error": areas.errors,
-        "low": np.clip(areas.values - margin, 0, 1),
-        "high": np.clip(areas.values + margin, 0, 1),
+        "low": np.clip(shown - margin, 0, 1),
+        "high": np.clip(shown + margin, 0, 1),
         "weight": areas.weights,
         "between": np.full(attribute.size, areas.between**0.5),
     }
@@ -323,6 +325,15 @@ def _frame(attribute: Attribute, areas: "_Predictions", level: float) -> pl.Data
         [
             pl.Series(name, attribute.categories, dtype=pl.Enum(attribute.categories)),
             *(pl.Series(key, column).fill_nan(None) for key, column in columns.items()),
-            pl.Series("note", [None if ok else SYNTHETIC for ok in areas.clear], dtype=pl.String),
+            pl.Series("note", _notes(areas), dtype=pl.String),
         ]
     )
+
+
+def _notes(areas: "_Predictions") -> list[str | None]:
+    """Say where a number is the model's alone, and where the noise has taken it beyond 0..1."""
+    words = [
+        "; ".join([*([] if clear else [SYNTHETIC]), *beyond(float(value))])
+        for clear, value in zip(areas.clear, areas.values, strict=True)
+    ]
+    return [text or None for text in words]

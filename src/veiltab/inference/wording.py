@@ -26,6 +26,15 @@ def beyond(estimate: float, least: float = 0.0, most: float = 1.0) -> tuple[str,
     return (f"{unbiased} because of the noise; it is shown as {_name(limit)}",)
 
 
+def beyond_scores(estimate: float, least: float, most: float) -> tuple[str, ...]:
+    """Say if the noise has taken a mean or a variance beyond what the scores allow."""
+    if least <= estimate <= most:
+        return ()
+    side, shown = ("below", least) if estimate < least else ("above", most)
+    unbiased = f"the unbiased estimate is {estimate:.4g}, {side} what is possible"
+    return (f"{unbiased} because of the noise; it is shown as {shown:.4g}",)
+
+
 def near_zero(vague: str) -> str:
     """Say that a denominator, the share of a condition, may be zero."""
     what = f"the denominator, the share of {vague}," if vague else "the denominator"

@@ -98,10 +98,12 @@ class ProportionalOdds(Family):
         upper = _density(expit(predictors))
         return upper[..., np.newaxis, :] * self._signs
 
+    @np.errstate(divide="ignore", invalid="ignore")
     def first(self, predictors: Shares) -> Shares:
-        """Return the slopes divided by the chances."""
+        """Return the slopes divided by the chances; not finite where a level has no chance."""
         return self.slopes(predictors) / self.means(predictors)[..., np.newaxis]
 
+    @np.errstate(divide="ignore", invalid="ignore")
     def second(self, predictors: Shares) -> Shares:
         """±f′/P on the diagonal, less the products of the first derivatives."""
         cumulated, first = expit(predictors), self.first(predictors)

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr
 
+from veiltab.core.parameters import is_number
 from veiltab.core.released import Shares
 from veiltab.core.uncertainty import Population, critical_value
 from veiltab.errors import ModelError
@@ -148,7 +149,7 @@ class Fitted:
                 raise ModelError(
                     f"the model has no coefficient {name!r}", hint=f"the coefficients are {listed}"
                 )
-            weights[names.index(name)] = weight
+            weights[names.index(name)] = weight if is_number(weight) else np.nan
         if not np.isfinite(weights).all() or not weights.any():
             raise ModelError(
                 "all weights are zero, or one is not finite",

@@ -147,7 +147,8 @@ class ModelFit:
         mappings, or a matrix with a row for each combination, gives a test of all together.
         """
         if isinstance(weights, Mapping):
-            return self._fitted.quantity(self._fitted.weights(weights), _written(weights))
+            row = self._fitted.weights(weights)
+            return self._fitted.quantity(row, _written(weights))
         rows, single = self._matrix(weights)
         labels = [_written(dict(zip(self.terms, row.tolist(), strict=True))) for row in rows]
         if single:
@@ -264,9 +265,15 @@ class ModelFit:
 
     def _matrix(self, weights: Any) -> tuple[NDArray[np.float64], bool]:  # noqa: ANN401 - mappings or numbers
         """Return a row of weights per combination, and whether one row alone was given."""
-        if not isinstance(weights, np.ndarray) and all(isinstance(row, Mapping) for row in weights):
+        if isinstance(weights, list | tuple) and all(isinstance(row, Mapping) for row in weights):
             return np.array([self._fitted.weights(row) for row in weights]), False
-        given = np.asarray(weights, dtype=np.float64)
+        try:
+            given = np.asarray(weights, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ModelError(
+                "the weights of the coefficients are not numbers",
+                hint=f"write them as in {{{self.terms[-1]!r}: 1}}",
+            ) from error
         rows = np.atleast_2d(given)
         usable = rows.ndim == 2 and rows.shape[1] == len(self.terms)  # noqa: PLR2004 - a matrix
         if not usable or not np.isfinite(rows).all() or not rows.any(axis=1).all():
