@@ -99,7 +99,8 @@ def visible(directory: Path, study: bytes) -> tuple[bytes | None, dict[str, byte
     if requests:
         positions = context.folders.drawn(study)
         named = {digest for request in requests for digest in request.body.positions}
-        asked = b"".join(request.dumps() for request in requests)
+        # They are kept in the order of their seconds, and a second may begin between two of them.
+        asked = b"".join(sorted(request.dumps() for request in requests))
         left = any((folder / name).exists() for name in ("joined", "scratch"))
         return asked, {digest.hex(): positions.get(digest) for digest in named}, left
     received = any((folder / name).exists() for name in ("received", "joined", "scratch", "drawn"))
