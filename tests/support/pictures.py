@@ -16,6 +16,8 @@ from veiltab.crypto.identity import PrivateIdentity
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
 WIDTH, HEIGHT = 1100, 760
+TALLER = {"shares within rows": 1240}
+"""The pages that show their point further down."""
 PEOPLE = 20_000
 
 PICTURES = {
@@ -35,7 +37,7 @@ def photograph(visitor: Visitor, name: str) -> None:
     if name not in PICTURES:
         return
     page = visitor.page
-    page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+    page.set_viewport_size({"width": WIDTH, "height": TALLER.get(name, HEIGHT)})
     page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
     page.screenshot(path=FOLDER / f"{PICTURES[name]}.png")
     sys.stdout.write(f"docs/images/{PICTURES[name]}.png\n")
@@ -45,7 +47,7 @@ def main() -> None:
     """Play the story."""
     identity = PrivateIdentity.create("Statistics bureau", SystemEntropy())
     settings = dataclasses.replace(QUICK, poll_seconds=0.5)
-    with tempfile.TemporaryDirectory() as made, chromium() as browser:
+    with tempfile.TemporaryDirectory(prefix="tables-") as made, chromium() as browser:
         folder = Path(made)
         context = make_context(folder / "data", identity=identity, settings=settings)
         with (
