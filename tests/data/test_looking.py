@@ -207,8 +207,8 @@ def test_a_wrong_guess_fails_with_its_cause(
             {"separator": ","},
             "id",
             (
-                "the table has no column 'id': its fields are probably not separated by commas,"
-                " but by semicolons"
+                "the fields are probably separated by semicolons, not by commas: read as it was,"
+                " the table lacks 'id'"
             ),
             "--separator semicolon",
         ),
@@ -217,8 +217,8 @@ def test_a_wrong_guess_fails_with_its_cause(
             {},
             "id",
             (
-                "the table has no column 'id': its fields are probably not separated by commas,"
-                " but by spaces"
+                "the fields are probably separated by spaces, not by commas: read as it was, the"
+                " table lacks 'id'"
             ),
             "--separator space",
         ),
@@ -227,11 +227,32 @@ def test_a_wrong_guess_fails_with_its_cause(
             {"encoding": "latin-1"},
             "Größe",
             (
-                "the table has no column 'Größe': the file is probably not in Latin-1, because one"
-                " of its columns differs in nothing but letters that are not ASCII"
+                "the file is probably not in Latin-1: read as it was, the table lacks 'Größe', and"
+                " one of its columns differs in nothing but letters that are not ASCII"
             ),
             "--encoding utf-8",
         ),
+        (
+            b'Clinic;"Export\nof 2025"\n"Ward\nB";\nid;a\n1;2\n',
+            {},
+            "id",
+            (
+                "the names of the columns are probably in line 5: read as it was, the table lacks"
+                " 'id', and there it stands"
+            ),
+            "--skip-lines 4 (in Python, skip_lines=4)",
+        ),
+        (
+            b"id;a\nx;2\n",
+            {"header": False},
+            "id",
+            (
+                "the names of the columns are probably in line 1: read as it was, the table lacks"
+                " 'id', and there it stands"
+            ),
+            "--header (header=True); its columns are",
+        ),
+        (b"a;b\n1;id\n2;id\n", {}, "id", "the table has no column 'id'", "its columns are"),
         (b"Id ;a\n1;2\n", {}, "ID", "the table has no column 'ID'", "did you mean 'Id '?"),
         (b"id;a\n1;2\n", {}, "x", "the table has no column 'x'", "its columns are 'id', 'a'"),
     ],

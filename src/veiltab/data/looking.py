@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from veiltab.data.batches import check_names
+from veiltab.data.batches import Early, check_names
 from veiltab.data.numbers import NumberMarks, find_marks
 from veiltab.data.records import Marks
 from veiltab.data.table_format import (
@@ -44,6 +44,7 @@ class Layout:
     """The line of the first row."""
     start: int
     """Where the first row begins, in bytes of UTF-8."""
+    early: Early
     notes: tuple[str, ...]
 
 
@@ -67,15 +68,26 @@ def look_at(head: bytes, options: FormatOptions, *, whole: bool) -> Layout:
     if options.header is None:
         check_header(names, frame, notes)
     numbers = find_marks(frame, options.marks, commas_separate=separator == ",")
+    first_line = skipped + 1 + header.count(b"\n")
     return Layout(
         marks,
         numbers.marks,
         tuple(names),
         skipped + 1 if header else None,
-        skipped + 1 + header.count(b"\n"),
+        first_line,
         min(start + len(header), len(head)),
+        early_rows(frame, first_line),
         (*notes, *numbers.notes),
     )
+
+
+def early_rows(rows: pl.DataFrame, line: int) -> Early:
+    """Return the first rows, from this line on: the names could stand in one of them."""
+    found = []
+    for row in rows.head(MOST_TITLES).iter_rows():
+        found.append((line, row))
+        line += 1 + sum(field.count("\n") for field in row if field is not None)
+    return tuple(found)
 
 
 def _said(head: bytes, options: FormatOptions) -> tuple[int, str | None]:
