@@ -237,8 +237,8 @@ def test_a_wrong_guess_fails_with_its_cause(
             {},
             "id",
             (
-                "the names of the columns are probably in line 5: read as it was, the table lacks"
-                " 'id', and there it stands"
+                "the names of the columns are probably in line 5, which has 'id': read as it was,"
+                " the table lacks 'id'"
             ),
             "--skip-lines 4 (in Python, skip_lines=4)",
         ),
@@ -247,8 +247,8 @@ def test_a_wrong_guess_fails_with_its_cause(
             {"header": False},
             "id",
             (
-                "the names of the columns are probably in line 1: read as it was, the table lacks"
-                " 'id', and there it stands"
+                "the names of the columns are probably in line 1, which has 'id': read as it was,"
+                " the table lacks 'id'"
             ),
             "--header (header=True); its columns are",
         ),
@@ -265,6 +265,19 @@ def test_a_missing_column_has_a_cause(  # noqa: PLR0917 - pytest passes them by 
         list(opened(tmp_path, data, **options).batches([column], 10))
     assert caught.value.message == message
     assert hint in (caught.value.hint or "")
+
+
+def test_a_first_row_that_looks_like_the_names_is_pointed_out(tmp_path: Path) -> None:
+    """Different words above numbers, unless they are words for a missing one, or the user knows."""
+    titled = "Ward;B;2025 export\nid;age;smoker\na;30;no\nb;40;yes\n"
+    (note,) = opened(tmp_path, titled).format.notes
+    assert "the first row looks like the names of the columns ('id', 'age', …)" in note
+    assert "if so, --skip-lines 1 (in Python, skip_lines=1)" in note
+    assert opened(tmp_path, titled, header=True).format.notes == ()
+    assert opened(tmp_path, titled, skip_lines=1).format.notes == ()
+    for first in ("a;N/A ;no", "a;x;a", "a;;no", "7;x;no"):
+        data = f"id;age;smoker\n{first}\nb;30;no\nc;40;yes\n"
+        assert opened(tmp_path, data).format.notes == ()
 
 
 def test_an_odd_byte_far_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,13 +69,15 @@ def _no_columns(
         return TableError(message, hint=there + _alike(absent, columns))
     there = f"{there}; the file was read as {how}"
     lacks = f"read as it was, the table lacks {', '.join(map(repr, absent))}"
-    line = _line_of_names(absent, early)
-    if line is not None:
+    below = _names_below(absent, early)
+    if below is not None:
+        line, names = below
         of = "row" if how.sheet is not None else "line"
         remedies = [option("skip_lines", line - 1)] if line > 1 else []
         remedies += [Remedy.HEADER.value] if how.header_line is None else []
         return TableError(
-            f"the names of the columns are probably in {of} {line:,}: {lacks}, and there it stands",
+            f"the names of the columns are probably in {of} {line:,}, which has"
+            f" {', '.join(map(repr, names))}: {lacks}",
             hint=f"{', and '.join(remedies)}; {there}",
         )
     separator = None if how.sheet is not None else _other_separator(absent, columns, how.separator)
@@ -97,14 +99,21 @@ def _no_columns(
     return TableError(message, hint=there + _alike(absent, columns))
 
 
-def _line_of_names(absent: list[str], early: Early) -> int | None:
-    """Return where all absent names stand, if that is below what was taken for the header.
+def _names_below(absent: list[str], early: Early) -> tuple[int, list[str]] | None:
+    """Return where absent names stand below what was taken for the header, and which of them.
 
-    A value can be called like a column, and then it usually comes again.
+    Names stand in one row, are all different, and none is missing; values come again.
     """
-    names = {name.strip() for name in absent}
-    lines = [line for line, row in early if names <= {field.strip() for field in row if field}]
-    return lines[0] if len(lines) == 1 else None
+    found = []
+    for line, row in early:
+        fields = [field.strip() for field in row if field is not None]
+        names = [name for name in absent if name.strip() in fields]
+        if names:
+            found.append((line, names, len(set(fields)) == len(row)))
+    if len(found) != 1 or not found[0][2]:
+        return None
+    line, names, _ = found[0]
+    return line, names
 
 
 def _other_separator(absent: list[str], columns: list[str], used: str | None) -> str | None:

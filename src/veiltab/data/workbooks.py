@@ -44,7 +44,7 @@ class WorkbookTable:
         self._first_row = skipped + 1 + (options.header is not False)
         self._frame = rows.rename(dict(zip(cells.columns, names, strict=True)))
         if options.header is None:
-            check_header(names, self._frame, notes)
+            check_header(names, self._frame, notes, self._first_row)
         self.format = TableFormat(
             kind="XLSX" if path.suffix.lower() == ".xlsx" else "ODS",
             marks=options.marks or POINTS,
