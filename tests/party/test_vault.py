@@ -111,7 +111,7 @@ def test_a_proposal_that_is_refused_or_stopped_leaves_nothing(
     assert set(home.vaults()) == {*known, bytes.fromhex(vault.id)}
 
 
-def stop(_: object) -> None:
+def stop(*_: object) -> None:
     """Press Ctrl-C."""
     raise KeyboardInterrupt
 
@@ -200,10 +200,19 @@ def test_a_closed_vault_takes_no_study(parties: StoredParties) -> None:
         assert not any(path.is_file() for path in folder.outgoing.rglob("*"))
 
 
-def test_a_proposal_on_a_vault_is_taken_up(parties: StoredParties) -> None:
+def test_a_proposal_on_a_vault_is_taken_up(
+    parties: StoredParties, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same file again, while not everybody has signed, costs nothing more."""
     path, me = parties.study_file("proposed twice"), Session(parties.hospital)
+    known = me.home.studies()
+    monkeypatch.setattr("veiltab.party.ledgers.Ledgers.save", stop)
+    with pytest.raises(KeyboardInterrupt):
+        me.propose(path)
+    assert len(me.home.studies()) == len(known) + 1
+    monkeypatch.undo()
     first = me.propose(path)
+    assert set(me.home.studies()) == {*known, bytes.fromhex(first.id)}
     spent = me.home.budgets()[0].ledger.epsilon_spent
     assert me.propose(path).id == first.id
     assert me.home.budgets()[0].ledger.epsilon_spent == spent

@@ -175,14 +175,20 @@ def _stored_contract(
 def _unfinished_stored(
     context: PartyContext, contract_with: Callable[[bytes], Contract]
 ) -> Signed[Contract] | None:
-    proposal = None
+    """Find a proposal with the same terms that not everybody has signed yet.
+
+    One that was stopped before it was charged was never sent: nothing is left of it.
+    """
+    proposal, ledgers = None, context.home.ledgers
     for study in context.home.studies():
         signed = context.home.study(study).contract()
-        # One that was not charged was never sent, and is forgotten.
-        ledgers = context.home.ledgers
-        charged = ledgers.ledger_of(study) is not None and ledgers.refund_of(study) is None
-        if signed is not None and charged and contract_with(signed.body.nonce) == signed.body:
-            proposal = signed if _still_proposed(context, study) else proposal
+        if signed is None or contract_with(signed.body.nonce) != signed.body:
+            continue
+        if ledgers.ledger_of(study) is None:
+            if _is_unknown(context, study):
+                context.home.study(study).forget()
+        elif ledgers.refund_of(study) is None and _still_proposed(context, study):
+            proposal = signed
     return proposal
 
 
