@@ -43,6 +43,11 @@ def rows(table: Table) -> list[tuple[Any, ...]]:
         (b"a\tb\n1\tx, y\n", "TSV, tabs, UTF-8, decimal point, header in line 1"),
         (b"a|b\n1|2\n", "CSV, vertical bars, UTF-8, decimal point, header in line 1"),
         ("a,b\n1,2\n".encode("utf-16"), "CSV, commas, UTF-16, decimal point, header in line 1"),
+        ("a,b\n1,2\n".encode("utf-16-be"), "CSV, commas, UTF-16, decimal point, header in line 1"),
+        (  # few of its bytes are zero: the mark at its beginning tells
+            "имя;ответ\nаня;да\n".encode("utf-16"),
+            "CSV, semicolons, UTF-16, decimal point, header in line 1",
+        ),
         (b"sep=;\r\na;b\r\n1;2\r\n", "CSV, semicolons, UTF-8, decimal point, header in line 2"),
         (b"w\n72,5\n80,1\n", "CSV, one column, UTF-8, decimal comma, header in line 1"),
         (b"a;b\nx;1,5\ny;2,5\n", "CSV, semicolons, UTF-8, decimal comma, header in line 1"),
@@ -55,6 +60,15 @@ def test_what_was_found_is_said(tmp_path: Path, data: bytes, said: str) -> None:
     assert str(table.format) == said
     assert table.format.to_json()["read_as"] == said
     assert rows(table)
+
+
+@pytest.mark.parametrize("name", ["t.tsv", "T.TAB", "t.txt", "t.tsv.gz", "t.TXT.zst"])
+def test_a_text_file_may_have_any_of_these_names(tmp_path: Path, name: str) -> None:
+    """What separates its fields is found in it, and not by its name."""
+    data = PACK.get(Path(name).suffix, PACK[""])(b"a\tb\n1\tx, y\n")
+    table = opened(tmp_path, data, name)
+    assert rows(table) == [("1", "x, y")]
+    assert (table.format.kind, table.format.separator) == ("TSV", "\t")
 
 
 def test_the_parts_of_a_format_are_json(tmp_path: Path) -> None:
