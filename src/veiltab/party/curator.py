@@ -16,7 +16,7 @@ from veiltab.errors import (
     VeiltabError,
 )
 from veiltab.files.chunks import FolderChunks
-from veiltab.files.disk import check_new
+from veiltab.files.disk import check_new, is_file
 from veiltab.files.private import write_private
 from veiltab.party.context import PartyContext
 from veiltab.party.evidence import check_uploaded, fetch_release, read_log
@@ -290,7 +290,7 @@ def find_researcher(contract: Contract, researcher: str | PublicIdentity) -> Pub
     """Find who is meant: a file that is there, or somebody whom the contract names."""
     if isinstance(researcher, PublicIdentity):
         return researcher
-    if Path(researcher).is_file():
+    if is_file(researcher):
         return read_identity(Path(researcher))
     candidates = contract.researchers or ()
     named = [party for party in candidates if researcher in (party.name, party.party_id.hex())]
