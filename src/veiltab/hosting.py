@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import ParameterError
+from veiltab.files.disk import is_file
 from veiltab.party.keyfile import load_identity, replace_identity, save_identity
 from veiltab.party.known.names import readable
 from veiltab.protocol.curator.agreement import public_identity
@@ -122,7 +123,7 @@ def _renamed(context: ServiceContext, identity: PrivateIdentity, name: str) -> S
 
 def existing_server(data: Path, database: str | None) -> ServiceContext:
     """Open a server that has been started before: a mistyped folder must not become a new one."""
-    if not (data / "server.key").exists():
+    if not is_file(data / "server.key"):
         raise ParameterError(
             f"there is no server in {data}", hint=f"start it first: veiltab serve --data {data}"
         )

@@ -203,7 +203,7 @@ def test_a_table_that_is_read_wrongly(scene: Scene, tmp_path: Path) -> None:
         (("--separator", ","), "has no column 'nr', 'smoker'", "its columns are 'Export of 2025'"),
         (
             ("--separator", ",", "--skip-lines", 1),
-            "are probably not separated by commas, but by semicolons",
+            "are probably separated by semicolons, not by commas",
             "--separator semicolon",
         ),
         (("--skip-lines", 2), "look like a row of data: '1', 'no'", "--no-header"),

@@ -239,13 +239,15 @@ def test_a_delta_is_named_with_its_price_and_its_gain(cast: Cast) -> None:
 
 def test_whoever_signs_is_warned_of_a_large_delta_too(cast: Cast) -> None:
     """The contract does not say how many respondents the proposer expects."""
-    lines = f"delta = 1e-3\nexpected_population = {PEOPLE}"
-    path = cast.write("Viel δ", mechanism="decoys", lines=lines, epsilon=1.0)
-    assert cast.hospital.json("study", "propose", "--yes", path)["warnings"] == []
-    (warning,) = cast.office.json("study", "show", "Viel δ")["warnings"]
-    assert warning.startswith("δ = 0.001 is above 1/n for more than 1,000 respondents: ")
-    text = " ".join(cast.office.succeed("study", "show", "Viel δ").split())
-    assert f"Warning: {warning}." in text
+    for mechanism, about in (("decoys", f"expected_population = {PEOPLE}"), ("shuffle", "")):
+        title, lines = f"Viel δ, {mechanism}", f"delta = 1e-3\n{about}"
+        path = cast.write(title, mechanism=mechanism, lines=lines, epsilon=1.0)
+        proposed = cast.hospital.json("study", "propose", "--yes", path)["warnings"]
+        (warning,) = cast.office.json("study", "show", title)["warnings"]
+        assert proposed == ([] if about else [warning])
+        assert warning.startswith("δ = 0.001 is above 1/n for more than 1,000 respondents: ")
+        text = " ".join(cast.office.succeed("study", "show", title).split())
+        assert f"Warning: {warning}." in text
 
 
 def test_studies_are_listed_and_found(cast: Cast, released: str) -> None:

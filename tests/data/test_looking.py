@@ -43,6 +43,11 @@ def rows(table: Table) -> list[tuple[Any, ...]]:
         (b"a\tb\n1\tx, y\n", "TSV, tabs, UTF-8, decimal point, header in line 1"),
         (b"a|b\n1|2\n", "CSV, vertical bars, UTF-8, decimal point, header in line 1"),
         ("a,b\n1,2\n".encode("utf-16"), "CSV, commas, UTF-16, decimal point, header in line 1"),
+        ("a,b\n1,2\n".encode("utf-16-be"), "CSV, commas, UTF-16, decimal point, header in line 1"),
+        (  # few of its bytes are zero: the mark at its beginning tells
+            "имя;ответ\nаня;да\n".encode("utf-16"),
+            "CSV, semicolons, UTF-16, decimal point, header in line 1",
+        ),
         (b"sep=;\r\na;b\r\n1;2\r\n", "CSV, semicolons, UTF-8, decimal point, header in line 2"),
         (b"w\n72,5\n80,1\n", "CSV, one column, UTF-8, decimal comma, header in line 1"),
         (b"a;b\nx;1,5\ny;2,5\n", "CSV, semicolons, UTF-8, decimal comma, header in line 1"),
@@ -55,6 +60,15 @@ def test_what_was_found_is_said(tmp_path: Path, data: bytes, said: str) -> None:
     assert str(table.format) == said
     assert table.format.to_json()["read_as"] == said
     assert rows(table)
+
+
+@pytest.mark.parametrize("name", ["t.tsv", "T.TAB", "t.txt", "t.tsv.gz", "t.TXT.zst"])
+def test_a_text_file_may_have_any_of_these_names(tmp_path: Path, name: str) -> None:
+    """What separates its fields is found in it, and not by its name."""
+    data = PACK.get(Path(name).suffix, PACK[""])(b"a\tb\n1\tx, y\n")
+    table = opened(tmp_path, data, name)
+    assert rows(table) == [("1", "x, y")]
+    assert (table.format.kind, table.format.separator) == ("TSV", "\t")
 
 
 def test_the_parts_of_a_format_are_json(tmp_path: Path) -> None:
@@ -207,8 +221,8 @@ def test_a_wrong_guess_fails_with_its_cause(
             {"separator": ","},
             "id",
             (
-                "the table has no column 'id': its fields are probably not separated by commas,"
-                " but by semicolons"
+                "the fields are probably separated by semicolons, not by commas: read as it was,"
+                " the table lacks 'id'"
             ),
             "--separator semicolon",
         ),
@@ -217,8 +231,8 @@ def test_a_wrong_guess_fails_with_its_cause(
             {},
             "id",
             (
-                "the table has no column 'id': its fields are probably not separated by commas,"
-                " but by spaces"
+                "the fields are probably separated by spaces, not by commas: read as it was, the"
+                " table lacks 'id'"
             ),
             "--separator space",
         ),
@@ -227,11 +241,32 @@ def test_a_wrong_guess_fails_with_its_cause(
             {"encoding": "latin-1"},
             "Größe",
             (
-                "the table has no column 'Größe': the file is probably not in Latin-1, because one"
-                " of its columns differs in nothing but letters that are not ASCII"
+                "the file is probably not in Latin-1: read as it was, the table lacks 'Größe', and"
+                " one of its columns differs in nothing but letters that are not ASCII"
             ),
             "--encoding utf-8",
         ),
+        (
+            b'Clinic;"Export\nof 2025"\n"Ward\nB";\nid;a\n1;2\n',
+            {},
+            "id",
+            (
+                "the names of the columns are probably in line 5, which has 'id': read as it was,"
+                " the table lacks 'id'"
+            ),
+            "--skip-lines 4 (in Python, skip_lines=4)",
+        ),
+        (
+            b"id;a\nx;2\n",
+            {"header": False},
+            "id",
+            (
+                "the names of the columns are probably in line 1, which has 'id': read as it was,"
+                " the table lacks 'id'"
+            ),
+            "--header (header=True); its columns are",
+        ),
+        (b"a;b\n1;id\n2;id\n", {}, "id", "the table has no column 'id'", "its columns are"),
         (b"Id ;a\n1;2\n", {}, "ID", "the table has no column 'ID'", "did you mean 'Id '?"),
         (b"id;a\n1;2\n", {}, "x", "the table has no column 'x'", "its columns are 'id', 'a'"),
     ],
@@ -244,6 +279,19 @@ def test_a_missing_column_has_a_cause(  # noqa: PLR0917 - pytest passes them by 
         list(opened(tmp_path, data, **options).batches([column], 10))
     assert caught.value.message == message
     assert hint in (caught.value.hint or "")
+
+
+def test_a_first_row_that_looks_like_the_names_is_pointed_out(tmp_path: Path) -> None:
+    """Different words above numbers, unless they are words for a missing one, or the user knows."""
+    titled = "Ward;B;2025 export\nid;age;smoker\na;30;no\nb;40;yes\n"
+    (note,) = opened(tmp_path, titled).format.notes
+    assert "the first row looks like the names of the columns ('id', 'age', …)" in note
+    assert "if so, --skip-lines 1 (in Python, skip_lines=1)" in note
+    assert opened(tmp_path, titled, header=True).format.notes == ()
+    assert opened(tmp_path, titled, skip_lines=1).format.notes == ()
+    for first in ("a;N/A ;no", "a;x;a", "a;;no", "7;x;no"):
+        data = f"id;age;smoker\n{first}\nb;30;no\nc;40;yes\n"
+        assert opened(tmp_path, data).format.notes == ()
 
 
 def test_an_odd_byte_far_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

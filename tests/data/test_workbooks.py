@@ -132,6 +132,11 @@ def test_titles_and_headers(tmp_path: Path) -> None:
     table = open_table(path, skip_lines=1)
     assert rows(table) == READ
     assert str(table.format).endswith("header in row 2")
+    titled = open_table(
+        write_xlsx(tmp_path / "w.xlsx", S=[["Ward", "B", "of", "2025", "."], [], *PEOPLE])
+    )
+    with pytest.raises(TableError, match=r"in row 3, which has 'smoker': .* lacks 'smoker', 'y'"):
+        list(titled.batches(["smoker", "y"], 10))
     path = write_xlsx(tmp_path / "n.xlsx", S=[[1, 2], [3, 4]])
     assert refused(path)[0] == "the names of the columns look like a row of data: '1', '2'"
     assert rows(open_table(path, header=False)) == [("1", "2"), ("3", "4")]

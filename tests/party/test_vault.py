@@ -20,6 +20,7 @@ from veiltab.errors import (
     SealError,
     StateError,
     StudyFileError,
+    UnknownPartyError,
 )
 from veiltab.files.private import write_private
 from veiltab.party.context import PartyContext
@@ -88,6 +89,31 @@ def test_a_proposal_that_was_interrupted_is_taken_up(
     assert [line.title for line in me.vaults()].count("interrupted") == 1
     secrets = vaults.secrets(bytes.fromhex(vault.id))
     assert [message.body.receiver for message in secrets] == [parties.taxes.identity.party_id]
+
+
+def test_a_proposal_that_is_refused_or_stopped_leaves_nothing(
+    parties: StoredParties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a title that would stand for two vaults, nor a secret that nobody needs."""
+    path, home = vault_file(parties, "refused"), parties.hospital.home
+    me, known = Session(parties.hospital), home.vaults()
+    parties.taxes.server.block(parties.hospital.identity.party_id)
+    with pytest.raises(UnknownPartyError):
+        me.propose_vault(path)
+    assert home.vaults() == known
+    parties.taxes.server.unblock(parties.hospital.identity.party_id)
+    monkeypatch.setattr("veiltab.party.vaults.steps.unsigned", stop)
+    with pytest.raises(KeyboardInterrupt):
+        me.propose_vault(path)
+    assert len(home.vaults()) == len(known) + 1
+    monkeypatch.undo()
+    vault = me.propose_vault(path)
+    assert set(home.vaults()) == {*known, bytes.fromhex(vault.id)}
+
+
+def stop(*_: object) -> None:
+    """Press Ctrl-C."""
+    raise KeyboardInterrupt
 
 
 def test_a_push_goes_on_with_the_same_bytes(
@@ -174,10 +200,19 @@ def test_a_closed_vault_takes_no_study(parties: StoredParties) -> None:
         assert not any(path.is_file() for path in folder.outgoing.rglob("*"))
 
 
-def test_a_proposal_on_a_vault_is_taken_up(parties: StoredParties) -> None:
+def test_a_proposal_on_a_vault_is_taken_up(
+    parties: StoredParties, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same file again, while not everybody has signed, costs nothing more."""
     path, me = parties.study_file("proposed twice"), Session(parties.hospital)
+    known = me.home.studies()
+    monkeypatch.setattr("veiltab.party.ledgers.Ledgers.save", stop)
+    with pytest.raises(KeyboardInterrupt):
+        me.propose(path)
+    assert len(me.home.studies()) == len(known) + 1
+    monkeypatch.undo()
     first = me.propose(path)
+    assert set(me.home.studies()) == {*known, bytes.fromhex(first.id)}
     spent = me.home.budgets()[0].ledger.epsilon_spent
     assert me.propose(path).id == first.id
     assert me.home.budgets()[0].ledger.epsilon_spent == spent

@@ -345,6 +345,7 @@ def _write_invitations(scene: Scene) -> None:
         ("expired", {"expires": 1_000_000}),
         ("elsewhere", {"fingerprint": " ".join(["12345"] * 6)}),
         ("used", {"code": used}),
+        ("unread", {}),
         ("huge", {"expires": 10**400}),
     ):
         (folder / f"{name}.json").write_text(json.dumps(invitation | change), "utf-8")

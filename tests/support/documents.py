@@ -1,6 +1,7 @@
 """The documentation: its blocks, tables and keys, and the elements of HTML pages."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,16 +16,17 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 _FENCE = re.compile(r"^```(\w*)$")
-_REMARK = re.compile(r"^<!-- (not run|file|terminal): (\S.*\S) -->$")
-REMARKS = re.compile(r"<!-- *(?:not run|file|terminal)\b")
+_REMARK = re.compile(r"^<!-- (not run|file|terminal|played): (\S.*\S) -->$")
+REMARKS = re.compile(r"<!-- *(?:not run|file|terminal|played)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """A fenced block, and the remark on the line before it.
 
-    ``not run`` says why, ``file`` names the file that the reader saves it as, and ``terminal`` says
-    what goes on running in a terminal of its own.
+    ``not run`` says why, ``file`` names the file that the reader saves it as, ``terminal`` says
+    what goes on running in a terminal of its own, and ``played`` who types it in a study of several
+    parties.
     """
 
     document: Path
@@ -78,6 +80,20 @@ def commands(block: Block) -> Iterator[tuple[str, list[str]]]:
         lines = part.splitlines()
         length = 1 + next(i for i, line in enumerate(lines) if not line.endswith("\\"))
         yield "\n".join(lines[:length]), tidy(lines[length:])
+
+
+def invocations(command: str) -> list[list[str]]:
+    """Return the arguments of every ``veiltab`` in a line for the shell."""
+    words = shlex.shlex(command.replace("\\\n", " "), posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    simple: list[list[str]] = [[]]
+    for word in words:
+        if set(word) <= set("|&;<>"):
+            simple.append([])
+        else:
+            simple[-1].append(word)
+    asked = [each[3:] if each[:2] == ["sudo", "-u"] else each for each in simple]
+    return [each[1:] for each in asked if each and Path(each[0]).name == "veiltab"]
 
 
 def tidy(lines: list[str]) -> list[str]:

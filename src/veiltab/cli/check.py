@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from veiltab.protocol.curator.table import Duplicates
 
 STUDY_FILE = ".toml"
+_STEM = 50
+"""Characters of a table's name in that of the file with its offenders: systems limit names."""
 
 
 @click.command("check")
@@ -105,7 +107,7 @@ def check_study(
 
 def free_name(table: TableSource) -> Path:
     """Return the name of a new file beside you that says which table it is about."""
-    stem = f"{table.stem or 'table'}-offenders"
+    stem = f"{(table.stem or 'table')[:_STEM]}-offenders"
     names = (Path(f"{stem}{'' if n == 1 else f'-{n}'}.csv") for n in numbers(1))
     return next(name for name in names if not (name.exists() or name.is_symlink()))
 

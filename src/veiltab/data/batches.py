@@ -16,20 +16,28 @@ from veiltab.data.table_format import (
 from veiltab.errors import ParameterError, TableError
 from veiltab.remedies import Remedy
 
+Early = Sequence[tuple[int, Sequence[str | None]]]
+"""The first rows of a file, each with the number of its line or, in a workbook, of its row."""
+
 
 def wanted_columns(
-    wanted: Sequence[str], there: Iterable[str], rows: int, how: TableFormat | None = None
+    wanted: Sequence[str],
+    there: Iterable[str],
+    rows: int,
+    how: TableFormat | None = None,
+    early: Early = (),
 ) -> list[str]:
     """Return the wanted columns, each once, if the table has them all.
 
-    ``how`` is how a file was read, which may be the reason why it has not.
+    ``how`` is how a file was read, which may be the reason why it has not: then the names may stand
+    in one of its ``early`` rows.
     """
     if rows < 1:
         raise ParameterError(f"a batch cannot have {rows} rows", hint="use 1 or more")
     columns = list(there)
     absent = [name for name in dict.fromkeys(wanted) if name not in columns]
     if absent:
-        raise _no_columns(absent, columns, how)
+        raise _no_columns(absent, columns, how, early)
     if not wanted:
         raise TableError("no column of the table is asked for", hint="name at least one column")
     return list(dict.fromkeys(wanted))
@@ -51,28 +59,61 @@ def check_names(names: Sequence[str], more: str = "") -> None:
         seen.add(name)
 
 
-def _no_columns(absent: list[str], columns: list[str], how: TableFormat | None) -> TableError:
+def _no_columns(
+    absent: list[str], columns: list[str], how: TableFormat | None, early: Early
+) -> TableError:
     """Say which columns there are, and why others may be missing."""
     message = f"the table has no column {', '.join(map(repr, absent))}"
     there = f"its columns are {', '.join(map(repr, columns)) or 'none'}"
-    if how is None or how.encoding is None:
+    if how is None or (how.encoding is None and how.sheet is None):
         return TableError(message, hint=there + _alike(absent, columns))
     there = f"{there}; the file was read as {how}"
-    separator = _other_separator(absent, columns, how.separator)
+    lacks = f"read as it was, the table lacks {', '.join(map(repr, absent))}"
+    below = _names_below(absent, early)
+    if below is not None:
+        line, names = below
+        of = "row" if how.sheet is not None else "line"
+        remedies = [option("skip_lines", line - 1)] if line > 1 else []
+        remedies += [Remedy.HEADER.value] if how.header_line is None else []
+        return TableError(
+            f"the names of the columns are probably in {of} {line:,}, which has"
+            f" {', '.join(map(repr, names))}: {lacks}",
+            hint=f"{', and '.join(remedies)}; {there}",
+        )
+    separator = None if how.sheet is not None else _other_separator(absent, columns, how.separator)
     if separator is not None:
         return TableError(
-            f"{message}: its fields are probably not separated by"
-            f" {separator_words(how.separator or ',')}, but by {separator_words(separator)}",
+            f"the fields are probably separated by {separator_words(separator)}, not by"
+            f" {separator_words(how.separator or ',')}: {lacks}",
             hint=f"{option('separator', separator_option(separator))}; {there}",
         )
     letters = {_ascii(name) for name in columns if not name.isascii()}
-    if any(_ascii(name) in letters for name in absent if not name.isascii()):
+    if how.encoding is not None and any(
+        _ascii(name) in letters for name in absent if not name.isascii()
+    ):
         return TableError(
-            f"{message}: the file is probably not in {encoding_words(how.encoding)}, because one of"
-            " its columns differs in nothing but letters that are not ASCII",
+            f"the file is probably not in {encoding_words(how.encoding)}: {lacks}, and one of its"
+            " columns differs in nothing but letters that are not ASCII",
             hint=f"name its encoding: {option('encoding', 'utf-8')}; {there}",
         )
     return TableError(message, hint=there + _alike(absent, columns))
+
+
+def _names_below(absent: list[str], early: Early) -> tuple[int, list[str]] | None:
+    """Return where absent names stand below what was taken for the header, and which of them.
+
+    Names stand in one row, are all different, and none is missing; values come again.
+    """
+    found = []
+    for line, row in early:
+        fields = [field.strip() for field in row if field is not None]
+        names = [name for name in absent if name.strip() in fields]
+        if names:
+            found.append((line, names, len(set(fields)) == len(row)))
+    if len(found) != 1 or not found[0][2]:
+        return None
+    line, names, _ = found[0]
+    return line, names
 
 
 def _other_separator(absent: list[str], columns: list[str], used: str | None) -> str | None:

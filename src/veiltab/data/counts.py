@@ -91,9 +91,9 @@ def _read_text(path: Path) -> pl.DataFrame:
 
 def _read_bytes(path: Path) -> bytes:
     """Read this one file; polars would take a path as a pattern, and a folder as its files."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise CountsError(f"{path} is a device or a pipe, not a file", hint=_FORMAT)
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise CountsError(f"{path} is a device or a pipe, not a file", hint=_FORMAT)
         return path.read_bytes()
     except FileNotFoundError as error:
         raise CountsError(f"there is no file {path}", hint="check the path") from error

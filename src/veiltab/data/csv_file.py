@@ -54,7 +54,8 @@ class CsvTable:
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
         """Yield these columns; an empty field is missing, also in quotes."""
-        wanted = wanted_columns(columns, self._columns, rows, self.format)
+        early = self._layout.early
+        wanted = wanted_columns(columns, self._columns, rows, self.format, early)
         first, line = 1, self._layout.first_line
         for block in self._blocks():
             count = self._check_fields(block, first, line)

@@ -8,8 +8,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from veiltab.data.batches import check_names
+from veiltab.data.batches import Early, check_names
 from veiltab.data.numbers import NumberMarks, find_marks
+from veiltab.data.profile import NO_NUMBER
 from veiltab.data.records import Marks
 from veiltab.data.table_format import (
     SEPARATORS,
@@ -28,6 +29,9 @@ SAMPLE_RECORDS = 1000
 MOST_TITLES = 20
 """Lines above the header that are still taken for titles."""
 
+_FEWEST_BELOW = 2
+"""With fewer rows below it, a first row is not taken for the names of the columns."""
+
 _SAID_FIRST = re.compile(rb"\"?sep=([,;\t|:~^ ])\"?\r?\n", re.IGNORECASE)
 _NUMBER = r"^\s*[+-]?[0-9][0-9.,]*\s*$"
 
@@ -44,6 +48,7 @@ class Layout:
     """The line of the first row."""
     start: int
     """Where the first row begins, in bytes of UTF-8."""
+    early: Early
     notes: tuple[str, ...]
 
 
@@ -64,18 +69,29 @@ def look_at(head: bytes, options: FormatOptions, *, whole: bool) -> Layout:
     header = first if options.header is not False else b""
     names = column_names(fields, skipped, notes) if header else numbered_columns(len(fields))
     frame = _parse(sample[len(header) : marks.last_end(sample)], marks, names)
+    first_line = skipped + 1 + header.count(b"\n")
     if options.header is None:
-        check_header(names, frame, notes)
+        check_header(names, frame, notes, first_line)
     numbers = find_marks(frame, options.marks, commas_separate=separator == ",")
     return Layout(
         marks,
         numbers.marks,
         tuple(names),
         skipped + 1 if header else None,
-        skipped + 1 + header.count(b"\n"),
+        first_line,
         min(start + len(header), len(head)),
+        early_rows(frame, first_line),
         (*notes, *numbers.notes),
     )
+
+
+def early_rows(rows: pl.DataFrame, line: int) -> Early:
+    """Return the first rows, from this line on: the names could stand in one of them."""
+    found = []
+    for row in rows.head(MOST_TITLES).iter_rows():
+        found.append((line, row))
+        line += 1 + sum(field.count("\n") for field in row if field is not None)
+    return tuple(found)
 
 
 def _said(head: bytes, options: FormatOptions) -> tuple[int, str | None]:
@@ -260,8 +276,11 @@ def _parse(rows: bytes, marks: Marks, names: Sequence[str]) -> pl.DataFrame:
         return pl.DataFrame(schema=schema)
 
 
-def check_header(names: Sequence[str], rows: pl.DataFrame, notes: list[str]) -> None:
-    """Refuse names that look like a row of numbers; note those that come again as values."""
+def check_header(names: Sequence[str], rows: pl.DataFrame, notes: list[str], line: int) -> None:
+    """Refuse names that look like a row of numbers; note those that come again as values.
+
+    Also note a first row, in this line, that looks like the names instead.
+    """
     numeric = [re.match(_NUMBER, name) is not None for name in names]
     below = [_all_numbers(rows[name]) for name in names]
     alike = any(name and column for name, column in zip(numeric, below, strict=True))
@@ -278,6 +297,25 @@ def check_header(names: Sequence[str], rows: pl.DataFrame, notes: list[str]) -> 
             f"the name of the column {again[0]!r} is also one of its values: is there a header at"
             " all, and only one?"
         )
+
+    if _looks_like_names(rows):
+        shown = ", ".join(repr(name) for name in rows.row(0)[:2])
+        notes.append(
+            f"the first row looks like the names of the columns ({shown}, …), which would stand"
+            f" below a title: if so, {option('skip_lines', line - 1)}"
+        )
+
+
+def _looks_like_names(rows: pl.DataFrame) -> bool:
+    """Tell whether the first row alone has different words, one of them above numbers alone."""
+    if rows.height <= _FEWEST_BELOW:
+        return False
+    first, below = rows.row(0), rows.slice(1)
+    words = {word.strip().casefold() for word in first if word is not None}
+    if len(words) < len(first) or any(re.match(_NUMBER, word) for word in words):
+        return False
+    above = [column for column in below if _all_numbers(column)]
+    return any(rows[c.name][0].strip().casefold() not in NO_NUMBER for c in above)
 
 
 def _all_numbers(column: pl.Series) -> bool:

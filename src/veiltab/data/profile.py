@@ -36,7 +36,7 @@ MISSING_WORDS = frozenset(
 )
 """What people write where they know nothing, without case and spaces at the ends."""
 
-_NO_NUMBER = MISSING_WORDS | {"unknown", "not known", "no answer", "unbekannt", "keine angabe"}
+NO_NUMBER = MISSING_WORDS | {"unknown", "not known", "no answer", "unbekannt", "keine angabe"}
 """The same among numbers; elsewhere these could be a category that somebody has chosen."""
 
 _TEXT_LENGTH, _TEXT_VALUES = 40, 10
@@ -129,7 +129,7 @@ class ColumnProfile:
     @property
     def missing_words(self) -> tuple[str, ...]:
         """The values that stand for a missing one."""
-        words = MISSING_WORDS if self.numbers is None else _NO_NUMBER
+        words = MISSING_WORDS if self.numbers is None else NO_NUMBER
         return tuple(text for text in sorted(self.counts) if _plain(text) in words)
 
     @cached_property
@@ -166,7 +166,7 @@ class ColumnProfile:
         if self._dtype != pl.String:
             return None
         texts = values.str.strip_chars()
-        texts = texts.filter(~texts.str.to_lowercase().is_in(list(_NO_NUMBER)))
+        texts = texts.filter(~texts.str.to_lowercase().is_in(list(NO_NUMBER)))
         for mark, regex in _DECIMALS.items():
             if len(texts) and texts.str.contains(regex).all():
                 return texts.str.replace(",", ".", literal=True).cast(pl.Float64), mark

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from veiltab.data.batches import check_names, cut, wanted_columns
-from veiltab.data.looking import check_header, column_names, numbered_columns
+from veiltab.data.looking import MOST_TITLES, check_header, column_names, numbered_columns
 from veiltab.data.numbers import POINTS
 from veiltab.data.table_format import FormatOptions, TableFormat, option
 from veiltab.errors import TableError
@@ -41,9 +41,10 @@ class WorkbookTable:
         else:
             fields = ["" if field is None else field for field in cells.row(skipped)]
             names, rows = column_names(fields, skipped, notes), cells.slice(skipped + 1)
+        self._first_row = skipped + 1 + (options.header is not False)
         self._frame = rows.rename(dict(zip(cells.columns, names, strict=True)))
         if options.header is None:
-            check_header(names, self._frame, notes)
+            check_header(names, self._frame, notes, self._first_row)
         self.format = TableFormat(
             kind="XLSX" if path.suffix.lower() == ".xlsx" else "ODS",
             marks=options.marks or POINTS,
@@ -63,7 +64,11 @@ class WorkbookTable:
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
         """Yield these columns; an empty cell is missing."""
-        wanted = wanted_columns(columns, self._frame.columns, rows, self.format)
+        early = [
+            (self._first_row + place, row)
+            for place, row in enumerate(self._frame.head(MOST_TITLES).iter_rows())
+        ]
+        wanted = wanted_columns(columns, self._frame.columns, rows, self.format, early)
         yield from cut(self._frame.select(wanted), rows)
 
     def _choose(self, sheet: str | None) -> tuple[str, pl.DataFrame]:

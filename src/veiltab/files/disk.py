@@ -11,6 +11,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator
 from errno import ENOSYS, ENOTDIR, ENOTSUP, EOPNOTSUPP, EPERM
+from os import PathLike
 from pathlib import Path
 
 from veiltab.errors import OutputError, UnavailableError
@@ -122,18 +123,30 @@ def make_output_folder(path: Path) -> None:
 
 def check_new(path: Path) -> None:
     """Refuse a name for a new file that is taken, or whose folder does not exist."""
-    if path.exists() or path.is_symlink():
+    with _output_errors(path):  # such as of a name that is too long
+        taken, folder = path.exists() or path.is_symlink(), path.parent.is_dir()
+    if taken:
         raise OutputError(f"{path} exists already", hint="name a new file; nothing is overwritten")
-    if not path.parent.is_dir():
+    if not folder:
         raise OutputError(
             f"cannot write {path}: there is no such folder",
             hint="choose a place that you may write to",
         )
 
 
+def is_file(name: str | PathLike[str]) -> bool:
+    """Tell whether there is a file of this name; what can be no name of a file is none."""
+    try:
+        return Path(name).is_file()
+    except OSError:  # of thousands of characters, for example
+        return False
+
+
 def check_empty(folder: Path) -> None:
     """Refuse a folder for new files that holds any."""
-    if folder.is_dir() and any(folder.iterdir()):
+    with _output_errors(folder):
+        taken = folder.is_dir() and any(folder.iterdir())
+    if taken:
         raise OutputError(
             f"{folder} is not empty", hint="name a new folder; nothing is overwritten"
         )

@@ -16,7 +16,7 @@ from veiltab.errors import (
     VeiltabError,
 )
 from veiltab.files.chunks import FolderChunks
-from veiltab.files.disk import check_new
+from veiltab.files.disk import check_new, is_file
 from veiltab.files.private import write_private
 from veiltab.party.context import PartyContext
 from veiltab.party.evidence import check_uploaded, fetch_release, read_log
@@ -175,14 +175,20 @@ def _stored_contract(
 def _unfinished_stored(
     context: PartyContext, contract_with: Callable[[bytes], Contract]
 ) -> Signed[Contract] | None:
-    proposal = None
+    """Find a proposal with the same terms that not everybody has signed yet.
+
+    One that was stopped before it was charged was never sent: nothing is left of it.
+    """
+    proposal, ledgers = None, context.home.ledgers
     for study in context.home.studies():
         signed = context.home.study(study).contract()
-        # One that was not charged was never sent, and is forgotten.
-        ledgers = context.home.ledgers
-        charged = ledgers.ledger_of(study) is not None and ledgers.refund_of(study) is None
-        if signed is not None and charged and contract_with(signed.body.nonce) == signed.body:
-            proposal = signed if _still_proposed(context, study) else proposal
+        if signed is None or contract_with(signed.body.nonce) != signed.body:
+            continue
+        if ledgers.ledger_of(study) is None:
+            if _is_unknown(context, study):
+                context.home.study(study).forget()
+        elif ledgers.refund_of(study) is None and _still_proposed(context, study):
+            proposal = signed
     return proposal
 
 
@@ -284,7 +290,7 @@ def find_researcher(contract: Contract, researcher: str | PublicIdentity) -> Pub
     """Find who is meant: a file that is there, or somebody whom the contract names."""
     if isinstance(researcher, PublicIdentity):
         return researcher
-    if Path(researcher).is_file():
+    if is_file(researcher):
         return read_identity(Path(researcher))
     candidates = contract.researchers or ()
     named = [party for party in candidates if researcher in (party.name, party.party_id.hex())]

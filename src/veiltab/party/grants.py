@@ -12,6 +12,7 @@ from typing import Literal
 
 from veiltab.crypto.identity import fingerprint
 from veiltab.errors import AuditError, InputError, NotFoundError, NotGrantedError
+from veiltab.files.disk import is_file
 from veiltab.party.context import PartyContext
 from veiltab.party.evidence import read_log
 from veiltab.party.home import Home, read_identity
@@ -300,7 +301,7 @@ def _find_researcher(
     researcher: str | PublicIdentity,
 ) -> bytes:
     """Find whose grants are meant: an identity, its file, its name, or its party id."""
-    if isinstance(researcher, str) and Path(researcher).is_file():
+    if isinstance(researcher, str) and is_file(researcher):
         researcher = read_identity(Path(researcher))
     ids = list(dict.fromkeys(grant.body.researcher for grant in given))
     names = party_names(context.home, contract)

@@ -383,13 +383,14 @@ class StudyFolder:
         with disk_errors("deleting a study that was never proposed"):
             remove_folder(self.path)
 
-    def forget_if_unused(self) -> None:
+    def forget_if_unused(self, only: str = "contribution.json") -> None:
         """Delete what a proposal has left that was interrupted before its contract was kept.
 
-        Nothing refers to it: neither a contract, nor a charge, nor anybody else.
+        That is this file and no other.  Nothing refers to it: neither a contract, nor a charge, nor
+        anybody else.
         """
         names = {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else set()
-        if names == {"contribution.json"}:
+        if names == {only}:
             self.forget()
 
     @property

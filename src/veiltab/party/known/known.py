@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from veiltab.crypto.identity import fingerprint
 from veiltab.errors import InputError, KeyChangedError, ParameterError
+from veiltab.files.disk import is_file
 from veiltab.files.private import parse_file, write_private
 from veiltab.party.known.file import BlockedParty, KnownFile, KnownParty, Memory, Standing
 from veiltab.party.known.fingerprints import check_same_fingerprint
@@ -214,7 +215,7 @@ class KnownParties:
 
         if isinstance(party, PublicIdentity):
             return party
-        if Path(party).is_file():
+        if is_file(party):
             return read_identity(Path(party))
         return self.find(str(party)).identity
 

@@ -7,11 +7,13 @@ is broken off can be done again: what was sent is not sent twice.
 from collections.abc import Callable
 
 from veiltab.errors import (
+    ConnectionFailedError,
     HomeError,
     MessageError,
     MismatchError,
     NotFoundError,
     StateError,
+    VeiltabError,
 )
 from veiltab.files.chunks import FolderChunks
 from veiltab.party.context import PartyContext
@@ -66,15 +68,43 @@ def propose_vault(context: PartyContext, draft: VaultDraft) -> Vault:
     context.check_identities(terms.identity for terms in draft.curators)
     proposal = _unfinished(context, draft)
     if proposal is None:
+        for earlier in context.home.vaults():
+            context.home.vault(earlier).forget_if_unused("secret.json")
         secret, commitment, nonce = new_secret(context.entropy)
         vault = draft.vault(server=context.server.pinned, secret_commitment=commitment, nonce=nonce)
         context.home.vault(vault.vault_id).save_secret(secret)
         proposal = unsigned(vault)
     signed = agreement.sign_vault(proposal, context.identity)
     context.home.vault(signed.body.vault_id).save_terms(signed)
-    context.server.vaults.propose(signed)
+    _send_proposal(context, signed)
     _share_secret(context, signed.body)
     return signed.body
+
+
+def _send_proposal(context: PartyContext, signed: Signed[Vault]) -> None:
+    """Send a proposal; if the server refuses it, nothing is left of it.
+
+    A connection that breaks is no refusal: the proposal may have arrived, and is taken up by the
+    next one with the same terms.
+    """
+    vault = signed.body.vault_id
+    try:
+        context.server.vaults.propose(signed)
+    except ConnectionFailedError:
+        raise
+    except VeiltabError:
+        if _is_unknown(context, vault):
+            context.home.vault(vault).forget()
+        raise
+
+
+def _is_unknown(context: PartyContext, vault: bytes) -> bool:
+    """Tell whether the server says that there is no such vault."""
+    try:
+        context.server.vaults.status(vault)
+    except VeiltabError as error:
+        return isinstance(error, NotFoundError)
+    return False
 
 
 def sign_vault(context: PartyContext, signed: Signed[Vault]) -> VaultStatus:
