@@ -270,8 +270,9 @@ def drafted(fields: Fields, draft: Draft) -> tuple[Fields, str]:
             hint="write the attributes yourself: each with the categories that may be told",
         )
     rules = tuple(dict.fromkeys((*fields.normalisation, *proposal["linkage"]["normalisation"])))
-    said = f"{len(rows):,} attributes are drafted from your table. Remove those that nobody needs,"
-    said += " and merge categories that few people have: each can be read by everybody in the study"
+    said = "1 attribute is" if len(rows) == 1 else f"{len(rows):,} attributes are"
+    said += " drafted from your table. Remove what nobody needs, and merge categories that few"
+    said += " people have: each can be read by everybody in the study"
     said += "".join(f". {warning[0].upper()}{warning[1:]}" for warning in draft.warnings)
     return replace(fields, curators=curators, normalisation=rules), said
 

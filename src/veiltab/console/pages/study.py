@@ -9,7 +9,7 @@ from starlette.responses import Response
 from veiltab.console.forms import Form, Typed
 from veiltab.console.pages.actions import act, typed_before
 from veiltab.console.pages.inbox import EXPLORE, my_step, others
-from veiltab.console.pages.ledger import refunded
+from veiltab.console.pages.ledger import odds, refunded
 from veiltab.console.rendering import Failure, render
 from veiltab.core.overlap import LEVEL
 from veiltab.errors import InputError, VeiltabError
@@ -217,6 +217,7 @@ def terms_values(contract: Contract, home: Home, expected: int | None = None) ->
     parties = [(one, called(one)) for one in acquaintances(home, contract)]
     return {
         "contract": contract,
+        "odds": odds,
         "facts": study_facts(contract, home, expected),
         "warnings": warnings_of(contract, expected),
         "coalitions": coalitions(contract),

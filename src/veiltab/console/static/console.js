@@ -1,5 +1,6 @@
 // What plain pages cannot do: times in the reader's own zone, a slider beside a number, small files
-// that are chosen instead of pasted, tables that fit, and results that disappear when nobody uses them.
+// that are chosen instead of pasted, tables that fit, results that disappear when nobody uses them, and
+// saying that an answer does not come.
 "use strict";
 
 function localTimes(root) {
@@ -29,12 +30,18 @@ function sliders(root) {
   }
 }
 
+// A page takes no larger form than a megabyte; letters with accents are longer there.
+const LARGEST_FILE = 300000;
+
 function fileChoosers(root) {
   for (const chooser of root.querySelectorAll("input[data-reads-into]")) {
     chooser.closest(".reads").hidden = false;
     chooser.addEventListener("change", async () => {
       const [file] = chooser.files;
-      if (file) document.getElementById(chooser.dataset.readsInto).value = await file.text();
+      const tooLarge = file && file.size > LARGEST_FILE;
+      chooser.setCustomValidity(tooLarge ? "This file is too large to be one of these: choose another one." : "");
+      chooser.reportValidity();
+      if (file && !tooLarge) document.getElementById(chooser.dataset.readsInto).value = await file.text();
     });
   }
 }
@@ -83,6 +90,29 @@ function closeWhenIdle() {
     location.replace("/idle?next=" + encodeURIComponent(here));
   }, 1000 * Number(results.dataset.idle));
 }
+
+// Without this, a part of a page that gets no answer would stand still, and say nothing.
+function say(event, what, todo) {
+  document.getElementById("trouble")?.remove();
+  const trouble = document.createElement("div");
+  trouble.id = "trouble";
+  trouble.className = "care";
+  trouble.setAttribute("role", "alert");
+  for (const [tag, words] of [["h2", what], ["p", todo]]) {
+    const line = document.createElement(tag);
+    line.textContent = words;
+    trouble.append(line);
+  }
+  event.detail.target.prepend(trouble);
+}
+
+document.addEventListener("htmx:sendError", (event) => say(event, "The console does not answer",
+  "It has ended, or was started anew. Nothing that was saved or sent is lost: run veiltab console, and open the link that it prints."));
+document.addEventListener("htmx:responseError", (event) => say(event, "There was no answer to that",
+  "Load this page again."));
+document.addEventListener("htmx:beforeSwap", (event) => {
+  if (event.detail.shouldSwap) document.getElementById("trouble")?.remove();
+});
 
 document.addEventListener("DOMContentLoaded", () => {
   localTimes(document);
