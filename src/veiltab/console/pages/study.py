@@ -183,7 +183,7 @@ def _values(session: Session, study: Study) -> dict[str, object]:
     return {
         "study": study,
         "status": status,
-        "steps": _steps(status.state),
+        "steps": _steps(_reached(status.state, log)),
         "ended": status.state not in IN_ORDER,
         "mine": mine,
         "mine_is_at": f"/explore/{study.id}" if mine == EXPLORE else "#act",
@@ -301,6 +301,14 @@ def _what(audit: Audit, entry: AuditEntry) -> str:
         return entry.event
     way = "from" if entry.event == AuditEvent.REVOKED else "to"
     return f"{entry.event}: {', '.join(one.attributes)}, {way} {one.researcher}"
+
+
+def _reached(state: str, log: Audit | Failure) -> str:
+    """Return how far a study is; of one that was ended, how far it was, as its log says."""
+    if state in IN_ORDER or not isinstance(log, Audit):
+        return state
+    before = [entry.state for entry in log.entries if entry.state in IN_ORDER]
+    return before[-1] if before else state
 
 
 def _steps(state: str) -> list[Step]:

@@ -91,7 +91,8 @@ function closeWhenIdle() {
   }, 1000 * Number(results.dataset.idle));
 }
 
-// Without this, a part of a page that gets no answer would stand still, and say nothing.
+// Without this, a part of a page that gets no answer would stand still, and say nothing.  The next
+// answer takes the place of what is said.
 function say(event, what, todo) {
   document.getElementById("trouble")?.remove();
   const trouble = document.createElement("div");
@@ -110,9 +111,6 @@ document.addEventListener("htmx:sendError", (event) => say(event, "The console d
   "It has ended, or was started anew. Nothing that was saved or sent is lost: run veiltab console, and open the link that it prints."));
 document.addEventListener("htmx:responseError", (event) => say(event, "There was no answer to that",
   "Load this page again."));
-document.addEventListener("htmx:beforeSwap", (event) => {
-  if (event.detail.shouldSwap) document.getElementById("trouble")?.remove();
-});
 
 document.addEventListener("DOMContentLoaded", () => {
   localTimes(document);
