@@ -257,7 +257,7 @@ def test_a_part_of_a_page_that_gets_no_answer_says_so(world: World) -> None:
 
 
 def test_a_file_is_chosen_instead_of_pasted(world: World) -> None:
-    """It is read into its field; one that no form would take is refused at once."""
+    """It is read into its field; one that is too large, or has keys in it, is not."""
     visitor = world.visitor
     visitor.open("/identity")
     visitor.form("Add a party")
@@ -265,10 +265,15 @@ def test_a_file_is_chosen_instead_of_pasted(world: World) -> None:
     content = visitor.page.get_by_label("The path of the file, or its content")
     chooser.set_input_files({"name": "a.json", "mimeType": "", "buffer": b"{}"})
     expect(content).to_have_value("{}")
-    chooser.set_input_files({"name": "b.json", "mimeType": "", "buffer": bytes(300_001)})
-    expect(content).to_have_value("{}")
-    said = chooser.evaluate("element => element.validationMessage")
-    assert said.startswith("This file is too large")
+    keys = (world.state.party.path / "identity.key").read_bytes()
+    another = ": choose another one."
+    for wrong, words in (
+        (bytes(300_001), f"This file is too large to be one of these{another}"),
+        (keys, f"This file has secrets in it, and no page may hold them{another}"),
+    ):
+        chooser.set_input_files({"name": "b.json", "mimeType": "", "buffer": wrong})
+        expect(chooser).to_have_js_property("validationMessage", words)
+        expect(content).to_have_value("{}")
 
 
 def test_forms_do_without_script(browser: Browser, world: World) -> None:

@@ -193,12 +193,17 @@ class Fields:
             yield from (("text", self.text), ("folder", self.folder))
 
     def opened(self) -> "Fields":
-        """Return the content of the study file whose path was given instead of it."""
+        """Return the content of the study file whose path was given instead of it.
+
+        What is no such file stays where it is: no page shows what is in a file of keys.
+        """
         given = self.text.strip()
         if not given or "\n" in given or "=" in given:
             return self
         path = Path(given).expanduser()
-        text = read_bytes(path, "study file").decode("utf-8", "replace")
+        data = read_bytes(path, "study file")
+        Document(data, "the study file")
+        text = data.decode("utf-8-sig")
         return replace(self, text=text.replace("\r\n", "\n"), folder=str(path.absolute().parent))
 
     def study_file(self, home: Home) -> str:

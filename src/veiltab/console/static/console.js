@@ -33,15 +33,21 @@ function sliders(root) {
 // A page takes no larger form than a megabyte; letters with accents are longer there.
 const LARGEST_FILE = 300000;
 
+// How files of keys begin, locked or not.
+const SECRETS = /^\s*\{\s*"(keys"|kind"\s*:\s*"locked-identity")/;
+
 function fileChoosers(root) {
   for (const chooser of root.querySelectorAll("input[data-reads-into]")) {
     chooser.closest(".reads").hidden = false;
     chooser.addEventListener("change", async () => {
       const [file] = chooser.files;
       const tooLarge = file && file.size > LARGEST_FILE;
-      chooser.setCustomValidity(tooLarge ? "This file is too large to be one of these: choose another one." : "");
+      const text = !file || tooLarge ? "" : await file.text();
+      const isSecret = SECRETS.test(text);
+      chooser.setCustomValidity(tooLarge ? "This file is too large to be one of these: choose another one."
+        : isSecret ? "This file has secrets in it, and no page may hold them: choose another one." : "");
       chooser.reportValidity();
-      if (file && !tooLarge) document.getElementById(chooser.dataset.readsInto).value = await file.text();
+      if (text && !isSecret) document.getElementById(chooser.dataset.readsInto).value = text;
     });
   }
 }
