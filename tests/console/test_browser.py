@@ -17,6 +17,7 @@ from tests.support.http_simulator import HttpStudy, HttpTerms, http_study
 from tests.support.pages import Clock, secrets_of
 from tests.support.servers import Server, make_context, running
 from tests.support.simulator import Stage
+from veiltab.console import app
 from veiltab.console.keys import ConsoleParty
 from veiltab.console.state import ConsoleState, OperatorState
 from veiltab.core.schema import Attribute, CountTable, Schema
@@ -224,6 +225,94 @@ def test_a_page_that_waits_goes_on_by_itself(world: World) -> None:
     visitor.look("waiting", widths=(360, 1024))
     fetched.set()
     visitor.see("Try again")  # there is no such study
+
+
+def test_keys_are_locked_though_nobody_asks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The console itself looks at the time: what was read with them does not wait for a click."""
+    party, locked = world.state.party, threading.Event()
+    monkeypatch.setattr(app, "TICKS", 1)
+    monkeypatch.setattr(party, "when_locked", locked.set)
+    party.unlock(None)
+    world.clock.now += 901
+    assert locked.wait(30)
+    party.unlock(None)
+
+
+def test_a_part_of_a_page_that_gets_no_answer_says_so(world: World) -> None:
+    """A console that has ended, and a session that has: neither leaves a page that stands still."""
+    visitor = world.visitor
+    visitor.open("/plan")
+    visitor.page.route("**/plan?*", lambda route: route.abort())
+    visitor.fill("Respondents", "30000")
+    visitor.see("The console does not answer")
+    visitor.page.unroute("**/plan?*")
+    visitor.fill("Respondents", "40000")
+    visitor.see("40,000 respondents")
+    assert visitor.page.get_by_role("alert").count() == 0
+    visitor.context.clear_cookies()  # as after half a day
+    visitor.fill("Respondents", "50000")
+    visitor.see("This page is closed")
+    visitor.enter()
+    visitor.faults.clear()  # what the browser says of a request that failed
+
+
+def test_a_file_is_chosen_instead_of_pasted(world: World) -> None:
+    """It is read into its field; one that is too large, or has keys in it, is not."""
+    visitor = world.visitor
+    visitor.open("/identity")
+    visitor.form("Add a party")
+    chooser = visitor.page.locator("#identity-file")
+    content = visitor.page.get_by_label("The path of the file, or its content")
+    chooser.set_input_files({"name": "a.json", "mimeType": "", "buffer": b"{}"})
+    expect(content).to_have_value("{}")
+    keys = (world.state.party.path / "identity.key").read_bytes()
+    another = ": choose another one."
+    for wrong, words in (
+        (bytes(300_001), f"This file is too large to be one of these{another}"),
+        (keys, f"This file has secrets in it, and no page may hold them{another}"),
+    ):
+        chooser.set_input_files({"name": "b.json", "mimeType": "", "buffer": wrong})
+        expect(chooser).to_have_js_property("validationMessage", words)
+        expect(content).to_have_value("{}")
+
+
+def test_forms_do_without_script(browser: Browser, world: World) -> None:
+    """Their buttons do what a script does sooner: plan, open, map and check a table, explore."""
+    people = world.folder / "people.csv"
+    attributes = world.study.contract.body.curators[0].attributes
+    with people.open("w", encoding="utf-8", newline="") as file:
+        rows = [(f"p{i}", "ja", attributes[1].categories[i % 2]) for i in range(60)]
+        csv.writer(file).writerows([("nr", "first", "second"), *rows])
+    pair = Schema([Attribute(name, ("no", "yes")) for name in ("smoker", "rich")])
+    estimate = world.folder / "plain.json"
+    released_estimate(CountTable(pair, np.full(4, 5_000)), 3.0).save(estimate)
+    context = browser.new_context(base_url=world.visitor.origin, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(world.visitor.console.link())
+    page.get_by_role("link", name="Planner").click()
+    page.get_by_label("Respondents", exact=True).fill("41000")
+    page.get_by_role("button", name="Compute").click()
+    page.get_by_text("24 cells, 41,000 respondents").wait_for()
+
+    page.goto(f"{world.page}/table?other=1")
+    page.get_by_label("A file, or the address of a database").fill(str(people))
+    page.get_by_role("button", name="Open", exact=True).click()
+    page.locator("[name='0:column']").select_option("first")
+    page.locator("[name='1:column']").select_option("second")
+    page.get_by_role("button", name="Show the values of the chosen columns").click()
+    page.get_by_text("1 value has no category yet, in 60 rows").wait_for()
+    page.get_by_label("Category of ja").select_option(index=1)
+    page.get_by_role("button", name="Check the whole table").click()
+    page.get_by_text("The table fits: 60 respondents").wait_for()
+
+    page.goto("/explore")
+    page.get_by_label("Its file on this computer").fill(str(estimate))
+    page.get_by_role("button", name="Open", exact=True).click()
+    page.get_by_label("Show", exact=True).select_option("within")
+    page.get_by_role("button", name="Show", exact=True).click()
+    page.wait_for_url("**show=within**")
+    page.get_by_role("heading", name="Take it with you").wait_for()
+    context.close()
 
 
 def test_a_one_time_link_is_left_nowhere(world: World) -> None:

@@ -171,6 +171,21 @@ def test_tests_and_odds_ratios(adult: Explorer) -> None:
     assert "Odds ratio" not in by_id(adult.look(rows="education", columns="salary"), "answers").text
 
 
+def test_answers_begin_with_what_is_read_first(adult: Explorer) -> None:
+    """Shares in per cent, people as whole numbers, small p-values as such; the rest is below."""
+    fields = {"rows": "gender", "columns": "salary", "condition": RICH}
+    text = by_id(adult.look(**fields), "answers").text
+    for words in (
+        r"Share *24\.86%, 95% interval 21\.58%–28\.20%P\(",
+        r"Number of people *11,242, 95% interval [0-9,]+–[0-9,]+people",
+        r"Strength of association *0\.213, 95% interval 0\.131–0\.305Cram",
+        r"Test of independence *p < 0\.001independence",
+    ):
+        assert re.search(words, text), text
+    text = by_id(adult.look(rows="education", columns="gender"), "answers").text
+    assert re.search(r"Test of independence *p = 0\.\d{3}independence", text), text
+
+
 def test_what_the_grants_lack(fresh: Explorer) -> None:
     """Which attributes are missing, and whom to ask: not granted yet, or no more."""
     estimate = fresh.opened.estimate
@@ -233,6 +248,7 @@ def test_views_are_saved_listed_and_deleted(fresh: Explorer) -> None:
     fresh.state.estimates.forget()
     fresh.state.estimates._paths.clear()
     listed = fresh.client.get("/explore").text
+    assert 'aria-current="page">Explorer' in listed
     assert "Women &amp; &lt;men&gt;" in listed
     [saved] = SavedViews(fresh.party.home).all()
     assert "salary within gender" in read_page(fresh.client.get(saved.link).text).text

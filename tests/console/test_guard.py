@@ -196,7 +196,9 @@ def test_the_secret_of_another_session_is_no_use(pages: Pages) -> None:
 @for_each("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_other_methods_are_refused(pages: Pages, method: str) -> None:
     """Pages are read and forms are sent."""
-    assert pages.client.request(method, "/ledger").status_code == 405
+    refused = pages.client.request(method, "/ledger")
+    assert refused.status_code == 405
+    assert "Pages are read and forms are sent" in refused.text  # before any page is asked
 
 
 @for_each(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pages import ORIGIN, READS, Browser, party_browser, plain
+from tests.support.pages import ORIGIN, READS, Browser, party_browser, plain, secrets_of
 from tests.support.servers import Server, make_context, running
 from tests.support.slow_tables import SlowTable, SlowTables
 from veiltab.console import proposing
@@ -252,6 +252,31 @@ def test_a_party_is_added_by_its_file(world: World, hospital: Browser) -> None:
     downloaded = hospital.client.get("/identity/public.json")
     assert downloaded.text == identity_text(world.hospital.home.public)
     assert "attachment" in downloaded.headers["content-disposition"]
+
+
+def test_no_page_shows_what_is_in_a_file_of_keys(world: World, hospital: Browser) -> None:
+    """Whoever takes it for another file is told so; a path stays to be changed, content goes."""
+    home = world.hospital.home
+    keys = home.path / "identity.key"
+    form = hospital.form("/identity", "/identity/add") | {"sure": "on"}
+    for action, fields, kept in (
+        ("/propose/terms", {"text": str(keys)}, str(keys)),
+        ("/propose/party", {"identity": str(keys)}, str(keys)),
+        ("/propose/party", {"identity": keys.read_text()}, ""),
+        ("/identity/add", form | {"identity": str(keys)}, str(keys)),
+        ("/identity/add", form | {"identity": keys.read_text()}, ""),
+    ):
+        answer = hospital.send(action, good(world) | form | fields)
+        assert answer.status_code == 422
+        assert f">{kept}</textarea>" in answer.text
+        assert [secret for secret in secrets_of(home) if secret in answer.text] == []
+    unticked = form | {"identity": identity_text(world.rivera.home.public)}
+    del unticked["sure"]
+    again = hospital.send("/identity/add", unticked)
+    assert (
+        html.escape(unticked["identity"].strip(), quote=True).replace("&quot;", "&#34;")
+        in again.text
+    )
 
 
 def test_attributes_are_drafted_from_a_table(

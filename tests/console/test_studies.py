@@ -148,6 +148,7 @@ def test_end_and_refund(world: World, office: Browser) -> None:
     assert 'value="a mistake"' in early.text
     ended = office.fill_in(page, f"{page}/abort", reason=f"wrong year {SCRIPT}")
     assert "ended, for everybody in it" in plain(ended.text)
+    assert re.findall('<li class="reached" >([^<]*)<', ended.text) == ["Proposed", "Signed by all"]
     assert SCRIPT not in ended.text
     assert f"for everybody in it {SCRIPT} office: wrong year {SCRIPT}" in plain(ended.text)
     charged = next(b for b in home.budgets() if b.ledger.dataset == "ends early")

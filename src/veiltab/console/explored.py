@@ -18,9 +18,12 @@ from veiltab.errors import ParameterError
 from veiltab.estimates import Estimate
 from veiltab.inference.conditions import describe
 from veiltab.inference.distributions import NUMBERS, category_columns, interval_column
+from veiltab.inference.hypotheses import HypothesisTest
+from veiltab.inference.quantities import Quantity
 from veiltab.inference.residuals import standardised_residuals
 from veiltab.report import words
 from veiltab.report.dots import Scale, dot_table, key
+from veiltab.report.formatting import decimals, interval_text, percent, significance
 from veiltab.report.heat import heat_map
 from veiltab.report.html import Html
 from veiltab.report.view import ReportOptions, ShownTable, shown_table
@@ -40,6 +43,9 @@ MOST_ASKED = 120
 MOST_TESTED, MOST_TESTED_ON_REQUEST = 150, 1_000
 """Cells of two attributes, layers included, that are tested at once, or after a click."""
 
+SHARE, PEOPLE = "Share", "Number of people"
+"""What stands before answers that are written in their own way."""
+
 TWO = 2
 
 
@@ -48,8 +54,27 @@ class Answer:
     """Something that was computed beside the table, and the Python that gives it."""
 
     words: str
-    result: object
+    result: Quantity | HypothesisTest
     code: str
+
+    @property
+    def headline(self) -> str:
+        """What is read first: a number, a share in per cent, with its interval; or a p-value."""
+        found = self.result
+        if isinstance(found, HypothesisTest):
+            p_value = significance(found.p_value)
+            return f"p {p_value}" if p_value.startswith("<") else f"p = {p_value}"
+        if not found.estimable:
+            return "not estimable"
+        ends = interval_text(found.low, found.high, self._written)
+        interval = f"{100 * found.level:g}% interval {ends}" if ends else "no limits"
+        return interval if found.value is None else f"{self._written(found.value)}, {interval}"
+
+    def _written(self, number: float) -> str:
+        if self.words == SHARE:
+            assert isinstance(self.result, Quantity)  # noqa: S101 - no test is a share
+            return percent(number, decimals([self.result.standard_error]))
+        return f"{number:,.0f}" if self.words == PEOPLE else f"{number:.3g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +173,8 @@ def title(choice: Choice) -> str:
         return f"{choice.rows} and {choice.columns}: deviations from independence"
     if choice.show == WITHIN:
         return f"{choice.columns} within {' and '.join(choice.groups)}"
-    return " and ".join(choice.names) + (
+    *others, last = choice.names
+    return (f"{', '.join(others)} and {last}" if others else last) + (
         f", among those with {choice.given}" if choice.given else ""
     )
 
@@ -237,7 +263,7 @@ def _questions(opened: Opened, choice: Choice) -> Iterator[Answer]:
     given = choice.given or None
     among = f", given={given!r}" if given else ""
     yield Answer(
-        "Share",
+        SHARE,
         estimate.probability(choice.condition, given=given, level=level),
         f"estimate.probability({choice.condition!r}{among}, level={level:g})",
     )
@@ -249,7 +275,7 @@ def _questions(opened: Opened, choice: Choice) -> Iterator[Answer]:
         )
     else:
         yield Answer(
-            "Number of people",
+            PEOPLE,
             estimate.people(choice.condition, level=level),
             f"estimate.people({choice.condition!r}, level={level:g})",
         )

@@ -176,12 +176,15 @@ class Guard:
     def _check_cookie(self, scope: Scope, headers: Headers) -> Response | None:
         session = self._door.session(_cookie(headers, self.cookie_name))
         if session is None:
-            return _refuse(
+            closed = _refuse(
                 401,
                 "This page is closed",
                 "Open the console with the link that <code>veiltab console</code> prints. A link"
                 " works once: press Enter where the console runs, and it prints a new one.",
             )
+            if "hx-request" in headers:  # only a part of the page is asked for: the whole says it
+                closed.headers["hx-refresh"] = "true"
+            return closed
         scope["veiltab.session"] = session
         return None
 

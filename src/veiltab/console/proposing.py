@@ -193,12 +193,17 @@ class Fields:
             yield from (("text", self.text), ("folder", self.folder))
 
     def opened(self) -> "Fields":
-        """Return the content of the study file whose path was given instead of it."""
+        """Return the content of the study file whose path was given instead of it.
+
+        What is no such file stays where it is: no page shows what is in a file of keys.
+        """
         given = self.text.strip()
         if not given or "\n" in given or "=" in given:
             return self
         path = Path(given).expanduser()
-        text = read_bytes(path, "study file").decode("utf-8", "replace")
+        data = read_bytes(path, "study file")
+        Document(data, "the study file")
+        text = data.decode("utf-8-sig")
         return replace(self, text=text.replace("\r\n", "\n"), folder=str(path.absolute().parent))
 
     def study_file(self, home: Home) -> str:
@@ -270,8 +275,9 @@ def drafted(fields: Fields, draft: Draft) -> tuple[Fields, str]:
             hint="write the attributes yourself: each with the categories that may be told",
         )
     rules = tuple(dict.fromkeys((*fields.normalisation, *proposal["linkage"]["normalisation"])))
-    said = f"{len(rows):,} attributes are drafted from your table. Remove those that nobody needs,"
-    said += " and merge categories that few people have: each can be read by everybody in the study"
+    said = "1 attribute is" if len(rows) == 1 else f"{len(rows):,} attributes are"
+    said += " drafted from your table. Remove what nobody needs, and merge categories that few"
+    said += " people have: each can be read by everybody in the study"
     said += "".join(f". {warning[0].upper()}{warning[1:]}" for warning in draft.warnings)
     return replace(fields, curators=curators, normalisation=rules), said
 

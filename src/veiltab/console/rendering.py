@@ -60,7 +60,8 @@ def templates() -> Environment:
         "short": lambda value: value.hex()[:16],
         "path": path,
         "number": lambda value: f"{value:,}",
-        "plain": lambda value: f"{value:g}",
+        "how_many": how_many,
+        "plain": plain_number,
         "percent": lambda value: f"{100 * value:.3g}%",
         "significant": lambda value: f"{value:.3g}",
     }
@@ -103,6 +104,17 @@ def words(page: Markup) -> Markup:
     rows = Markup("").join(map(Markup("<dt>{}</dt><dd>{}</dd>").format, found, found.values()))
     listed = Markup('<aside class="words"><h2>What the words mean</h2><dl>{}</dl></aside>')
     return listed.format(rows) if found else Markup("")
+
+
+def plain_number(value: float) -> str:
+    """Write a number as people type it: 1e-6, and not 1e-06."""
+    digits, letter, power = f"{value:g}".partition("e")
+    return f"{digits}e{int(power)}" if letter else digits
+
+
+def how_many(number: int, thing: str) -> str:
+    """Write how many things there are, such as 1 row or 2 rows."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def sentence(text: str) -> str:

@@ -247,6 +247,6 @@ def _choose(request: Request, failure: Failure | None = None, path: str = "") ->
         200 if failure is None else 422,
         studies=studies,
         views=views,
-        path=path,
+        file=path,
         failure=failure,
     )

@@ -10,7 +10,7 @@ from veiltab.console.forms import Form, Typed
 from veiltab.console.keys import PATIENCE, ConsoleParty
 from veiltab.console.pages.actions import act, typed_before
 from veiltab.console.rendering import Failure, render
-from veiltab.errors import InputError
+from veiltab.errors import InputError, VeiltabError
 from veiltab.party.connection import Retry
 from veiltab.party.home import Home, identity_text, parse_identity, read_identity
 from veiltab.party.known.fingerprints import check_digits
@@ -140,8 +140,27 @@ def _page(request: Request, failure: Failure | None, typed: Typed) -> Response:
         known=home.known.parties(),
         blocked=home.known.blocked(),
         typed=typed,
+        identity=shown_again(typed.text("add", "identity")),
         failure=failure,
     )
+
+
+def shown_again(text: str) -> str:
+    """Return what was given for an identity, unless it is the content of something else.
+
+    Beside the file of a public identity are those of the keys, which are on no page.
+    """
+    if _is_content(text):
+        try:
+            parse_identity(text.encode(), "what you have pasted")
+        except VeiltabError:
+            return ""
+    return text
+
+
+def _is_content(text: str) -> bool:
+    """Tell the content of a file from its path."""
+    return text.lstrip().startswith("{") or "\n" in text.strip()
 
 
 def met(home: Home, text: str) -> PublicIdentity:
@@ -150,7 +169,7 @@ def met(home: Home, text: str) -> PublicIdentity:
         raise InputError(
             "no identity is given", hint="choose its file, write its path, or paste its content"
         )
-    if text.lstrip().startswith("{"):
+    if _is_content(text):
         identity = parse_identity(text.encode(), "what you have pasted")
     else:
         identity = read_identity(Path(text).expanduser())

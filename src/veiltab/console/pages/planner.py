@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from veiltab.console.forms import Form
+from veiltab.console.pages.ledger import odds
 from veiltab.console.proposing import PROMISE
 from veiltab.console.rendering import Failure, render
 from veiltab.core.plan import MechanismName, Plan, plan
@@ -146,6 +147,7 @@ def planner(request: Request) -> Response:
         ways=ways,
         plan=chosen if isinstance(chosen, Plan) else None,
         shares=shares,
+        odds=odds,
         end=min(1.0, ROOM * max(ends)),
     )
 

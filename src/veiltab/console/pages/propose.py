@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from veiltab.console.forms import Form, Typed, check_location, without_password
 from veiltab.console.pages.actions import Done, act, progress_page, read_table, why_not_read
-from veiltab.console.pages.identity import met
+from veiltab.console.pages.identity import met, shown_again
 from veiltab.console.pages.study import terms_values
 from veiltab.console.proposing import (
     NORMALISATIONS,
@@ -272,7 +272,7 @@ def _form_page(
         focus=focus,
         useless=useless or fields.anyway,
         anyway=ANYWAY,
-        identity=others.get("identity", ""),
+        identity=shown_again(others.get("identity", "")),
         location=others.get("location", ""),
         query=others.get("query", ""),
     )

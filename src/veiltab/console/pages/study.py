@@ -9,7 +9,7 @@ from starlette.responses import Response
 from veiltab.console.forms import Form, Typed
 from veiltab.console.pages.actions import act, typed_before
 from veiltab.console.pages.inbox import EXPLORE, my_step, others
-from veiltab.console.pages.ledger import refunded
+from veiltab.console.pages.ledger import odds, refunded
 from veiltab.console.rendering import Failure, render
 from veiltab.core.overlap import LEVEL
 from veiltab.errors import InputError, VeiltabError
@@ -183,7 +183,7 @@ def _values(session: Session, study: Study) -> dict[str, object]:
     return {
         "study": study,
         "status": status,
-        "steps": _steps(status.state),
+        "steps": _steps(_reached(status.state, log)),
         "ended": status.state not in IN_ORDER,
         "mine": mine,
         "mine_is_at": f"/explore/{study.id}" if mine == EXPLORE else "#act",
@@ -217,6 +217,7 @@ def terms_values(contract: Contract, home: Home, expected: int | None = None) ->
     parties = [(one, called(one)) for one in acquaintances(home, contract)]
     return {
         "contract": contract,
+        "odds": odds,
         "facts": study_facts(contract, home, expected),
         "warnings": warnings_of(contract, expected),
         "coalitions": coalitions(contract),
@@ -300,6 +301,14 @@ def _what(audit: Audit, entry: AuditEntry) -> str:
         return entry.event
     way = "from" if entry.event == AuditEvent.REVOKED else "to"
     return f"{entry.event}: {', '.join(one.attributes)}, {way} {one.researcher}"
+
+
+def _reached(state: str, log: Audit | Failure) -> str:
+    """Return how far a study is; of one that was ended, how far it was, as its log says."""
+    if state in IN_ORDER or not isinstance(log, Audit):
+        return state
+    before = [entry.state for entry in log.entries if entry.state in IN_ORDER]
+    return before[-1] if before else state
 
 
 def _steps(state: str) -> list[Step]:

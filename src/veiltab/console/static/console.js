@@ -1,5 +1,6 @@
 // What plain pages cannot do: times in the reader's own zone, a slider beside a number, small files
-// that are chosen instead of pasted, tables that fit, and results that disappear when nobody uses them.
+// that are chosen instead of pasted, tables that fit, results that disappear when nobody uses them, and
+// saying that an answer does not come.
 "use strict";
 
 function localTimes(root) {
@@ -29,12 +30,24 @@ function sliders(root) {
   }
 }
 
+// A page takes no larger form than a megabyte; letters with accents are longer there.
+const LARGEST_FILE = 300000;
+
+// How files of keys begin, locked or not.
+const SECRETS = /^\s*\{\s*"(keys"|kind"\s*:\s*"locked-identity")/;
+
 function fileChoosers(root) {
   for (const chooser of root.querySelectorAll("input[data-reads-into]")) {
     chooser.closest(".reads").hidden = false;
     chooser.addEventListener("change", async () => {
       const [file] = chooser.files;
-      if (file) document.getElementById(chooser.dataset.readsInto).value = await file.text();
+      const tooLarge = file && file.size > LARGEST_FILE;
+      const text = !file || tooLarge ? "" : await file.text();
+      const isSecret = SECRETS.test(text);
+      chooser.setCustomValidity(tooLarge ? "This file is too large to be one of these: choose another one."
+        : isSecret ? "This file has secrets in it, and no page may hold them: choose another one." : "");
+      chooser.reportValidity();
+      if (text && !isSecret) document.getElementById(chooser.dataset.readsInto).value = text;
     });
   }
 }
@@ -83,6 +96,27 @@ function closeWhenIdle() {
     location.replace("/idle?next=" + encodeURIComponent(here));
   }, 1000 * Number(results.dataset.idle));
 }
+
+// Without this, a part of a page that gets no answer would stand still, and say nothing.  The next
+// answer takes the place of what is said.
+function say(event, what, todo) {
+  document.getElementById("trouble")?.remove();
+  const trouble = document.createElement("div");
+  trouble.id = "trouble";
+  trouble.className = "care";
+  trouble.setAttribute("role", "alert");
+  for (const [tag, words] of [["h2", what], ["p", todo]]) {
+    const line = document.createElement(tag);
+    line.textContent = words;
+    trouble.append(line);
+  }
+  event.detail.target.prepend(trouble);
+}
+
+document.addEventListener("htmx:sendError", (event) => say(event, "The console does not answer",
+  "It has ended, or was started anew. Nothing that was saved or sent is lost: run veiltab console, and open the link that it prints."));
+document.addEventListener("htmx:responseError", (event) => say(event, "There was no answer to that",
+  "Load this page again."));
 
 document.addEventListener("DOMContentLoaded", () => {
   localTimes(document);
