@@ -540,6 +540,8 @@ def test_a_recode_file_is_drafted_for_a_study(cast: Cast, tmp_path: Path) -> Non
     assert found["recode_file"] == written
     assert len(found["warnings"]) == 1
     assert f"name = {json.dumps(SMOKES, ensure_ascii=False)}" in cast.hospital.run(*draft).out
+    mine = cast.hospital.json(*draft, "--study", study, "--column", f"{SMOKES}=Nr ")
+    assert 'column = "Nr "' in mine["recode_file"]
     for options, problem in (
         (("--study", study, "--attribute", "x"), "either --study or --attribute"),
         (("--attribute", "x"), "has no column 'x'"),

@@ -74,6 +74,24 @@ def test_a_column_that_nobody_can_find_is_asked_for() -> None:
             parse_recode(text.encode(), "r", SCHEMA)
 
 
+def test_a_column_that_is_named_is_mapped_whatever_it_is_called() -> None:
+    """Values and intervals as if it were called like the attribute; slips are found."""
+    frame = pl.DataFrame({"Raucher": ["yes ", "No"], "Alter": ["39", ""], "age": ["x", "y"]})
+    schema = Schema(SCHEMA.attributes[:2])
+    names = {"smoker": "Raucher", schema.names[1]: "Alter"}
+    text, _ = draft_recode_for(frame, schema, names)
+    recode = parse_recode(text.encode(), "r", schema)
+    assert recode.columns == names
+    renamed = frame.drop("age").rename({column: name for name, column in names.items()})
+    again = parse_recode(draft_recode_for(renamed, schema)[0].encode(), "r", schema)
+    assert recode.rules == again.rules
+    with pytest.raises(SchemaError, match="you have no attribute 'Smoker' here") as caught:
+        draft_recode_for(frame, schema, {"Smoker": "Raucher"})
+    assert "smoker" in str(caught.value.hint)
+    with pytest.raises(SchemaError, match="the table has no column 'raucher'"):
+        draft_recode_for(frame, schema, {"smoker": "raucher"})
+
+
 def test_many_unknown_values_are_counted() -> None:
     """A file that nobody can read helps nobody."""
     frame = pl.DataFrame({"smoker": [f"v{n}" for n in range(500)] * 2})

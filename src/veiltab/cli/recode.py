@@ -42,6 +42,13 @@ def recode_group(context: click.Context) -> None:
     multiple=True,
     help="Without a study: a column to propose as an attribute.  All that can be, by default.",
 )
+@click.option(
+    "--column",
+    "columns",
+    metavar="ATTRIBUTE=COLUMN",
+    multiple=True,
+    help="With a study: the column of an attribute, if it is called otherwise; repeatable.",
+)
 @click.option("--out", type=FILE, help="The new recode file.  stdout by default.")
 @party_options
 @json_option
@@ -49,6 +56,7 @@ def draft_command(
     table: TableSource,
     study: str | None,
     attributes: tuple[str, ...],
+    columns: tuple[str, ...],
     out: Path | None,
     party: PartyOptions,
     as_json: bool,
@@ -65,6 +73,7 @@ def draft_command(
     \b
     Examples:
       veiltab recode draft patients.csv --study "Smoking and income" --out recode.toml
+      veiltab recode draft export.csv --study 3fa9 --column diagnosis=Hauptdiagnose
       veiltab recode draft patients.csv --attribute smoker --attribute age
     """  # noqa: D301 - \b tells click to leave the lines alone
     from veiltab.data.tables import BATCH_ROWS
@@ -78,6 +87,12 @@ def draft_command(
             "give either --study or --attribute, and not both",
             hint="a study says which attributes are yours",
         )
+    if study is None and columns:
+        raise ParameterError(
+            "--column goes with a study, whose attributes it names",
+            hint="give --study, or name columns to propose with --attribute",
+        )
+    named = dict(map(_named, columns))
     if out is not None:
         check_new(out)
     opened = table.open()
@@ -86,7 +101,7 @@ def draft_command(
     if schema is None:
         text, warnings = draft_recode(batches, attributes)
     else:
-        text, warnings = draft_recode_for(batches, schema)
+        text, warnings = draft_recode_for(batches, schema, named)
     if out is not None:
         write_private(out, text.encode())
     if as_json:
@@ -101,6 +116,16 @@ def draft_command(
         click.echo(text, nl=False)
     else:
         tell(f"Look at {out}, complete it where it says FILL IN, and push with --recode {out}.")
+
+
+def _named(words: str) -> tuple[str, str]:
+    attribute, equals, column = words.partition("=")
+    if not equals:
+        raise ParameterError(
+            f"{words!r} does not name an attribute and its column",
+            hint="write both, as in --column diagnosis=Hauptdiagnose",
+        )
+    return attribute, column
 
 
 def _schema(study: str, party: PartyOptions) -> "Schema":

@@ -21,7 +21,7 @@ from veiltab.data.profile import (
 from veiltab.data.recode import Bins, Rule
 from veiltab.data.recode_file import attribute_lines
 from veiltab.errors import SchemaError
-from veiltab.files.toml import FILL_IN, comment, toml_key, toml_string
+from veiltab.files.toml import FILL_IN, closest, comment, toml_key, toml_string
 from veiltab.party.draft import ABOUT_RECODE, id_comments
 from veiltab.party.spelling import spelling, value_map
 
@@ -39,27 +39,45 @@ _MIDDLE = re.compile(f"({_EDGE}) to <({_EDGE})")
 
 
 def draft_recode_for(
-    table: pl.DataFrame | Iterable[pl.DataFrame], schema: Schema
+    table: pl.DataFrame | Iterable[pl.DataFrame],
+    schema: Schema,
+    columns: Mapping[str, str] | None = None,
 ) -> tuple[str, tuple[str, ...]]:
-    """Draft a recode file for a curator's attributes, and return it with warnings about ids."""
+    """Draft a recode file for a curator's attributes, and return it with warnings about ids.
+
+    ``columns`` names those of attributes that are called otherwise.
+    """
+    named = columns or {}
+    _check_names(named, schema.names, "you have no attribute {!r} here")
     profiles = {profile.name: profile for profile in profile_table(table)}
     if not profiles:
         raise SchemaError("the table has no rows to look at", hint="give a table with some rows")
+    _check_names(named.values(), profiles, "the table has no column {!r}")
     ids = id_columns(profiles.values())
     text = comment(ABOUT_RECODE) + "".join(map(id_comments, ids))
     for attribute in schema.attributes:
-        lines = _attribute(attribute, profiles)
+        lines = _attribute(attribute, profiles, named.get(attribute.name))
         text += "\n" + "".join(f"{line}\n" for line in lines)
     return text, tuple(line for profile in ids for line in profile.id_warnings().values())
 
 
-def _attribute(attribute: Attribute, profiles: Mapping[str, ColumnProfile]) -> list[str]:
-    column = _column(attribute.name, profiles)
+def _check_names(names: Iterable[str], there: Iterable[str], message: str) -> None:
+    known = list(there)
+    for name in names:
+        if name not in known:
+            raise SchemaError(message.format(name), hint=closest(name, known))
+
+
+def _attribute(
+    attribute: Attribute, profiles: Mapping[str, ColumnProfile], column: str | None
+) -> list[str]:
+    column = _column(attribute.name, profiles) if column is None else column
     if column is None:
         there = ", ".join(map(toml_string, profiles))
         lines = attribute_lines(attribute.name, FILL_IN, None)
         lines[1] += "  # no column is called like the attribute"
-        return [*lines, *comment(f"The columns are {there}.").splitlines()]
+        more = "Draft the file again with --column, and its values are mapped too."
+        return [*lines, *comment(f"The columns are {there}.\n{more}").splitlines()]
     profile = profiles[column]
     named = None if column == attribute.name else column
     bins = named_bins(attribute)
