@@ -224,7 +224,14 @@ def test_wrong_usage_of_every_command_is_json_with_json(capsys: Capture) -> None
 
 @pytest.mark.parametrize(
     ("command", "where"),
-    [("nonsense", "veiltab"), (PLAN + "--nonsense", "veiltab plan"), ("reproduce", None)],
+    [
+        ("nonsense", "veiltab"),
+        (PLAN + "--nonsense", "veiltab plan"),
+        ("reproduce", None),
+        ("study abort x --reason", "veiltab study abort"),
+        ("push push --table", "veiltab push"),
+        ("server --data", "veiltab server"),
+    ],
 )
 def test_wrong_usage_points_to_the_right_help(
     capsys: Capture, command: str, where: str | None

@@ -155,14 +155,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     _write_what_can_be_written()
     if arguments is None:
         own_process()
-    report = _Report(as_json=_wants_json(sys.argv[1:] if arguments is None else arguments))
+    words = sys.argv[1:] if arguments is None else arguments
+    report = _Report(as_json=_wants_json(words))
     try:
         code = _run(arguments, explaining=not report.as_json)
         sys.stdout.flush()
     except VeiltabError as error:
         code = report(error.code, error.message, error.hint, error.exit_code)
     except click.ClickException as error:
-        code = report(USAGE, error.format_message(), _help_hint(error), error.exit_code)
+        code = report(USAGE, error.format_message(), _help_hint(error, words), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         code = report(STOPPED, "stopped", RUN_AGAIN, INTERRUPTED)
     except BrokenPipeError:  # the reader of a pipe has gone
@@ -236,7 +237,20 @@ def _close_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _help_hint(error: click.ClickException) -> str:
+def _help_hint(error: click.ClickException, words: Sequence[str]) -> str:
+    """Say whose help to read; of an option without its value, click does not say which command."""
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "veiltab"
-    return f"'{command} --help' explains every option"
+    path = _path(words) if context is None else context.command_path
+    return f"'{path} --help' explains every option"
+
+
+def _path(words: Sequence[str]) -> str:
+    """Return the names of the command that the first words call."""
+    command: click.Command = veiltab
+    path = ["veiltab"]
+    for word in words:
+        if not isinstance(command, click.Group) or word not in command.commands:
+            break
+        command = command.commands[word]
+        path.append(word)
+    return " ".join(path)
