@@ -19,6 +19,7 @@ class Remedy(StrEnum):
     DUPLICATES = "--duplicates"
     WRITE_OFFENDERS = "`veiltab study check` writes every row that does not fit to a file"
     DRAFT_COLUMN = "a recode file names its column: `veiltab recode draft` writes one"
+    NAME_COLUMN = "draft the file again with --column"
     DRAFT_RECODE = "`veiltab recode draft` writes a first recode file"
     # About budgets
     SEE_CHARGED = "see what is charged with: veiltab ledger"

@@ -41,6 +41,7 @@ WORDS: Mapping[Remedy, str | Callable[[re.Match[str]], str]] = {
     Remedy.WRITE_OFFENDERS: "the check of the whole table writes every row that does not fit to a"
     " file, if you name one",
     Remedy.DRAFT_COLUMN: "choose its column where the table is mapped",
+    Remedy.NAME_COLUMN: "choose it where the table is mapped",
     Remedy.DRAFT_RECODE: "All of it can be chosen where the table is mapped",
     Remedy.SEE_CHARGED: "see what is charged on the page Ledger",
     Remedy.SEE_LEDGER: "see the page Ledger",

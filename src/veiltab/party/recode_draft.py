@@ -24,6 +24,7 @@ from veiltab.errors import SchemaError
 from veiltab.files.toml import FILL_IN, closest, comment, toml_key, toml_string
 from veiltab.party.draft import ABOUT_RECODE, id_comments
 from veiltab.party.spelling import spelling, value_map
+from veiltab.remedies import Remedy
 
 _LISTED = 100
 """Values that are written under FILL IN; others are counted."""
@@ -76,7 +77,7 @@ def _attribute(
         there = ", ".join(map(toml_string, profiles))
         lines = attribute_lines(attribute.name, FILL_IN, None)
         lines[1] += "  # no column is called like the attribute"
-        more = "Draft the file again with --column, and its values are mapped too."
+        more = f"To have its values mapped too, {Remedy.NAME_COLUMN}."
         return [*lines, *comment(f"The columns are {there}.\n{more}").splitlines()]
     profile = profiles[column]
     named = None if column == attribute.name else column
