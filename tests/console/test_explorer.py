@@ -176,7 +176,7 @@ def test_answers_begin_with_what_is_read_first(adult: Explorer) -> None:
     fields = {"rows": "gender", "columns": "salary", "condition": RICH}
     text = by_id(adult.look(**fields), "answers").text
     for words in (
-        r"Share *24\.86%, 95% interval 21\.58%–28\.20%P\(",
+        r"Share *24\.86%, 95% interval 21\.58–28\.20P\(",
         r"Number of people *11,242, 95% interval [0-9,]+–[0-9,]+people",
         r"Strength of association *0\.213, 95% interval 0\.131–0\.305Cram",
         r"Test of independence *p < 0\.001independence",

@@ -198,6 +198,8 @@ def test_the_root_of_the_server(operated: Operated) -> None:
     assert "set-cookie" not in answer.headers
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert answer.headers["x-frame-options"] == "DENY"
     assert "script" not in policy
     assert "unsafe" not in policy
     text = plain(answer.text)

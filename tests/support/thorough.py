@@ -240,7 +240,7 @@ class Thorough(Story):
         rivera.press("Open")
         rivera.see("Take it with you")
         rivera.choose("Layers", "gender")
-        rivera.see("gender and education and marital")
+        rivera.see("gender, education and marital")
         rivera.page.wait_for_load_state("networkidle")
         self.look(rivera, "the explorer with layers")
         rivera.fill("How many are …", "smoker = 'yes'")

@@ -23,7 +23,7 @@ from veiltab.inference.quantities import Quantity
 from veiltab.inference.residuals import standardised_residuals
 from veiltab.report import words
 from veiltab.report.dots import Scale, dot_table, key
-from veiltab.report.formatting import decimals, interval_text, percent, significance
+from veiltab.report.formatting import decimals, interval_text, points, significance
 from veiltab.report.heat import heat_map
 from veiltab.report.html import Html
 from veiltab.report.view import ReportOptions, ShownTable, shown_table
@@ -66,14 +66,17 @@ class Answer:
             return f"p {p_value}" if p_value.startswith("<") else f"p = {p_value}"
         if not found.estimable:
             return "not estimable"
-        ends = interval_text(found.low, found.high, self._written)
+        ends = interval_text(found.low, found.high, self._end)
         interval = f"{100 * found.level:g}% interval {ends}" if ends else "no limits"
         return interval if found.value is None else f"{self._written(found.value)}, {interval}"
 
     def _written(self, number: float) -> str:
+        return f"{self._end(number)}%" if self.words == SHARE else self._end(number)
+
+    def _end(self, number: float) -> str:
         if self.words == SHARE:
             assert isinstance(self.result, Quantity)  # noqa: S101 - no test is a share
-            return percent(number, decimals([self.result.standard_error]))
+            return points(number, decimals([self.result.standard_error]))
         return f"{number:,.0f}" if self.words == PEOPLE else f"{number:.3g}"
 
 
