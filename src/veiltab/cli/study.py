@@ -449,8 +449,12 @@ def audit_command(
       veiltab audit "Smoking and income" --head-out hospital-head.json
       veiltab audit "Smoking and income" --compare office-head.json --proof proof.json
     """  # noqa: D301 - \b tells click to leave the lines alone
+    from veiltab.files.disk import check_new
     from veiltab.party.grants import party_names
 
+    for path in (head_out, proof):
+        if path is not None:
+            check_new(path)  # before a passphrase is asked for
     with party.session() as session:
         chosen = session.study(study)
         audit = chosen.audit(compare, proof=proof)
