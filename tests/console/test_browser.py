@@ -18,6 +18,7 @@ from tests.support.pages import Clock, secrets_of
 from tests.support.servers import Server, make_context, running
 from tests.support.simulator import Stage
 from veiltab.console import app
+from veiltab.console.choice import SHOWN
 from veiltab.console.keys import ConsoleParty
 from veiltab.console.state import ConsoleState, OperatorState
 from veiltab.core.schema import Attribute, CountTable, Schema
@@ -119,9 +120,9 @@ def test_hostile_names_stay_text_and_fit(world: World) -> None:
     visitor.fill("Its file on this computer", str(estimate))
     visitor.press("Open")
     visitor.see("Take it with you")
-    for mode in ("shares", "shares within rows", "deviations from independence"):
+    for shown, mode in SHOWN.items():
         visitor.choose("Show", mode)
-        visitor.page.wait_for_load_state("networkidle")
+        visitor.page.wait_for_url(f"**show={shown}**")
         visitor.look(mode, widths=(360, 1024), names=False, axe=False)
     assert visitor.page.title() != "owned"
     assert visitor.page.locator("main img, main script").count() == 0
@@ -283,9 +284,8 @@ def test_forms_do_without_script(browser: Browser, world: World) -> None:
     with people.open("w", encoding="utf-8", newline="") as file:
         rows = [(f"p{i}", "ja", attributes[1].categories[i % 2]) for i in range(60)]
         csv.writer(file).writerows([("nr", "first", "second"), *rows])
-    pair = Schema([Attribute(name, ("no", "yes")) for name in ("smoker", "rich")])
-    estimate = world.folder / "plain.json"
-    released_estimate(CountTable(pair, np.full(4, 5_000)), 3.0).save(estimate)
+    smoker, estimate = Schema([Attribute("smoker", ("no", "yes"))]), world.folder / "plain.json"
+    released_estimate(CountTable(smoker, np.full(2, 5_000)), 3.0).save(estimate)
     context = browser.new_context(base_url=world.visitor.origin, java_script_enabled=False)
     page = context.new_page()
     page.goto(world.visitor.console.link())
@@ -308,10 +308,9 @@ def test_forms_do_without_script(browser: Browser, world: World) -> None:
     page.goto("/explore")
     page.get_by_label("Its file on this computer").fill(str(estimate))
     page.get_by_role("button", name="Open", exact=True).click()
-    page.get_by_label("Show", exact=True).select_option("within")
+    page.get_by_label("Confidence").select_option("99%")
     page.get_by_role("button", name="Show", exact=True).click()
-    page.wait_for_url("**show=within**")
-    page.get_by_role("heading", name="Take it with you").wait_for()
+    page.get_by_text("pointwise 99% interval").first.wait_for()
     context.close()
 
 

@@ -379,6 +379,7 @@ def test_nothing_is_shown_after_the_lock(fresh: Explorer) -> None:
     for path in (link, f"{fresh.path}/download/csv", "/explore"):
         sent = fresh.client.get(path, follow_redirects=False)
         assert sent.headers["location"].startswith("/unlock?next=/explore")
+        assert "download" not in sent.headers["location"]  # a page, and the file from there
         assert "gender" not in sent.text
     assert fresh.state.estimates.get(fresh.path.rpartition("/")[2]) is None
     back = fresh.post("/unlock", data={"next": link}).headers["location"]

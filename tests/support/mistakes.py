@@ -212,10 +212,11 @@ class Mistaken(Story):
         self.kept(rivera.page.get_by_label("How many are …"), "smokr = 'yes'")
         rivera.page.go_back()
         rivera.see("smoker and income")
-        rivera.press("Lock keys")
+        self.states[RIVERA].party.lock()
+        rivera.follow("CSV")  # no file, but the page that asks for the keys
         rivera.see("Unlock your keys")
-        assert "income" not in rivera.page.content()
         rivera.page.go_back()
         rivera.see("Unlock your keys")  # not from the browser's memory
+        assert "smoker and income" not in rivera.page.content()
         rivera.press("Unlock")
         super().explore()

@@ -148,7 +148,8 @@ def _static(name: str) -> Response:
 def _locked(request: Request, error: Exception) -> Response:
     del error
     get = request.method == "GET"
-    back = request.url.path if get else _page_of(request.url.path)
+    path = request.url.path
+    back = path.partition("/download/")[0] if get else _page_of(path)
     if get and request.url.query:
         back += f"?{request.url.query}"
     target = f"/unlock?next={quote(back, safe='/')}"
