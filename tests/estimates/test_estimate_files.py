@@ -1,15 +1,18 @@
 """The files that an estimate writes: a report, pictures and tables; none is overwritten."""
 
+import csv
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
 from tests.support.documents import read_page
-from tests.support.estimates import ORIGIN, adult_estimate
+from tests.support.estimates import ORIGIN, adult_estimate, released_estimate
+from veiltab.core.schema import Attribute, CountTable, Schema
 from veiltab.errors import OutputError
 from veiltab.estimates import Estimate
 from veiltab.inference.independence import independence_test
@@ -81,6 +84,16 @@ def test_tables(tmp_path: Path) -> None:
     assert pl.read_parquet(tmp_path / "t.parquet").rows() == table.rows()
     note = pl.read_parquet_metadata(tmp_path / "t.parquet")["veiltab"]
     assert json.loads(note) == ESTIMATE.summary()
+
+
+def test_no_name_is_a_formula_in_a_spreadsheet(tmp_path: Path) -> None:
+    """Whoever proposes a study chooses its names, and a formula could send the shares away."""
+    names = [Attribute("=A1", ["@x", "-1"]), Attribute("b", ["=B1", "c"])]
+    counts = CountTable(Schema(names), np.full(4, 250))
+    released_estimate(counts, 3.0).write_csv(tmp_path / "t.csv")
+    head, *rows = csv.reader((tmp_path / "t.csv").read_text("utf-8").splitlines())
+    assert head[:2] == ["'=A1", "b"]
+    assert [row[:2] for row in rows] == [["'@x", "'=B1"], ["'@x", "c"], ["-1", "'=B1"], ["-1", "c"]]
 
 
 @pytest.mark.parametrize("writer", WRITERS)

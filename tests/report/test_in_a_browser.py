@@ -152,6 +152,21 @@ def test_download_what_is_shown(page: Page, tmp_path: Path) -> None:
     assert [round(100 * share, 2) for share in taken] == shares(page)
 
 
+def test_no_name_is_a_formula_in_a_download(browser: Browser, tmp_path: Path) -> None:
+    """As in the other files of CSV: what a spreadsheet would compute has an apostrophe."""
+    names = [Attribute("=A1", ["@x", "-1", "-1-2"]), Attribute("b", ["a;=B1", "c"])]
+    counts = CountTable(Schema(names), np.full(6, 250))
+    released_estimate(counts, 3.0).report(tmp_path / "report.html")
+    for page in opened(browser, tmp_path / "report.html"):
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Download as CSV").click()
+        download.value.save_as(tmp_path / "cells.csv")
+    head, *cells = csv.reader((tmp_path / "cells.csv").read_text("utf-8-sig").splitlines())
+    assert head[:2] == ["'=A1", "b"]
+    assert {row[0] for row in cells} == {"'@x", "-1", "'-1-2"}
+    assert {row[1] for row in cells} == {"a;'=B1", "c"}
+
+
 @pytest.mark.parametrize("make", [adult_to_show, seven_by_five, odd_estimate])
 def test_nothing_is_cut_off_or_broken(browser: Browser, tmp_path: Path, make: object) -> None:
     """From a narrow window to a wide one, in tables and in charts; nor is any word broken."""

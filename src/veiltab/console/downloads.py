@@ -26,6 +26,7 @@ from veiltab.console.explored import (
 from veiltab.core.schema import Schema
 from veiltab.errors import ParameterError
 from veiltab.estimates.estimate import PARQUET_KEY
+from veiltab.files.spreadsheets import csv_bytes
 from veiltab.inference.conditions import read_condition
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _csv(opened: Opened, choice: Choice) -> bytes:
     name = "status"
     while name in frame.columns:
         name += " (veiltab)"
-    return frame.with_columns(pl.lit(opened.estimate.status).alias(name)).write_csv().encode()
+    return csv_bytes(frame.with_columns(pl.lit(opened.estimate.status).alias(name)))
 
 
 def _parquet(opened: Opened, choice: Choice) -> bytes:

@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from veiltab.files.disk import NewFile
+from veiltab.files.spreadsheets import csv_bytes
 from veiltab.protocol.sorting import Spool
 
 Problem = Literal[
@@ -65,7 +66,7 @@ class Offenders:
             pl.lit(problem).alias("problem"),
             (pl.lit(None) if first_rows is None else pl.lit(first_rows)).alias("first_row"),
         )
-        self._file.write(frame.write_csv(include_header=header).encode())
+        self._file.write(csv_bytes(frame, header=header))
 
     def finish(self) -> Path | None:
         """Return the file that is there now, if anything was found and a file was asked for."""

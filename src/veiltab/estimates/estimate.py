@@ -35,6 +35,7 @@ from veiltab.estimates.questions import Names, names_of
 from veiltab.estimates.shares import ShareQuestions
 from veiltab.estimates.stratified import StratifiedQuestions
 from veiltab.files.disk import check_empty, check_new, write_output
+from veiltab.files.spreadsheets import csv_bytes
 from veiltab.inference import distributions
 from veiltab.inference.diagnostics import table_warnings
 from veiltab.inference.provenance import Promise, Provenance, mechanism_words, status_words
@@ -281,12 +282,13 @@ class Estimate(
     def write_csv(self, path: str | Path, estimator: Estimator = "clipped", **options: Any) -> None:
         """Write :meth:`table`, with its options, to a new CSV file.
 
-        A last column says in every row whether the table may be passed on.
+        A last column says in every row whether the table may be passed on.  Names that a
+        spreadsheet would compute have an apostrophe before them.
         """
         check_new(Path(path))
         table = self.table(estimator, **options)
         marked = table.with_columns(pl.lit(self.status).alias(_free_name("status", table.columns)))
-        write_output(Path(path), marked.write_csv().encode())
+        write_output(Path(path), csv_bytes(marked))
 
     def write_parquet(
         self, path: str | Path, estimator: Estimator = "clipped", **options: Any

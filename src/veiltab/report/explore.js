@@ -88,9 +88,13 @@
     card.style.top = `${below + place.height < innerHeight ? below : Math.max(4, event.clientY - place.height - 12)}px`;
   }
 
+  // A spreadsheet would take a name such as =A1 for a formula, and compute it.
+  const plain = (name) => (/^[+-]?([0-9][0-9.,]*(e[+-]?[0-9]+)?%?)?$/.test(name) ? name
+    : name.replace(/(^|;[ ;]*)([=@+＝＠＋－-])/g, "$1'$2"));
+
   function download() {
     const quoted = (value) => (value === null ? "" : typeof value === "number" ? String(value)
-      : `"${value.replaceAll('"', '""')}"`);
+      : `"${plain(value).replaceAll('"', '""')}"`);
     const lines = [[...whole.names, ...numbers, "status"],
       ...shown().map((cell) => [...whole.rows[cell.place], whole.status])];
     const text = lines.map((line) => line.map(quoted).join(",")).join("\r\n") + "\r\n";
