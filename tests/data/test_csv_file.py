@@ -162,6 +162,8 @@ def test_a_quote_that_is_never_closed_does_not_fill_the_memory(
     monkeypatch.setattr(csv_file, "MAX_RECORD_BYTES", 1000)
     long = b'1,"' + b"x\n" * 2000
     assert refused(path, b"a,b\n" + long + b'"\n') == "a quote in the file is never closed"
+    for long in (b"1," + b"2" * 2000, b"1,2" + b"\n" * 2000):
+        assert refused(path, b"a,b\n" + long + b"\n3,4\n").startswith("a row of the file has more")
 
 
 def test_compressed_files(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.support.cases import for_each
 from veiltab.core.schema import Attribute, Schema
 from veiltab.data.encoding import encode_column, encode_table
 from veiltab.data.folding import RULES, folded
-from veiltab.data.patterns import Pattern, escaped, parse_pattern
+from veiltab.data.patterns import MOST_PATTERNS, Pattern, PatternTable, escaped, parse_pattern
 from veiltab.data.recode import Bins, Rule, ValueMap
 from veiltab.errors import SchemaError, ValueNotInSchemaError
 
@@ -169,6 +169,25 @@ def test_the_most_specific_pattern_counts_whatever_the_order() -> None:
     expected = ["other", "lung", "unknown", "breast"]
     assert codes(values, ValueMap(entries)) == expected
     assert codes(values, ValueMap(dict(reversed(entries.items())))) == expected
+
+
+def test_patterns_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever hands over a recode file cannot make it cubic: each value meets other patterns."""
+    calls, covers = [], Pattern.covers
+
+    def counted(pattern: Pattern, other: Pattern) -> bool:
+        calls.append(pattern)
+        return covers(pattern, other)
+
+    monkeypatch.setattr(Pattern, "covers", counted)
+    patterns = [Pattern(("", "a" * length, "")) for length in range(1, 61)]
+    table = PatternTable((pattern, number) for number, pattern in enumerate(patterns))
+    texts = pl.Series(["a" * length for length in range(1, 61)])
+    assert table.targets(texts).tolist() == list(range(60))
+    assert len(calls) <= 60**2
+    many = [(Pattern(("", f"{number}.", "")), 0) for number in range(MOST_PATTERNS + 1)]
+    with pytest.raises(SchemaError, match="2,001 patterns with a star elsewhere than at their end"):
+        PatternTable(many)
 
 
 def test_patterns_that_contradict_each_other_are_refused_where_they_meet() -> None:

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 import xlsxwriter
 
+from veiltab.data import workbooks
 from veiltab.data.tables import Table, open_table
 from veiltab.errors import TableError
 
@@ -192,12 +193,28 @@ def test_what_is_no_workbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         archive.writestr("notes.txt", "no workbook")
     assert refused(path)[0] == f"{str(path)!r} is not a complete workbook"
 
-    def absent(*_: object, **__: object) -> None:
-        raise ModuleNotFoundError("fastexcel")
-
     write_xlsx(path, S=PEOPLE)
-    monkeypatch.setattr(pl, "read_excel", absent)
+    monkeypatch.setattr(workbooks, "find_spec", lambda _: None)
     assert refused(path) == (
         "what reads .xlsx files is not installed",
         "install it with: pip install 'veiltab[spreadsheets]'",
     )
+
+
+def test_a_small_file_that_is_a_huge_table(tmp_path: Path) -> None:
+    """A cell in the last corner makes 17 thousand million of a few; this process goes on."""
+    path = tmp_path / "t.xlsx"
+    with xlsxwriter.Workbook(str(path)) as book:
+        sheet = book.add_worksheet("S")
+        sheet.write_row(0, 0, ["id", "smoker"])
+        sheet.write(1_048_575, 16_383, "x")
+    assert path.stat().st_size < 10_000
+    message, hint = refused(path)
+    assert message.startswith(f"{str(path)!r} cannot be opened: reading it needs more than 4 GiB")
+    assert hint == "save the sheet with the table alone, or save it as CSV"
+
+
+def test_a_search_that_a_file_could_make_endless() -> None:
+    """Half a million beginnings of cells, such as in a comment, are searched at once."""
+    assert not workbooks._ERROR_CELL.search(b"<c " * 500_000)
+    assert workbooks._ERROR_CELL.search(b'<c r="A1" s="2" t="e"><v>#N/A</v></c>')

@@ -81,7 +81,7 @@ class CsvTable:
                 yield rest[:stop]
                 rest = rest[stop:]
             if len(rest) > MAX_RECORD_BYTES:
-                raise self._never_closed()
+                raise self._never_closed() if marks.is_open(rest) else self._too_long()
         if marks.is_open(rest):
             raise self._never_closed()
         if rest.rstrip(blank):
@@ -135,6 +135,13 @@ class CsvTable:
                 f"the rows from {first:,} on cannot be read", hint="save the file again"
             )
         return frame
+
+    def _too_long(self) -> TableError:
+        return TableError(
+            f"a row of the file has more than {MAX_RECORD_BYTES:,} bytes, or as many empty lines"
+            " stand between two rows",
+            hint="check that this is the whole table, and that its lines end",
+        )
 
     def _never_closed(self) -> TableError:
         return TableError(

@@ -20,6 +20,9 @@ _PART = re.compile(r"\\[*\\]|\*|[^*\\]+|\\")
 _ANY = "\ud800"
 """Stands for a star where patterns are compared: no text of a table can have it."""
 
+MOST_PATTERNS = 2_000
+"""Patterns that are no prefixes: every two that match one value are compared with each other."""
+
 NONE, AMBIGUOUS = -1, -2
 """What stands for a text that no pattern matches, and one for which patterns disagree."""
 
@@ -114,7 +117,15 @@ class PatternTable:
             else:
                 inner = ".*".join(pl.escape_regex(piece) for piece in pattern.pieces)
                 self._others.append((number, rf"(?s)\A{inner}\z"))
+        if len(self._others) > MOST_PATTERNS:
+            raise SchemaError(
+                f"a column has {len(self._others):,} patterns with a star elsewhere than at their"
+                " end",
+                hint=f"give at most {MOST_PATTERNS:,}; of those such as C34* as many as you like",
+            )
         self._resolved: dict[bytes, int] = {}
+        self._places = {number: place for place, (number, _) in enumerate(self._others)}
+        self._covered: dict[int, NDArray[np.bool_]] = {}
 
     def __len__(self) -> int:
         """Count the patterns."""
@@ -174,12 +185,28 @@ class PatternTable:
         return self._resolved[key]
 
     def _most_specific(self, numbers: Sequence[int]) -> list[int]:
-        patterns = {number: self._patterns[number][0] for number in numbers}
+        """Return those that cover none of the others; at most the last of them is a prefix."""
+        place = self._places
+        among = np.array([place[number] for number in numbers if number in place], dtype=np.intp)
+        prefixes = [number for number in numbers if number not in place]
         return [
             number
-            for number, pattern in patterns.items()
-            if not any(pattern.covers(other) for key, other in patterns.items() if key != number)
+            for number in numbers
+            if np.count_nonzero(self._covers(number)[among]) == (number in place)
+            and not any(self._is_within(prefix, number) for prefix in prefixes)
         ]
+
+    def _covers(self, number: int) -> NDArray[np.bool_]:
+        """Tell which of the patterns that are no prefixes one covers, itself included."""
+        if number not in self._covered:
+            pattern = self._patterns[number][0]
+            covered = [pattern.covers(self._patterns[other][0]) for other, _ in self._others]
+            self._covered[number] = np.array(covered, dtype=np.bool_)
+        return self._covered[number]
+
+    def _is_within(self, number: int, other: int) -> bool:
+        pattern, wider = self._patterns[number][0], self._patterns[other][0]
+        return number != other and wider.covers(pattern)
 
 
 def ambiguous(column: str, text: str, rivals: Sequence[str]) -> SchemaError:

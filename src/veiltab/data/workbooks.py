@@ -1,10 +1,14 @@
 """Workbooks, .xlsx and .ods: one sheet, its cells as texts, through polars' own readers."""
 
+import json
 import re
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from subprocess import DEVNULL, PIPE
 
 import polars as pl
 
@@ -12,15 +16,18 @@ from veiltab.data.batches import check_names, cut, wanted_columns
 from veiltab.data.looking import MOST_TITLES, check_header, column_names, numbered_columns
 from veiltab.data.numbers import POINTS
 from veiltab.data.table_format import FormatOptions, TableFormat, option
+from veiltab.data.workbook_reader import MOST_MEMORY, UNREADABLE
 from veiltab.errors import TableError
 
 _ARCHIVE, _OLD = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
-_MIDNIGHT = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}) 00:00:00$"
 _LOST_DIGITS = r"^[0-9]{16,}$"
 _ZEROS_IN_FRONT = re.compile(rb'formatCode="0{2,}"')
-_ERROR_CELL = re.compile(rb'<c [^>]*\bt="e"')
+# Up to the next "<" only: else a file could make the search take for ever.
+_ERROR_CELL = re.compile(rb'<c [^<>]*\bt="e"')
 _SCAN_BYTES = 1 << 22
+
+READER = "veiltab.data.workbook_reader"
 
 
 class WorkbookTable:
@@ -92,28 +99,30 @@ class WorkbookTable:
         return next(iter(filled.items()))
 
     def _read(self) -> dict[str, pl.DataFrame]:
-        """Read all sheets as texts."""
+        """Read all sheets as texts, in another process."""
         self._check_kind()
-        is_xlsx = self._path.suffix.lower() == ".xlsx"
-        read: Any = pl.read_excel if is_xlsx else pl.read_ods
-        try:
-            sheets: dict[str, pl.DataFrame] = read(
-                self._path,
-                sheet_id=0,
-                has_header=False,
-                infer_schema_length=0,  # texts, as in all files without types
-                drop_empty_rows=False,  # so that rows keep their numbers
-                drop_empty_cols=False,
-                raise_if_empty=False,
-            )
-        except ImportError:
+        if find_spec("fastexcel") is None:
             raise TableError(
                 f"what reads {self._path.suffix.lower()} files is not installed",
                 hint="install it with: pip install 'veiltab[spreadsheets]'",
-            ) from None
-        except Exception as error:
-            raise self._unreadable() from error
-        return {name: _as_texts(cells) for name, cells in sheets.items()}
+            )
+        # -P: nothing is imported from the folder that somebody happens to be in.
+        command = [sys.executable, "-P", "-m", READER, str(self._path.absolute())]
+        done = subprocess.run(command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, check=False)  # noqa: S603 - ours
+        if done.returncode == UNREADABLE:
+            raise self._unreadable()
+        if done.returncode:
+            raise TableError(
+                f"{str(self._path)!r} cannot be opened: reading it needs more than"
+                f" {MOST_MEMORY >> 30} GiB of memory, or it is damaged",
+                hint="save the sheet with the table alone, or save it as CSV",
+            )
+        head, _, streams = done.stdout.partition(b"\n")
+        sheets, start = {}, 0
+        for name, length in json.loads(head):
+            sheets[name] = pl.read_ipc_stream(streams[start : start + length])
+            start += length
+        return sheets
 
     def _check_kind(self) -> None:
         try:
@@ -181,13 +190,3 @@ class WorkbookTable:
         except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError):
             raise self._unreadable() from None
         return False
-
-
-def _as_texts(cells: pl.DataFrame) -> pl.DataFrame:
-    """Write dates without a time; empty texts are missing, and empty rows at the end are none."""
-    if not cells.width:
-        return cells
-    text = pl.all().cast(pl.String).str.replace(_MIDNIGHT, "$1")
-    cells = cells.select(pl.when(text != "").then(text))
-    filled = cells.select(pl.any_horizontal(pl.all().is_not_null())).to_series().arg_true()
-    return cells.head(int(filled[-1]) + 1 if len(filled) else 0)
