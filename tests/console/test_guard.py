@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from unittest.mock import Mock
 
 import httpx
@@ -17,7 +18,7 @@ from veiltab.console.guard import LINK_SECONDS, SESSION_SECONDS, Door, Guard
 from veiltab.console.keys import ConsoleParty
 from veiltab.console.state import ConsoleState
 from veiltab.crypto.entropy import SystemEntropy
-from veiltab.errors import VeiltabError
+from veiltab.errors import StateError, VeiltabError
 from veiltab.party.home import Home
 
 
@@ -245,6 +246,26 @@ def test_a_session_ends(pages: Pages) -> None:
     """After half a day it takes a new link."""
     pages.clock.now += SESSION_SECONDS
     assert pages.client.get("/ledger").status_code == 401
+
+
+def test_values_of_a_failed_push_are_locked_with_the_keys(pages: Pages) -> None:
+    """How far a push is may be seen; why it failed names values of the table."""
+
+    def fail(_: object) -> None:
+        raise StateError("no category covers 'C34.1'", hint="correct the table")
+
+    task = pages.state.tasks.start("push ab", "Pushing your table", fail)
+    assert task.wait(10)
+    page = "/studies/ab/progress/push"
+    assert "C34.1" in pages.client.get(page).text
+    pages.party.lock()
+    locked = pages.client.get(page)
+    assert "C34.1" not in locked.text
+    assert locked.headers["location"] == "/unlock?next=/studies/ab/progress/push"
+    running = Event()
+    pages.state.tasks.start("push cd", "Pushing your table", lambda _: running.wait(10))
+    assert "Pushing your table" in pages.client.get("/studies/cd/progress/push").text
+    running.set()
 
 
 def test_keys_are_locked_when_nobody_uses_them(pages: Pages) -> None:

@@ -122,7 +122,8 @@ def progress(request: Request, study_id: str, step: str) -> Response:
     """Show how far it is; the page may be left and opened again."""
     state: ConsoleState = request.app.state.console
     task = state.tasks.get(_task_name(study_id, step))
-    if step != "push":  # what is found in a table is as private as the keys
+    failed = task is not None and task.failure is not None
+    if step != "push" or failed:  # what is found in a table is as private as the keys
         state.party.identity()  # and they are in use as long as somebody waits for it
     if step == "open" and (task is None or task.finished):
         return go(request, f"/studies/{study_id}/table")
