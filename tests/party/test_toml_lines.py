@@ -1,10 +1,15 @@
 """Where keys stand in a TOML file: in every way of writing them that people use."""
 
 import tomllib
+from unittest.mock import Mock
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.cases import for_each
+from veiltab.errors import StudyFileError
+from veiltab.files import toml
 from veiltab.files.toml import find_lines, toml_key, toml_string
 
 TEXT = '''\
@@ -87,3 +92,19 @@ def test_any_key_with_any_text(keys: list[str]) -> None:
 def test_no_text_is_an_error(text: str) -> None:
     """The lines are for error messages; finding them must not be one."""
     find_lines(text)
+
+
+@for_each("value", ['# "' + '\\"' * 3_000, '"""' + '\\"' * 3_000 + "\\"])
+def test_quotes_that_are_not_closed_are_read_once(value: str) -> None:
+    """They reach to the end of the line: a search for its end from each of them took hours."""
+    assert "".join(toml._QUOTED.findall(f"x = {value}")) == value
+
+
+def test_keys_of_very_many_parts_are_not_even_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parser takes the square of their number."""
+    parsed = Mock(side_effect=AssertionError)
+    monkeypatch.setattr(toml.tomllib, "loads", parsed)
+    for key in ("a" + ".b" * 100, 'a . "b c"' + " . 'c' " * 100):
+        with pytest.raises(StudyFileError, match="nested too deeply"):
+            toml.Document(f"[{key}]\n".encode(), "study.toml")
+    assert not parsed.called

@@ -29,7 +29,11 @@ _PART = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
 _KEY = rf"{_PART}(?:\s*\.\s*{_PART})*"
 _HEADER = re.compile(rf"\s*(?:\[\[\s*(?P<list>{_KEY})\s*\]\]|\[\s*(?P<table>{_KEY})\s*\])")
 _ASSIGNMENT = re.compile(rf"\s*(?P<key>{_KEY})\s*=(?P<value>.*)")
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|' + r"'[^']*'")
+# A quote that is not closed reaches to the end of the line, so that each letter is read once: a
+# search that begins anew at each quote would take hours for a line that somebody has made for it.
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.?)*+(?:"|$)|' + r"'[^']*+(?:'|$)|#.*")
+_DOTTED = re.compile(r"""(?:\.[ \t]*(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')[ \t]*){100}""")
+"""A key of more parts than anything has; tomllib takes the square of their number."""
 _TRIPLE = re.compile('"""|' + "'''")
 
 _POSITION = re.compile(r" \(at line (\d+), column (\d+)\)$")
@@ -64,6 +68,8 @@ class Document:
         self.name = name
         try:
             text = data.decode("utf-8-sig").replace("\r\n", "\n")  # editors on Windows add both
+            if _DOTTED.search(text):
+                raise self._too_deep()
             self.values = tomllib.loads(text)
         except UnicodeDecodeError as error:
             raise StudyFileError(f"{name} is not UTF-8", hint="save it as UTF-8") from error
@@ -287,7 +293,7 @@ class _Scan:
         self._count_brackets(line)
 
     def _count_brackets(self, value: str) -> None:
-        bare = _QUOTED.sub("", value).partition("#")[0]
+        bare = _QUOTED.sub("", value)
         self._depth += sum(bare.count(bracket) for bracket in "[{")
         closed = sum(bare.count(bracket) for bracket in "]}")
         self._depth = max(0, self._depth - closed)
@@ -329,7 +335,9 @@ def _deeper(value: object, depth: int) -> bool:
 
 def _split_comment(line: str) -> tuple[str, str]:
     """Split a line of TOML into what counts and its comment, which begins at a # outside quotes."""
-    hidden = _QUOTED.sub(lambda quoted: "x" * len(quoted.group()), line)
+    hidden = _QUOTED.sub(
+        lambda found: found[0] if found[0].startswith("#") else "x" * len(found[0]), line
+    )
     start = hidden.find("#")
     return (line, "") if start < 0 else (line[:start], line[start:])
 
