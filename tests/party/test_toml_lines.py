@@ -103,7 +103,7 @@ def test_quotes_that_are_not_closed_are_read_once(value: str) -> None:
 def test_keys_of_very_many_parts_are_not_even_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parser takes the square of their number."""
     parsed = Mock(side_effect=AssertionError)
-    monkeypatch.setattr(toml.tomllib, "loads", parsed)
+    monkeypatch.setattr(tomllib, "loads", parsed)
     for key in ("a" + ".b" * 100, 'a . "b c"' + " . 'c' " * 100):
         with pytest.raises(StudyFileError, match="nested too deeply"):
             toml.Document(f"[{key}]\n".encode(), "study.toml")
