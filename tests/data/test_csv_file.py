@@ -122,6 +122,7 @@ def test_odd_names_of_columns(path: Path, names: list[str]) -> None:
         (b"a,b\n1\n3,4,5\n", "row 1 (line 2) has 1 field, and the header has 2"),
         (b'a,b\n"1\n1",2\n"x,y"\n', "row 2 (line 4) has 1 field, and the header has 2"),
         (b'a,b\n1,"2\n3,4\n', "a quote in the file is never closed"),
+        (b"\0", "line 1 of 'table.csv' has a zero byte, which no text has"),
         (b'a,b\n1,2\n"x"y,3\n', "row 2 (line 3) has a quote in the middle of a field"),
         (b'a,b\n"1",2\nx"y,3\n4",5\n', "row 2 (line 3) has a quote in the middle of a field"),
         (b'a,b\nx"y,3"z,4\n', "row 1 (line 2) has a quote in the middle of a field"),

@@ -243,6 +243,8 @@ def check_kind(head: bytes, path: Path) -> None:
 def _wide_encoding(head: bytes) -> str:
     """Tell the two orders of UTF-16 apart: of most letters, one of the two bytes is zero."""
     data = np.frombuffer(head, dtype=np.uint8)
+    if data.size < 2:  # noqa: PLR2004 - of one byte there are no two
+        return "utf-8"
     first, second = float((data[::2] == 0).mean()), float((data[1::2] == 0).mean())
     if second > _MANY_ZEROS and first < _FEW_ZEROS:
         return "utf-16-le"
