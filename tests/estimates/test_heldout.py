@@ -20,6 +20,7 @@ from tests.support.heldout_measures import (
     measure,
     measure_pair,
 )
+from tests.support.heldout_models import BY_MODELS, PREDICTIONS
 from tests.support.heldout_run import OUTSIDE, as_wanted, settled
 
 SETTINGS = {setting.name: setting for setting in HELD_OUT}
@@ -56,6 +57,15 @@ def test_many_releases_are_judged_as_each_alone(name: str) -> None:
     else:
         alone = measure(QUESTIONS[name], setting, runs, SEED)
     assert together == alone
+    assert together.rate is not None
+
+
+@pytest.mark.parametrize("what", PREDICTIONS, ids=lambda what: what.name)
+def test_predictions_of_many_releases_are_those_of_each_alone(what: Interval) -> None:
+    """Combinations of coefficients, and chances and shares by the delta method."""
+    setting, runs = SETTINGS["matched, few people"], 4
+    together = BY_MODELS[what.name](what.name, setting, runs, SEED)
+    assert together == measure(what, setting, runs, SEED)
     assert together.rate is not None
 
 

@@ -20,12 +20,14 @@ from tests.support.heldout_measures import (
     INTERVALS,
     LEVEL,
     PAIRS,
+    QUANTILES,
     TESTS,
     Measured,
     fewer_draws,
     last,
     rejects,
     true_shares,
+    weights_of,
 )
 from veiltab.core.coin_design import CoinDesign
 from veiltab.core.ratios import share_of_both
@@ -40,7 +42,7 @@ from veiltab.inference.events import estimate_events, part_and_rest
 from veiltab.inference.mantel_haenszel import standardised_trend
 from veiltab.inference.means import MeansApart
 from veiltab.inference.quantiles import Cumulative
-from veiltab.inference.quantities import CLEARLY
+from veiltab.inference.quantities import CLEARLY, clearness
 from veiltab.inference.strata import CLEARLY as CLEAR_STRATUM
 from veiltab.inference.strata import Strata, scored
 from veiltab.inference.strength import contingency_strength, information_strength
@@ -83,7 +85,7 @@ def measure_change(name: str, setting: HeldOut, runs: int, seed: int) -> Measure
     condition, outcome = (
         read_condition(last(setting, each), setting.schema).mask for each in ("x", "y")
     )
-    ends = []
+    ends, doubts = [], []
     for place, kind in enumerate(("associated", "independent")):
         counts = setting.releases(runs, seed + place, "super", cast("Truth", kind))
         events = estimate_events(
@@ -91,17 +93,20 @@ def measure_change(name: str, setting: HeldOut, runs: int, seed: int) -> Measure
         )
         share = share_of_both(events.ratio(part_and_rest, critical_value(0.95)))
         part, whole = np.moveaxis(events.shares, -1, 0)
-        value = np.clip(np.divide(part, whole, where=whole > 0, out=np.zeros(runs)), 0, 1)
+        plain = np.divide(part, whole, where=whole > 0, out=np.zeros(runs))
+        value = np.clip(plain, 0, 1)
         ends.append((value, share.low, share.high, share.bounded))
-    bounded = ends[0][3] & ends[1][3]
-    if name == "ratio of shares":
-        bounded &= ends[0][1] > 0
-    first, second = (tuple(each[bounded] for each in three[:3]) for three in ends)
+        doubts.append(~clearness(events, 1, critical_value(0.95))[1] | (value != plain))
     made = divided if name == "ratio of shares" else changed
+    first, second = (cast("Ends", three[:3]) for three in ends)
+    _, low, high = made(first, second)
+    bounded = ends[0][3] & ends[1][3] & ((low > 0) | np.isfinite(high))
     [what] = [pair for pair in PAIRS if pair.name == name]
-    truth = what.truth(setting)
-    _, low, high = made(cast("Ends", first), cast("Ends", second))
-    return _measured(setting, name, (low <= truth) & (truth <= high), bounded)
+    truth, doubted = what.truth(setting), doubts[0] | doubts[1]
+    if name == "ratio of shares":
+        doubted |= ~(first[0] > CLEARLY * (first[0] - first[1]))
+    measured = _measured(setting, name, ((low <= truth) & (truth <= high))[bounded], bounded)
+    return replace(measured, doubted=float(doubted[bounded].mean()) if bounded.any() else 0.0)
 
 
 def measure_means_apart(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
@@ -142,6 +147,21 @@ def measure_means_by_group(name: str, setting: HeldOut, runs: int, seed: int) ->
     return replace(measured, doubted=doubted, runs=runs)
 
 
+def measure_weighted_mean(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
+    """Measure the mean of y with survey weights by x; each answer says that these are in bins."""
+    counts = setting.releases(runs, seed, "super")
+    [what] = [each for each in INTERVALS if each.name == name]
+    codes, largest = np.indices(setting.sizes).reshape(3, -1), setting.sizes[1] - 1
+    weights = weights_of(setting)[codes[0]] / weights_of(setting).max()
+    atoms, (part, whole) = _atoms(
+        setting, counts, np.stack([codes[1] / largest * weights, weights]), "super"
+    )
+    interval = BoundedRatio(atoms, part, whole).interval(critical_value(0.95))
+    truth = np.array(what.truth(setting.truth(), setting)) / largest
+    measured = _measured(setting, name, interval.covers(truth)[interval.bounded], interval.bounded)
+    return replace(measured, doubted=1.0)
+
+
 def measure_trend(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
     """Measure the trend test within groups.
 
@@ -170,8 +190,8 @@ def measure_trend(name: str, setting: HeldOut, runs: int, seed: int) -> Measured
     return replace(measured, doubted=float(unclear.mean()))
 
 
-def measure_median(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
-    """Measure on which side of the interval of x's median the true one lies."""
+def measure_quantile(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
+    """Measure on which side of the interval of a quantile of x the true one lies."""
     counts = setting.releases(runs, seed, "finite")
     categories = np.indices(setting.sizes)[0].reshape(1, -1).astype(np.float64)
     atoms, _ = _atoms(setting, counts, categories, "finite")
@@ -179,7 +199,8 @@ def measure_median(name: str, setting: HeldOut, runs: int, seed: int) -> Measure
     [what] = [each for each in INTERVALS if each.name == name]
     [truth] = what.truth(true_shares(setting, "finite"), setting)
     parts = np.clip(truth - np.arange(setting.sizes[0]), 0, 1)
-    side = function.side(np.broadcast_to(parts, (runs, parts.size)), 0.5, critical_value(0.95))
+    parts = np.broadcast_to(parts, (runs, parts.size))
+    side = function.side(parts, QUANTILES[name], critical_value(0.95))
     return _measured(setting, name, side == 0, np.ones(runs))
 
 
@@ -246,8 +267,10 @@ def measure_association(name: str, setting: HeldOut, runs: int, seed: int) -> Me
 EACH_AT_ONCE = {
     **dict.fromkeys(ASSOCIATIONS, measure_association),
     "difference of means": measure_means_apart,
-    "median": measure_median,
+    "median": measure_quantile,
+    "quantile": measure_quantile,
     "mean by group": measure_means_by_group,
+    "weighted mean": measure_weighted_mean,
     "trend within groups": measure_trend,
     "change of a share": measure_change,
     "ratio of shares": measure_change,

@@ -9,8 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,12 +17,11 @@ import pytest
 from numpy.typing import NDArray
 
 import veiltab as vt
-from tests.support import models
-from tests.support.heldout import HELD_OUT, HeldOut, Shares, Truth
+from tests.support.heldout import HeldOut, Shares, Truth
 from veiltab.core.resampling import apportion
-from veiltab.core.schema import Attribute, CountTable, Schema
+from veiltab.core.schema import Attribute, Schema
 from veiltab.core.uncertainty import Population
-from veiltab.errors import ModelError
+from veiltab.errors import CalibrationError, ModelError
 from veiltab.estimates import Estimate, Quantity
 from veiltab.inference import comparison, hypotheses
 from veiltab.inference.hypotheses import HypothesisTest
@@ -206,10 +204,13 @@ def _moments(shares: Shares) -> tuple[float, float]:
     return mean, float(x @ (scores - mean) ** 2)
 
 
-def _median(shares: Shares, setting: HeldOut) -> list[float]:
-    """Return the median of x, whose category k stands for the numbers from k to k + 1."""
+QUANTILES = {"median": 0.5, "quantile": 0.9}
+
+
+def _quantile(shares: Shares, setting: HeldOut, q: float) -> list[float]:
+    """Return a quantile of x, whose category k stands for the numbers from k to k + 1."""
     cumulated = np.concatenate([[0.0], shares.sum(axis=(1, 2)).cumsum()])
-    return [float(np.interp(0.5, cumulated, np.arange(setting.sizes[0] + 1)))]
+    return [float(np.interp(q, cumulated, np.arange(setting.sizes[0] + 1)))]
 
 
 GROUP = "g = 'group 0'"
@@ -226,7 +227,7 @@ def _binned(estimate: Estimate) -> Estimate:
     return replace(estimate, schema=Schema([bins, *others]))
 
 
-def _weights(setting: HeldOut) -> Shares:
+def weights_of(setting: HeldOut) -> Shares:
     """Return survey weights of the categories of x: from 1 to 3."""
     return np.linspace(1, 3, setting.sizes[0])
 
@@ -244,16 +245,13 @@ def _calibrated(estimate: Estimate, setting: HeldOut, method: Any) -> Any:  # no
     return estimate.calibrate({"g": known}, method)
 
 
-@cache
-def _exact(name: str) -> CountTable:
-    setting = next(setting for setting in HELD_OUT if setting.name == name)
-    return CountTable(setting.schema, apportion(setting.truth().reshape(-1), 10**9))
-
-
-def true_coefficients(setting: HeldOut, fit: models.Fit) -> list[float]:
-    """Return the coefficients that a release without noise of very many people would have."""
-    table = _exact(setting.name)
-    return list(map(float, models.truth(fit, setting.truth().reshape(-1), table)))
+def _raked(estimate: Estimate, setting: HeldOut) -> Answer:
+    """Ask a raked estimate for a share in a group; none, if a group has nobody in the release."""
+    try:
+        raked = _calibrated(estimate, setting, "rake")
+    except CalibrationError:
+        return [(None, True)]
+    return of(raked.probability(last(setting, "y"), given=GROUP))
 
 
 def _categories(answer: CategoryQuantile, setting: HeldOut) -> Answer:
@@ -264,22 +262,8 @@ def _categories(answer: CategoryQuantile, setting: HeldOut) -> Answer:
     return [((names.index(answer.low), names.index(answer.high)), True)]
 
 
-def _saturated(setting: HeldOut) -> str:
-    """Return the formula of a model that any table fulfils."""
-    return f"y == '{setting.sizes[1] - 1}' ~ x * g"
-
-
-def _contrast(setting: HeldOut) -> dict[str, float]:
-    """Return the effect of the last category of x, in the last group."""
-    x, group = setting.sizes[0] - 1, setting.schema.attributes[2].categories[-1]
-    return {f"x[T.{x}]": 1.0, f"x[T.{x}]:g[T.{group}]": 1.0}
-
-
-def _log_odds(shares: Shares) -> float:
-    return float(np.log(shares[-1] / shares[:-1].sum()))
-
-
-def _logistic(setting: HeldOut) -> str:
+def main_effects(setting: HeldOut) -> str:
+    """Return the formula of a logistic regression of the last category of y."""
     return f"y == '{setting.sizes[1] - 1}' ~ x + g"
 
 
@@ -334,13 +318,13 @@ INTERVALS: tuple[Interval, ...] = (
     Interval(
         "median",
         lambda e, _: of(_binned(e).median("x")),
-        _median,
+        lambda t, s: _quantile(t, s, QUANTILES["median"]),
         "finite",
     ),
     Interval(
         "weighted share",
-        lambda e, s: of(e.weighted(last(s, "y"), "x", _weights(s).tolist())),
-        lambda t, s: [_pair(t)[:, -1] @ _weights(s) / (t.sum(axis=(1, 2)) @ _weights(s))],
+        lambda e, s: of(e.weighted(last(s, "y"), "x", weights_of(s).tolist())),
+        lambda t, s: [_pair(t)[:, -1] @ weights_of(s) / (t.sum(axis=(1, 2)) @ weights_of(s))],
     ),
     Interval(
         "common odds ratio",
@@ -354,65 +338,51 @@ INTERVALS: tuple[Interval, ...] = (
         lambda t, _: [t[:, -1, 0].sum() / t[:, :, 0].sum()],
         "finite",
     ),
-)
-
-
-def few(setting: HeldOut) -> bool:
-    """Tell whether this is one of four settings, with decoys, matched, published and by rank."""
-    return setting.name in FEW
-
-
-FEW = ("clinic", "matched registers", "published", "paper, many people")
-INTERVALS += (
+    Interval(
+        "quantile",
+        lambda e, _: of(_binned(e).quantile("x", QUANTILES["quantile"])),
+        lambda t, s: _quantile(t, s, QUANTILES["quantile"]),
+        "finite",
+    ),
+    Interval(
+        "difference in a group",
+        lambda e, s: of(e.difference(FIRST, last(s, "x"), given=last(s, "y"))),
+        lambda t, _: [(t[0, -1].sum() - t[-1, -1].sum()) / t[:, -1].sum()],
+        "finite",
+    ),
     Interval(
         "quantile category",
         lambda e, s: _categories(e.quantile_category("x", 0.5), s),
         lambda t, _: [float((t.sum(axis=(1, 2)).cumsum() < 0.5).sum())],
         "finite",
-        suits=few,
     ),
     Interval(
         "weighted mean",
         lambda e, s: of(
-            e.weighted_mean("y", "x", list(range(s.sizes[1])), weight_scores=_weights(s).tolist())
+            e.weighted_mean("y", "x", list(range(s.sizes[1])), weight_scores=weights_of(s).tolist())
         ),
         lambda t, s: [
-            _weights(s) @ _pair(t) @ np.arange(s.sizes[1]) / (t.sum(axis=(1, 2)) @ _weights(s))
+            weights_of(s) @ _pair(t) @ np.arange(s.sizes[1]) / (t.sum(axis=(1, 2)) @ weights_of(s))
         ],
-        suits=few,
     ),
     Interval(
         "raked conditional",
-        lambda e, s: of(_calibrated(e, s, "rake").probability(last(s, "y"), given=GROUP)),
+        _raked,
         lambda t, _: [t[:, -1, 0].sum() / t[:, :, 0].sum()],
         "finite",
-        suits=few,
     ),
     Interval(
         "people by category",
         lambda e, _: frame(e.marginal("y").people_table()),
         lambda t, s: (t.sum(axis=(0, 2)) * s.people).tolist(),
         "finite",
-        suits=few,
     ),
     Interval(
         "people in common",
         lambda e, _: of(e.population()),
         lambda _, s: [s.people],
         "finite",
-        suits=lambda s: few(s) and s.plan.linkage == "matched",
-    ),
-    Interval(
-        "prediction",
-        lambda e, s: frame(e.logistic(_saturated(s)).predict({"x": "0", "g": "group 1"})),
-        lambda t, _: [float(t[0, -1, 1] / t[0, :, 1].sum())],
-        suits=few,
-    ),
-    Interval(
-        "contrast",
-        lambda e, s: of(cast("Quantity", e.logistic(_saturated(s)).contrast(_contrast(s)))),
-        lambda t, _: [_log_odds(t[-1, :, -1]) - _log_odds(t[0, :, -1])],
-        suits=few,
+        suits=lambda s: s.plan.linkage == "matched",
     ),
 )
 
@@ -423,85 +393,6 @@ def whole(setting: HeldOut, categories: int = 2) -> bool:
     ``categories`` are the fewest that y must have.
     """
     return bool((setting.truth() > 0).all()) and setting.sizes[1] >= categories
-
-
-MODELS: dict[str, tuple[Callable[[HeldOut], models.Fit], Callable[[HeldOut], bool]]] = {
-    "logistic": (lambda s: lambda e: e.logistic(_logistic(s)), whole),
-    "multinomial": (lambda _: lambda e: e.multinomial("y ~ x"), lambda s: whole(s, 3)),
-    "ordinal": (lambda _: lambda e: e.ordinal("y ~ scores(x) + g"), lambda s: whole(s, 3)),
-    "linear regression": (lambda _: lambda e: e.regress("y ~ scores(x) + g"), lambda _: True),
-    "log-linear": (lambda _: lambda e: e.loglinear("~ x * y"), whole),
-}
-"""Each model at a setting, and which settings suit it."""
-
-
-def measure_model(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
-    """Fit a model to many releases; the coefficient whose coverage is farthest from 95% counts."""
-    fit = MODELS[name][0](setting)
-    true = np.array(true_coefficients(setting, fit))
-    releases = setting.releases(runs, seed, "super")
-    measured = models.coverage(fit, map(setting.estimate, releases), true)
-    if not measured.fitted:
-        return _of_models(name, setting, None, 0.0, runs)
-    worst = int(np.abs(measured.holds - 0.95).argmax())
-    doubted = models.doubted(fit, map(setting.estimate, releases[:DOUBTS]), worst)
-    row = _of_models(name, setting, float(measured.holds[worst]), measured.fitted, runs)
-    return replace(row, doubted=doubted)
-
-
-DOUBTS = 200
-"""In how many of the first releases it is counted whether a fit says that it may be rough."""
-
-
-def _of_models(
-    name: str, setting: HeldOut, rate: float | None, given: float, runs: int
-) -> Measured:
-    return Measured(setting=setting.name, name=name, rate=rate, given=given, doubted=0.0, runs=runs)
-
-
-INCLUDED = frozenset({"Intercept", "g[T.group 1]"})
-"""The coefficients of the first category of x in the second group."""
-
-COMBINATIONS: dict[str, Callable[[HeldOut, Sequence[str]], dict[str, float]]] = {
-    "prediction": lambda _, terms: {name: 1.0 for name in terms if name in INCLUDED},
-    "contrast": lambda s, _: _contrast(s),
-}
-"""What is asked of the saturated model, as a combination of its coefficients."""
-
-
-def measure_combination(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
-    """Ask for a combination of coefficients of the saturated model in many releases at once."""
-    fit: models.Fit = lambda e: e.logistic(_saturated(setting))  # noqa: E731 - as those above
-    terms = fit(setting.estimate(setting.releases(1, seed, "super")[0])).terms
-    weights = COMBINATIONS[name](setting, terms)
-    combination = np.array([weights.get(term, 0.0) for term in terms])
-    true = float(combination @ true_coefficients(setting, fit))
-    estimates = (setting.estimate(counts) for counts in setting.releases(runs, seed, "super"))
-    hits: list[bool] = []
-    for many in models.together(fit, estimates):
-        near = many.nearest(combination, true)
-        hits += (~near.settled | (near.distance <= models.CRITICAL**2)).tolist()
-    return _of_models(name, setting, float(np.mean(hits)), len(hits) / runs, runs)
-
-
-def measure_effect(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
-    """Test whether x has an effect in a logistic regression, in many releases at once."""
-    fit: models.Fit = lambda e: e.logistic(_logistic(setting))  # noqa: E731 - as those above
-    releases = setting.releases(runs, seed, "super", "independent within")
-    places = models.core(fit(setting.estimate(releases[0]))).specification.terms["x"]
-    p_values: list[float] = []
-    for many in models.together(fit, map(setting.estimate, releases)):
-        p_values += many.p_values(places)
-    rate = float(np.mean(np.array(p_values) <= 0.05))
-    return _of_models(name, setting, rate, len(p_values) / runs, runs)
-
-
-BY_MODELS = {
-    **dict.fromkeys(MODELS, measure_model),
-    **dict.fromkeys(COMBINATIONS, measure_combination),
-    "effect in a model": measure_effect,
-}
-"""What is asked of models, of many releases at once."""
 
 
 TESTS: tuple[Test, ...] = (
@@ -534,7 +425,7 @@ TESTS: tuple[Test, ...] = (
     ),
     Test(
         "effect in a model",
-        lambda e, s: e.logistic(_logistic(s)).test("x"),
+        lambda e, s: e.logistic(main_effects(s)).test("x"),
         "independent within",
         suits=whole,
     ),
@@ -569,7 +460,6 @@ PAIRS: tuple[PairMeasure, ...] = (
         lambda a, b, s: of(vt.compare(a, b).ratio(last(s, "y"), given=last(s, "x"))),
         lambda s: float(_risk(s.truth("independent")) / _risk(s.truth())),
         "independent",
-        suits=few,
     ),
     PairMeasure("change of the table", lambda a, b, _: vt.compare(a, b).test().p_value),
 )
@@ -580,6 +470,7 @@ def measure_pair(what: PairMeasure, setting: HeldOut, runs: int, seed: int) -> M
     firsts = setting.releases(runs, seed, "super")
     seconds = setting.releases(runs, seed + 1, "super", what.second)
     hits: list[bool] = []
+    doubts: list[bool] = []
     asked = 0
     with fewer_draws():
         for pair in zip(firsts, seconds, strict=True):
@@ -591,11 +482,12 @@ def measure_pair(what: PairMeasure, setting: HeldOut, runs: int, seed: int) -> M
                 continue
             truth = what.truth(setting)
             hits += [ends[0] <= truth <= ends[1] for ends, _ in answer if ends is not None]
+            doubts += [doubt for ends, doubt in answer if ends is not None]
     return Measured(
         setting=setting.name,
         name=what.name,
         rate=float(np.mean(hits)) if hits else None,
         given=len(hits) / asked,
-        doubted=0.0,
+        doubted=float(np.mean(doubts)) if doubts else 0.0,
         runs=runs,
     )

@@ -25,9 +25,7 @@ from tests.support.heldout_at_once import (
     measure_at_once,
 )
 from tests.support.heldout_measures import (
-    BY_MODELS,
     INTERVALS,
-    MODELS,
     PAIRS,
     TESTS,
     Interval,
@@ -37,6 +35,7 @@ from tests.support.heldout_measures import (
     measure,
     measure_pair,
 )
+from tests.support.heldout_models import BY_MODELS, MODELS, PREDICTIONS
 
 RUNS, SEED = 2_000, 11
 AGAIN = 10_000
@@ -61,7 +60,7 @@ Made = Callable[[], Iterable[Measured]]
 def jobs(setting: HeldOut, runs: int, seed: int) -> Iterator[tuple[str, Made]]:
     """Yield the name of each measurement at a setting, and how it is made."""
     yield AT_ONCE, lambda: measure_at_once(setting, runs, seed)
-    asked: list[Test | Interval | PairMeasure] = [*TESTS, *INTERVALS, *PAIRS]
+    asked: list[Test | Interval | PairMeasure] = [*TESTS, *INTERVALS, *PREDICTIONS, *PAIRS]
     one_by_one = {what.name: what for what in asked}
     suiting = [name for name, what in one_by_one.items() if what.suits(setting)]
     suiting += [name for name, (_, suits) in MODELS.items() if suits(setting)]

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.heldout import HELD_OUT
-from tests.support.heldout_measures import INTERVALS, MODELS, PAIRS, TESTS
+from tests.support.heldout_measures import INTERVALS, PAIRS, TESTS
+from tests.support.heldout_models import MODELS, PREDICTIONS
 from tests.support.heldout_run import AGAIN, in_doubt
 
 Row = dict[str, Any]
@@ -32,10 +33,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("weighted share", "change of a share", "pooled share"),
     ),
     "models": ("logistic", "multinomial", "ordinal", "linear regression", "log-linear"),
-    "at four settings": (
-        *("quantile category", "weighted mean", "raked conditional", "people by category"),
-        *("people in common", "prediction", "contrast", "ratio of shares"),
+    "more of the same": (
+        *("quantile", "quantile category", "weighted mean", "difference in a group"),
+        *("raked conditional", "people by category", "people in common", "ratio of shares"),
     ),
+    "predictions": ("prediction", "contrast", "chance of a category", "fitted share"),
     "tests": (*(test.name for test in TESTS), "change of the table"),
 }
 """The tables, each with its columns."""
@@ -61,7 +63,7 @@ def read(paths: Iterable[Path]) -> Measurements:
 def suited(name: str, setting: str) -> bool:
     """Tell whether a question is asked at a setting."""
     [place] = [each for each in HELD_OUT if each.name == setting]
-    asked = [what.suits for what in INTERVALS if what.name == name]
+    asked = [what.suits for what in (*INTERVALS, *PREDICTIONS) if what.name == name]
     asked += [what.suits for what in TESTS if what.name == name]
     asked += [what.suits for what in PAIRS if what.name == name]
     asked += [suits for model, (_, suits) in MODELS.items() if model == name]
@@ -100,7 +102,7 @@ def unfinished(measured: Measurements) -> Iterator[str]:
     """Yield the lines of a table of all questions that were not measured everywhere, or settled."""
     yield "| question | settings that suit it | measured so far | to be asked again |"
     yield "|---|---|---|---|"
-    names = [what.name for what in INTERVALS] + [what.name for what in TESTS]
+    names = [what.name for what in (*INTERVALS, *PREDICTIONS, *TESTS)]
     names += [what.name for what in PAIRS] + list(MODELS)
     for name in names:
         places = asked(name)

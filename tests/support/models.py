@@ -243,12 +243,12 @@ def coverage(fit: Fit, estimates: Iterable[Estimate], true: NDArray[np.float64])
     return Measured(len(held) / runs, held.mean(axis=0), np.concatenate(normal).mean(axis=0), runs)
 
 
-def doubted(fit: Fit, estimates: Iterable[Estimate], place: int) -> float:
+def doubted(fit: Fit, estimates: Iterable[Estimate], combination: NDArray[np.float64]) -> float:
     """Return the share of the fits that warn of hidden cells, or of no end of an interval."""
     doubts = []
     for fitted in fits(fit, estimates):
         if fitted.converged:
-            [ends] = fitted.profile.ends(np.eye(fitted.estimate.size)[[place]], CRITICAL)
+            [ends] = fitted.profile.ends(combination[np.newaxis], CRITICAL)
             doubts.append(bool(fitted.hidden) or None in ends)
     return float(np.mean(doubts)) if doubts else 0.0
 
