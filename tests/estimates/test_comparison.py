@@ -106,10 +106,26 @@ def test_a_share_without_limits_has_no_change() -> None:
     assert not answer.estimable
     assert answer.warnings == ("not estimable: in the second release, nobody is there",)
     assert not ratio(missing, quantity(0.2, 0.1, 0.3), "r").estimable
-    zero = ratio(quantity(0.1, 0.0, 0.3), quantity(0.2, 0.1, 0.3), "r")
+    zero = ratio(quantity(0.1, 0.0, 0.3), quantity(0.2, 0.0, 0.3), "r")
+    assert not zero.estimable
     assert "distinguished from zero in the first release" in zero.warnings[0]
     doubtful = ratio(quantity(0.1, 0.01, 0.3), quantity(0.2, 0.1, 0.3), "r")
     assert any("uncertain" in warning for warning in doubtful.warnings)
+
+
+@pytest.mark.parametrize("value", [0.1, 0.0])
+def test_a_ratio_to_what_may_be_zero_has_its_lower_end(value: float) -> None:
+    """There the change of second − ρ·first ends at zero; the other end is missing, and said so."""
+    first, second = quantity(value, 0.0, 0.3), quantity(0.5, 0.4, 0.6)
+    answer = ratio(first, second, "r")
+    assert (answer.value, answer.high) == (5.0 if value else None, None)
+    assert (answer.standard_error is None) == (value == 0)
+    assert answer.low is not None
+    scaled = quantity(value * answer.low, 0.0, 0.3 * answer.low)
+    assert change(scaled, second, "").low == pytest.approx(0, abs=1e-12)
+    assert "no upper limit" in answer.interval_text
+    assert "there is no upper limit, because P" in answer.warnings[-1]
+    assert not ratio(quantity(0.0, 0.0, 0.0), second, "r").estimable
 
 
 def test_releases_are_compared_by_the_names_of_categories() -> None:

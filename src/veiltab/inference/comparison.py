@@ -102,31 +102,38 @@ def changed(first: Ends, second: Ends) -> Ends:
 
 
 def ratio(first: Quantity, second: Quantity, label: str) -> Quantity:
-    """Estimate second / first of two independent shares; the first has to be clear of zero."""
+    """Estimate second / first of two independent shares.
+
+    Where the first cannot be told from zero there is no upper limit.
+    """
     if not (_complete(first) and _complete(second)):
         return _refused(label, first, second)
     (b, b_low, b_high), (a, a_low, a_high) = _numbers(first), _numbers(second)
-    if b_low <= 0:
-        why = f"{first.label} cannot be distinguished from zero in the first release"
-        return _not_estimable(label, why, first)
-    doubts = () if b > CLEARLY * (b - b_low) else (DOUBT,)
-    slopes = np.array([a / b**2, 1 / b])
-    numbers = divided((b, b_low, b_high), (a, a_low, a_high))
-    return _answer(label, (first, second), numbers, slopes, *doubts)
+    vague = f"{first.label} cannot be distinguished from zero in the first release"
+    value, low, high = divided((b, b_low, b_high), (a, a_low, a_high))
+    if np.isinf(high) and not low > 0:
+        return _not_estimable(label, vague, first)
+    words = DOUBT if np.isfinite(high) else f"there is no upper limit, because {vague}"
+    doubts = () if b > CLEARLY * (b - b_low) else (words,)
+    slopes = np.array([a / b**2, 1 / b]) if b > 0 else np.full(2, np.nan)
+    return _answer(label, (first, second), (value, low, high), slopes, *doubts)
 
 
 def divided(first: Ends, second: Ends) -> Ends:
     """Return second / first with its interval: the ρ for which second − ρ first may be 0.
 
-    That difference has the interval that :func:`changed` gives it.  The first share is above zero.
+    That difference has the interval that :func:`changed` gives it.  Where the first share may be
+    zero, no ρ is too large, and where it is estimated as zero, there is no value (NaN).
     """
     (b, b_low, b_high), (a, a_low, a_high) = first, second
     product, small, large = a * b, a_low * (2 * a - a_low), a_high * (2 * a - a_high)
     root = np.sqrt(np.maximum(product**2 - b_high * (2 * b - b_high) * small, 0.0))
-    least = np.where(small > 0, small / np.where(small > 0, product + root, 1.0), 0.0)
+    some = (small > 0) & (b_high > 0)
+    least = np.where(some, small / np.where(some, product + root, 1.0), 0.0)
     lead = b_low * (2 * b - b_low)
-    most = (product + np.sqrt(np.maximum(product**2 - lead * large, 0.0))) / lead
-    return a / b, least, most
+    far = product + np.sqrt(np.maximum(product**2 - lead * large, 0.0))
+    most = np.where(lead > 0, far / np.where(lead > 0, lead, 1.0), np.inf)
+    return np.where(b > 0, a / np.where(b > 0, b, 1.0), np.nan), least, most
 
 
 def _complete(quantity: Quantity) -> bool:
@@ -158,18 +165,21 @@ def _answer(
     slopes: Shares,
     *doubts: str,
 ) -> Quantity:
-    """Return a value with both ends, made of two quantities whose errors have these slopes."""
+    """Return a value with its ends, made of two quantities whose errors have these slopes.
 
-    def error(name: str) -> float:
+    An end that is infinite is no limit; without a value there are no errors.
+    """
+
+    def error(name: str) -> float | None:
         errors = np.array([getattr(quantity, name) or 0.0 for quantity in pair])
-        return float(np.sqrt(((slopes * errors) ** 2).sum()))
+        return _finite(np.sqrt(((slopes * errors) ** 2).sum()))
 
     warnings = [
         f"{which} release: {warning}"
         for which, quantity in zip(("first", "second"), pair, strict=True)
         for warning in quantity.warnings
     ]
-    value, low, high = (float(number) for number in numbers)
+    value, low, high = map(_finite, numbers)
     return Quantity(
         label=label,
         value=value,
@@ -183,6 +193,10 @@ def _answer(
         population=pair[0].population,
         warnings=(*warnings, *doubts),
     )
+
+
+def _finite(number: Any) -> float | None:  # noqa: ANN401 - a number of NumPy's
+    return float(number) if np.isfinite(number) else None
 
 
 def change_table(
