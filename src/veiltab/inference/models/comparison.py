@@ -61,7 +61,7 @@ def _test(fitted: Fitted, basis: Shares, starts: Iterable[Shares], label: str) -
         p_value=float(chdtrc(degrees, statistic)),
         population=fitted.population,
         method=METHOD,
-        warnings=fitted.warnings,
+        warnings=(*fitted.warnings, *fitted.hidden),
     )
 
 

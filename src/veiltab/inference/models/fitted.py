@@ -15,7 +15,7 @@ from veiltab.inference.diagnostics import sample_warnings
 from veiltab.inference.functional import Linearised
 from veiltab.inference.models.distance import Distance
 from veiltab.inference.models.profile import Profile
-from veiltab.inference.models.separation import hidden_cells
+from veiltab.inference.models.separation import HiddenCell, hidden_cells, hidden_words
 from veiltab.inference.models.solving import FARTHEST, Solution, is_linear, solve
 from veiltab.inference.models.specification import Specification
 from veiltab.inference.quantities import Quantity
@@ -84,9 +84,14 @@ class Fitted:
         return sample_warnings(self.specification.released)
 
     @cached_property
-    def hidden(self) -> tuple[str, ...]:
-        """Where coefficients may be finite by the noise alone."""
+    def hidden_cells(self) -> tuple[HiddenCell, ...]:
+        """The groups whose coefficients may be finite by the noise alone."""
         return hidden_cells(self.specification, self.population)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Where coefficients may be finite by the noise alone, in words."""
+        return hidden_words(self.hidden_cells)
 
     def deviates(self, combinations: Shares, ends: Sequence[Ends]) -> list[float | None]:
         """Return the normal deviates of the hypotheses that combinations are zero, one per row.
@@ -130,7 +135,7 @@ class Fitted:
             level=self.level,
             method=METHOD,
             population=self.population,
-            warnings=(*self.warnings, *self.limits(low, high)),
+            warnings=(*self.warnings, *self.hidden, *self.limits(low, high)),
         )
 
     def limits(self, low: float | None, high: float | None) -> tuple[str, ...]:

@@ -12,15 +12,21 @@ from veiltab.core.released import Shares
 from veiltab.core.schema import Attribute
 from veiltab.core.uncertainty import critical_value
 from veiltab.errors import ModelError
+from veiltab.inference.distributions import WARNING
 from veiltab.inference.models.equations import LogLinearEquations, RegressionEquations
 from veiltab.inference.models.families import Scored
 from veiltab.inference.models.fitted import Fitted
 from veiltab.inference.models.formula import pattern_codes
+from veiltab.inference.models.separation import hidden_words
+from veiltab.inference.models.solving import is_linear
 
 New = pl.DataFrame | Mapping[str, Any] | Sequence[Mapping[str, str]]
 
 NUMBERS = ("prediction", "standard_error", "sampling_error", "privacy_error", "low", "high")
 OUTCOME = "outcome"
+NO_LOWER = "the interval has no lower limit above zero: the release does not exclude separation"
+NO_UPPER = "the interval has no upper limit below one: the release does not exclude separation"
+
 MOST_ROWS = 1_000
 """How many patterns are predicted at once."""
 
@@ -36,6 +42,11 @@ def predict(fitted: Fitted, new: New | None) -> pl.DataFrame:
     patterns = _patterns(fitted.specification.covariates, codes)
     names, values = _predictions(fitted, patterns)
     levels = len(names)
+    hidden = _hidden_words(fitted, codes)
+    words = [
+        "; ".join([*hidden[row // levels], *_limits(fitted, values[row])])
+        for row in range(len(values))
+    ]
     attributes = [
         pl.Series(
             _column(attribute.name),
@@ -49,11 +60,35 @@ def predict(fitted: Fitted, new: New | None) -> pl.DataFrame:
         pl.Series(name, [row[place] for row in values], dtype=pl.Float64)
         for place, name in enumerate(NUMBERS)
     ]
-    return pl.DataFrame([*attributes, outcome, *numbers])
+    warnings = pl.Series(WARNING, [text or None for text in words], dtype=pl.String)
+    return pl.DataFrame([*attributes, outcome, *numbers, warnings])
 
 
 def _column(name: str) -> str:
-    return f"{name} (attribute)" if name in {*NUMBERS, OUTCOME} else name
+    return f"{name} (attribute)" if name in {*NUMBERS, OUTCOME, WARNING} else name
+
+
+def _hidden_words(fitted: Fitted, codes: NDArray[np.int64]) -> list[tuple[str, ...]]:
+    """Warn of each pattern in which the noise hides whether anybody has an outcome."""
+    names = [attribute.name for attribute in fitted.specification.covariates]
+    listed = []
+    for row in codes:
+        labels = [
+            a.categories[i] for a, i in zip(fitted.specification.covariates, row, strict=True)
+        ]
+        pattern = set(zip(names, labels, strict=True))
+        mine = [cell for cell in fitted.hidden_cells if set(cell.group.items()) <= pattern]
+        listed.append(hidden_words(mine))
+    return listed
+
+
+def _limits(fitted: Fitted, row: "Row") -> tuple[str, ...]:
+    """Say where an interval has no end, or none but the limit of what is possible."""
+    low, high = row[-2:]
+    if is_linear(fitted.specification.equations):
+        return fitted.limits(low, high)
+    sides = [NO_LOWER] if low == 0 else []
+    return (*sides, *([NO_UPPER] if high == 1 else []))
 
 
 Row = tuple[float | None, ...]

@@ -5,7 +5,8 @@ share of such a cell is noise: it is negative in about half of all releases, whe
 and positive in the others, where there is one that is finite by the noise alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,8 +26,16 @@ HIDDEN = (
 )
 
 
-def hidden_cells(spec: Specification, population: Population) -> tuple[str, ...]:
-    """Warn of cells of the model's terms and its outcome that are not clearly above zero."""
+@dataclass(frozen=True, slots=True)
+class HiddenCell:
+    """A group of a model's term, by attribute and category, and an outcome that it may lack."""
+
+    group: Mapping[str, str]
+    text: str
+
+
+def hidden_cells(spec: Specification, population: Population) -> tuple[HiddenCell, ...]:
+    """Return cells of the model's terms and its outcome that are not clearly above zero."""
     if is_linear(spec.equations):
         return ()
     form, hidden = spec.released.design(population).total, []
@@ -34,12 +43,17 @@ def hidden_cells(spec: Specification, population: Population) -> tuple[str, ...]
         shares, fractions = _cells(spec, names)
         errors = np.sqrt(np.maximum(form.of_sets(np.clip(shares, 0, 1), fractions), 0))
         places = np.argwhere(shares < CLEARLY * errors).tolist()
-        hidden += [_named(spec, names, pattern, level) for pattern, level in places]
+        hidden += [_hidden(spec, names, pattern, level) for pattern, level in places]
+    return tuple(hidden)
+
+
+def hidden_words(hidden: Sequence[HiddenCell]) -> tuple[str, ...]:
+    """Warn of such cells."""
     if not hidden:
         return ()
     more = len(hidden) - MOST_NAMED
-    named = "; ".join(hidden[:MOST_NAMED]) + (f"; and {more:,} others" if more > 0 else "")
-    return (HIDDEN.format(cells=named),)
+    named = "; ".join(cell.text for cell in hidden[:MOST_NAMED])
+    return (HIDDEN.format(cells=named + (f"; and {more:,} others" if more > 0 else "")),)
 
 
 def _category_terms(spec: Specification) -> Iterator[list[str]]:
@@ -74,7 +88,7 @@ def _cells(spec: Specification, names: list[str]) -> tuple[Shares, Shares]:
     return shares, fractions
 
 
-def _named(spec: Specification, names: list[str], pattern: int, level: int) -> str:
+def _hidden(spec: Specification, names: list[str], pattern: int, level: int) -> HiddenCell:
     """Write the condition that a cell stands for."""
     group = spec.released.schema.subset(names).labels(pattern) if names else ()
     parts = [describe(names, group)] if names else []
@@ -83,4 +97,4 @@ def _named(spec: Specification, names: list[str], pattern: int, level: int) -> s
         event = spec.predicted[level]
         plain = len(outcome) == 1 and event in spec.released.schema.attributes[-1].categories
         parts.append(describe(outcome, [event]) if plain else event)
-    return " and ".join(parts)
+    return HiddenCell(dict(zip(names, group, strict=True)), " and ".join(parts))
