@@ -64,8 +64,10 @@ def rehearse(
     ``tables`` are whatever :func:`veiltab.open_table` takes; they are read into memory.  The
     columns in ``on`` tell respondents apart; every other column becomes an attribute, whose
     categories are its values, unless ``recode`` has :class:`~veiltab.Bins` or a
-    :class:`~veiltab.ValueMap` for it.  With ``linkage="aligned"`` all tables must hold the same
-    respondents; with ``linkage="matched"`` they may differ.
+    :class:`~veiltab.ValueMap` for it.  They are in the order of the alphabet, or that of a column
+    that has one (an enum, a pandas categorical), or that of a map that names them all.  With
+    ``linkage="aligned"`` all tables must hold the same respondents; with ``linkage="matched"`` they
+    may differ.
 
     The mechanism is chosen as :func:`veiltab.plan` does, for as many respondents as the smallest
     table has; the promise of decoys does not depend on that number.  A ``sample_size`` stands for
@@ -279,7 +281,10 @@ def _recoded(profile: ColumnProfile, rule: Rule) -> Attribute:
         for place, code in zip(listed.arg_true(), codes, strict=True):
             own[place] = attribute.categories[code]
     missing = [rule.entries[None]] if None in rule.entries else []
-    return Attribute(profile.name, dict.fromkeys([*own, *missing]))
+    found = dict.fromkeys([*own, *missing])
+    if set(found) <= set(targets):  # a map that names all categories says their order, too
+        found = {category: None for category in targets if category in found}
+    return Attribute(profile.name, found)
 
 
 def _check_rules(holdings: Sequence[Holding], recode: Mapping[str, Rule]) -> None:

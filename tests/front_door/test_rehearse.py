@@ -162,6 +162,26 @@ def test_numbers_go_into_bins_and_values_are_mapped() -> None:
     assert set(smokers.categories) == {"no", "yes", "unknown"}
 
 
+def test_categories_have_the_order_that_is_given() -> None:
+    """That of an enum, of a categorical column, or of a map of all of them; else the alphabet's."""
+    sizes = ["low", "middle", "high"]
+    people = pl.DataFrame({"person": range(300), "income": sizes * 100})
+    enum = people.with_columns(pl.col("income").cast(pl.Enum(sizes)))
+    categorical = pd.DataFrame(
+        {"person": range(300), "income": pd.Categorical([*sizes[:2], None] * 100, sizes)}
+    )
+    named = {"income": vt.ValueMap({"low": "low", "middle": "middle", "high": "high"})}
+    partly = {"income": vt.ValueMap({"low": "low"})}
+
+    def categories(table: object, recode: dict[str, vt.ValueMap] | None = None) -> tuple[str, ...]:
+        estimate = vt.rehearse([table], on="person", epsilon=4.0, recode=recode, seed=1)
+        return estimate.schema.attributes[0].categories
+
+    assert categories(people) == categories(people, partly) == ("high", "low", "middle")
+    assert categories(enum) == categories(people, named) == tuple(sizes)
+    assert categories(categorical) == ("low", "middle", "(missing)")
+
+
 @pytest.mark.parametrize(
     ("tables", "on", "options", "error", "said"),
     [
