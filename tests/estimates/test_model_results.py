@@ -8,9 +8,10 @@ import pytest
 
 import veiltab as vt
 from tests.support.heldout import HELD_OUT
-from tests.support.models import core, exact, rare_event, releases, scaled
+from tests.support.models import CRITICAL, core, exact, rare_event, releases, scaled
 from veiltab.errors import ModelError, ParameterError
 from veiltab.estimates import Estimate
+from veiltab.inference.models.families import Family, Multinomial, ProportionalOdds
 
 SETTINGS = {setting.name: setting for setting in HELD_OUT}
 FORMULA = "salary ~ gender + education"
@@ -226,13 +227,55 @@ def test_a_group_in_which_the_event_may_not_happen() -> None:
     predicted = fit.predict({"x": "b"}).row(0, named=True)
     assert predicted["low"] == 0.0
     assert predicted["prediction"] < predicted["high"] < 0.5
+    assert predicted["warning"].startswith(hidden)
+    assert predicted["warning"].endswith(
+        "no lower limit above zero: the release does not exclude separation"
+    )
+    assert fit.predict({"x": "a"})["warning"].to_list() == [None]
+    assert hidden in fit.contrast({"x[T.b]": 1.0}).warnings
+    assert hidden in fit.test("x").warnings
     ratio = fit.odds_ratios.row(1, named=True)
     assert ratio["low"] == 0.0
     assert ratio["high"] == pytest.approx(np.exp(row["high"]))
     certain = two_by_two([0.4, 0.3, 0.015, 0.285]).logistic("y ~ x")
     assert certain.coefficients["high"][1] is None
     assert "no upper limit" in certain.warnings[-1]
-    assert certain.predict({"x": "b"})["high"][0] == 1.0
+    certain_row = certain.predict({"x": "b"}).row(0, named=True)
+    assert certain_row["high"] == 1.0
+    assert "no upper limit below one" in certain_row["warning"]
+
+
+def test_chances_in_a_hidden_pattern_have_wider_intervals() -> None:
+    """The delta method is too short there; elsewhere its interval is shown."""
+    setting = SETTINGS["confounded, 2,000 records"]
+    fit = setting.estimate(setting.releases(1, 0, "super")[0]).multinomial("y ~ x")
+    assert fit.converged
+    frame = fit.predict({"x": "2"})
+    assert frame["warning"].str.contains("wider than needed").all()
+    error, chance = frame["standard_error"], frame["prediction"]
+    half = CRITICAL * error / (chance * (1 - chance))
+    odds = (chance / (1 - chance)).log()
+    assert (frame["low"] <= 1 / (1 + (half - odds).exp()) + 1e-12).all()
+    assert (frame["high"] >= 1 / (1 + (-half - odds).exp()) - 1e-12).all()
+    assert (frame["high"] - frame["low"]).min() > 0.1  # type: ignore[operator]
+    clear = ESTIMATE.multinomial("education ~ gender").predict()
+    assert clear["warning"].null_count() == clear.height
+
+
+@pytest.mark.parametrize("family", [Multinomial(4), ProportionalOdds(4)])
+def test_limits_of_chances_hold_all_that_the_predictors_allow(family: Family) -> None:
+    """And are reached by some, for 20,000 drawn predictors; without limits they are 0 and 1."""
+    predictors = np.sort(np.random.default_rng(3).normal(size=(20_000, 3)), axis=1)
+    contrasts, chances = predictors @ family.contrasts.T, family.means(predictors)
+    low, high = family.limits(contrasts.min(axis=0), contrasts.max(axis=0))
+    assert (low <= chances.min(axis=0)).all()
+    assert (high >= chances.max(axis=0)).all()
+    narrow = family.limits(contrasts[0], contrasts[0])
+    assert np.allclose(narrow, chances[0])
+    open_ends = family.limits(
+        np.full(contrasts.shape[1], -np.inf), np.full(contrasts.shape[1], np.inf)
+    )
+    assert [set(ends.tolist()) for ends in open_ends] == [{0.0}, {1.0}]
 
 
 def test_a_root_that_is_no_maximum() -> None:

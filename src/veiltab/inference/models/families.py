@@ -8,6 +8,7 @@ for many parameters at once.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from scipy.special import expit
@@ -37,6 +38,18 @@ class Family(ABC):
     def slopes(self, predictors: Shares) -> Shares:
         """Return the derivatives of :meth:`means`: patterns × predictions × predictors."""
 
+    together: int
+    """How many of the :attr:`contrasts` one prediction depends on."""
+
+    @property
+    @abstractmethod
+    def contrasts(self) -> Shares:
+        """Combinations of the predictors, one per row, in which predictions rise or fall."""
+
+    @abstractmethod
+    def limits(self, low: Shares, high: Shares) -> tuple[Shares, Shares]:
+        """Return between which numbers predictions lie if the contrasts lie between these."""
+
 
 @dataclass(frozen=True, slots=True)
 class Multinomial(Family):
@@ -61,6 +74,26 @@ class Multinomial(Family):
         chances = self.means(predictors)
         slopes: Shares = chances[..., np.newaxis] * self._apart(chances)
         return slopes
+
+    @property
+    def together(self) -> int:  # type: ignore[override]  # read-only
+        """Those of a level with all others."""
+        return self.levels - 1
+
+    @property
+    def contrasts(self) -> Shares:
+        """Return the logits of each level against each one before it."""
+        logits = np.eye(self.levels)[:, 1:]
+        return np.array([logits[k] - logits[j] for j, k in _pairs(self.levels)])
+
+    def limits(self, low: Shares, high: Shares) -> tuple[Shares, Shares]:
+        """π_k = 1/(1 + Σ exp(η_j − η_k)), which falls in each difference."""
+        least, most = np.zeros(self.levels), np.zeros(self.levels)
+        with np.errstate(over="ignore"):
+            for (j, k), below, above in zip(_pairs(self.levels), low, high, strict=True):
+                least[k], most[k] = least[k] + np.exp(-below), most[k] + np.exp(-above)
+                least[j], most[j] = least[j] + np.exp(above), most[j] + np.exp(below)
+        return 1 / (1 + least), 1 / (1 + most)
 
     def first(self, predictors: Shares) -> Shares:
         """1[k = r] − π_r for level k and predictor r."""
@@ -97,6 +130,18 @@ class ProportionalOdds(Family):
         """Return how the chances of the two levels at a threshold change with it."""
         upper = _density(expit(predictors))
         return upper[..., np.newaxis, :] * self._signs
+
+    together = 2
+
+    @property
+    def contrasts(self) -> Shares:
+        """Return the predictors themselves."""
+        return np.eye(self.predictors)
+
+    def limits(self, low: Shares, high: Shares) -> tuple[Shares, Shares]:
+        """Return the differences of the cumulated chances' limits."""
+        least, most = _cumulated(low), _cumulated(high)
+        return np.maximum(least[1:] - most[:-1], 0), most[1:] - least[:-1]
 
     @np.errstate(divide="ignore", invalid="ignore")
     def first(self, predictors: Shares) -> Shares:
@@ -145,6 +190,17 @@ class Scored(Family):
         """Return one."""
         return np.ones((*predictors.shape, 1))
 
+    together = 1
+
+    @property
+    def contrasts(self) -> Shares:
+        """Return the mean itself."""
+        return np.eye(1)
+
+    def limits(self, low: Shares, high: Shares) -> tuple[Shares, Shares]:
+        """Return the same limits."""
+        return low, high
+
     def first(self, predictors: Shares) -> Shares:
         """Score − mean."""
         return (self.scores - predictors)[..., np.newaxis]
@@ -152,6 +208,10 @@ class Scored(Family):
     def second(self, predictors: Shares) -> Shares:
         """−1."""
         return np.full((*predictors.shape[:-1], self.levels, 1, 1), -1.0)
+
+
+def _pairs(levels: int) -> list[tuple[int, int]]:
+    return list(combinations(range(levels), 2))
 
 
 def _cumulated(predictors: Shares) -> Shares:

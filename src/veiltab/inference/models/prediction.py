@@ -26,6 +26,7 @@ NUMBERS = ("prediction", "standard_error", "sampling_error", "privacy_error", "l
 OUTCOME = "outcome"
 NO_LOWER = "the interval has no lower limit above zero: the release does not exclude separation"
 NO_UPPER = "the interval has no upper limit below one: the release does not exclude separation"
+WIDENED = "the interval is put together from those of the predictors, and wider than needed"
 
 MOST_ROWS = 1_000
 """How many patterns are predicted at once."""
@@ -40,9 +41,9 @@ def predict(fitted: Fitted, new: New | None) -> pl.DataFrame:
             hint=f"give at most {MOST_ROWS:,} of them as `new`",
         )
     patterns = _patterns(fitted.specification.covariates, codes)
-    names, values = _predictions(fitted, patterns)
-    levels = len(names)
     hidden = _hidden_words(fitted, codes)
+    names, values = _predictions(fitted, patterns, np.array([bool(words) for words in hidden]))
+    levels = len(names)
     words = [
         "; ".join([*hidden[row // levels], *_limits(fitted, values[row])])
         for row in range(len(values))
@@ -72,14 +73,21 @@ def _hidden_words(fitted: Fitted, codes: NDArray[np.int64]) -> list[tuple[str, .
     """Warn of each pattern in which the noise hides whether anybody has an outcome."""
     names = [attribute.name for attribute in fitted.specification.covariates]
     listed = []
+    widened = (WIDENED,) if _several(fitted) else ()
     for row in codes:
         labels = [
             a.categories[i] for a, i in zip(fitted.specification.covariates, row, strict=True)
         ]
         pattern = set(zip(names, labels, strict=True))
         mine = [cell for cell in fitted.hidden_cells if set(cell.group.items()) <= pattern]
-        listed.append(hidden_words(mine))
+        listed.append((*hidden_words(mine), *widened) if mine else ())
     return listed
+
+
+def _several(fitted: Fitted) -> bool:
+    """Tell whether a model has several predictors, from which its chances are computed."""
+    equations = fitted.specification.equations
+    return isinstance(equations, RegressionEquations) and equations.family.predictors > 1
 
 
 def _limits(fitted: Fitted, row: "Row") -> tuple[str, ...]:
@@ -94,15 +102,21 @@ def _limits(fitted: Fitted, row: "Row") -> tuple[str, ...]:
 Row = tuple[float | None, ...]
 
 
-def _predictions(fitted: Fitted, patterns: NDArray[np.int64]) -> tuple[Sequence[str], list[Row]]:
-    """Return the names of the predicted levels, and a row of numbers for each pattern and level."""
+def _predictions(
+    fitted: Fitted, patterns: NDArray[np.int64], hidden: NDArray[np.bool_]
+) -> tuple[Sequence[str], list[Row]]:
+    """Return the names of the predicted levels, and a row of numbers for each pattern and level.
+
+    ``hidden`` are the patterns in which the noise hides whether anybody has an outcome.
+    """
     spec = fitted.specification
     equations = spec.equations
     if isinstance(equations, LogLinearEquations):
         return spec.predicted, _shares(fitted, equations, patterns)
     assert isinstance(equations, RegressionEquations)  # noqa: S101 - the only other kind
     if equations.family.predictors > 1:
-        return spec.predicted, _chances(fitted, equations, patterns)
+        rows = _chances(fitted, equations, patterns)
+        return spec.predicted, _widened(fitted, equations, rows, patterns, hidden)
     combinations = equations.design[patterns, 0]
     ends = fitted.profile.ends(combinations, critical_value(fitted.level))
     rows = [
@@ -143,6 +157,39 @@ def _chances(
         for row, bent in zip(chances, slopes, strict=True)
         for chance, slope in zip(row, bent, strict=True)
     ]
+
+
+def _widened(
+    fitted: Fitted,
+    equations: RegressionEquations,
+    rows: list[Row],
+    patterns: NDArray[np.int64],
+    hidden: NDArray[np.bool_],
+) -> list[Row]:
+    """Widen the intervals of chances in hidden patterns, where the delta method is too short.
+
+    The chance of a level follows from a few combinations of coefficients.  Intervals of these that
+    hold all together (Bonferroni) give one that holds at least as often.
+    """
+    if not hidden.any():
+        return rows
+    family, hold = equations.family, 1 - (1 - fitted.level) / equations.family.together
+    designs = family.contrasts @ equations.design[patterns[hidden]]
+    flat = designs.reshape(-1, equations.parameters)
+    ends = fitted.profile.ends(flat, critical_value(hold))
+    limits = np.array(ends, dtype=np.float64).reshape(len(designs), -1, 2)
+    wide, levels = list(rows), family.levels
+    for place, limit in zip(np.flatnonzero(hidden).tolist(), limits, strict=True):
+        low, high = (
+            np.where(np.isnan(end), without, end)
+            for end, without in zip(limit.T, (-np.inf, np.inf), strict=True)
+        )
+        for level, least, most in zip(range(levels), *family.limits(low, high), strict=True):
+            *numbers, first, last = rows[place * levels + level]
+            assert first is not None  # noqa: S101 - chances have both ends
+            assert last is not None  # noqa: S101 - as above
+            wide[place * levels + level] = (*numbers, min(first, least), max(last, most))
+    return wide
 
 
 def _shares(
