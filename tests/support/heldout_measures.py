@@ -21,7 +21,7 @@ from tests.support.heldout import HeldOut, Shares, Truth
 from veiltab.core.resampling import apportion
 from veiltab.core.schema import Attribute, Schema
 from veiltab.core.uncertainty import Population
-from veiltab.errors import CalibrationError, ModelError
+from veiltab.errors import CalibrationError, ModelError, ParameterError
 from veiltab.estimates import Estimate, Quantity
 from veiltab.inference import comparison, hypotheses
 from veiltab.inference.hypotheses import HypothesisTest
@@ -254,6 +254,19 @@ def _raked(estimate: Estimate, setting: HeldOut) -> Answer:
     return of(raked.probability(last(setting, "y"), given=GROUP))
 
 
+FEWEST_AREAS = 5
+"""A model of areas needs so many."""
+
+
+def _areas(estimate: Estimate, setting: HeldOut) -> Answer:
+    """Ask for a share in each group as in an area; none, if too few can be told from zero."""
+    try:
+        areas = estimate.small_areas(last(setting, "y"), "g")
+    except ParameterError:
+        return [(None, True)] * setting.sizes[2]
+    return frame(areas.rename({"note": "warning"}))
+
+
 def _categories(answer: CategoryQuantile, setting: HeldOut) -> Answer:
     """Return the interval of a category by numbers; it is one of whole bins, and so too wide."""
     names = setting.schema.attributes[0].categories
@@ -383,6 +396,12 @@ INTERVALS: tuple[Interval, ...] = (
         lambda _, s: [s.people],
         "finite",
         suits=lambda s: s.plan.linkage == "matched",
+    ),
+    Interval(
+        "small areas",
+        _areas,
+        lambda t, _: (t[:, -1].sum(axis=0) / t.sum(axis=(0, 1))).tolist(),
+        suits=lambda s: s.sizes[2] >= FEWEST_AREAS,
     ),
 )
 

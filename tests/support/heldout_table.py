@@ -36,6 +36,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "more of the same": (
         *("quantile", "quantile category", "weighted mean", "difference in a group"),
         *("raked conditional", "people by category", "people in common", "ratio of shares"),
+        "small areas",
     ),
     "predictions": ("prediction", "contrast", "chance of a category", "fitted share"),
     "tests": (*(test.name for test in TESTS), "change of the table"),
@@ -102,7 +103,7 @@ def unfinished(measured: Measurements) -> Iterator[str]:
     """Yield the lines of a table of all questions that were not measured everywhere, or settled."""
     yield "| question | settings that suit it | measured so far | to be asked again |"
     yield "|---|---|---|---|"
-    names = [what.name for what in (*INTERVALS, *PREDICTIONS, *TESTS)]
+    names = [what.name for what in (*INTERVALS, *PREDICTIONS)] + [what.name for what in TESTS]
     names += [what.name for what in PAIRS] + list(MODELS)
     for name in names:
         places = asked(name)
