@@ -206,6 +206,19 @@ def test_intervals_hold_on_average_over_areas(name: str) -> None:
     assert left < 0.95
 
 
+def test_intervals_of_areas_that_differ_widely_are_not_too_wide() -> None:
+    """Rates of 5% and 90%: in 40 releases 480 areas, standard error 1%.
+
+    With variances at the rate of all areas, 99.4% of the intervals hold.
+    """
+    rates, held = np.array([0.05, 0.9] * 6), []
+    for seed in range(40):
+        frame = draw(rates, 20_000, seed).small_areas("b = 'b0'", "a")
+        low, high = frame["low"].to_numpy(), frame["high"].to_numpy()
+        held.append(((low <= rates) & (rates <= high)).mean())
+    assert 0.915 < np.mean(held) < 0.985
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("name", list(SETTINGS))
 def test_intervals_hold_in_many_releases(name: str) -> None:

@@ -35,7 +35,7 @@ SPARE = 4
 
 MOST_AREAS = 1_000
 FITS = 3
-"""How often variances are computed again at the rates that the model fits."""
+"""How often variances are computed again at the rates that the model predicts."""
 
 INSIDE = 1e-3
 """Rates at which variances are computed stay so far from 0 and 1."""
@@ -82,7 +82,9 @@ def _predict(areas: "_Areas", clear: Chosen, matrix: Shares) -> "_Predictions":
     for _ in range(FITS):
         covariance = areas.covariance(rates, clear)
         model = _fit(direct, covariance, matrix[clear])
-        rates = np.clip(matrix @ model.coefficients, INSIDE, 1 - INSIDE)
+        rates = matrix @ model.coefficients
+        rates[clear] = model.predictions
+        rates = np.clip(rates, INSIDE, 1 - INSIDE)
     spread = model.between + np.einsum("ij,jk,ik->i", matrix, model.covariance, matrix)
     values, errors, weights = matrix @ model.coefficients, np.sqrt(spread), np.zeros(clear.size)
     values[clear], errors[clear], weights[clear] = model.predictions, model.errors, model.weights
@@ -163,8 +165,9 @@ class _Areas:
     def covariance(self, rates: Shares, clear: Chosen) -> Shares:
         """Return the covariance of the direct estimates if areas had these rates.
 
-        The rate of an area itself would make an estimate look more precise where it is near zero
-        by chance.
+        The direct estimate of an area would make it look more precise where it is near zero by
+        chance, and the rate of all areas less precise where areas differ widely.  So rates are
+        those that the model predicts.
         """
         likely = np.clip(self.whole, 0, 1)
         likely = likely / likely.sum()
