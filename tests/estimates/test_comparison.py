@@ -113,6 +113,21 @@ def test_a_share_without_limits_has_no_change() -> None:
     assert any("uncertain" in warning for warning in doubtful.warnings)
 
 
+def test_the_change_of_a_mean() -> None:
+    """Of a variable with two scores it is that of a share, among all and within a group."""
+    [first], [second] = releases("decoys", TABLE, 1), releases("paper", TABLE, 1)
+    compared = vt.compare(first, second)
+    for given in (None, "a = 'a0'"):
+        moved = compared.mean("b", [0, 1], given)
+        share = compared.probability("b = 'b1'", given)
+        for name in ("value", "low", "high", "standard_error"):
+            assert getattr(moved, name) == pytest.approx(getattr(share, name), abs=1e-9)
+    wide, narrow = (compared.mean("b", [1, 5], level=level) for level in (0.99, 0.9))
+    assert (wide.low or 0) < (narrow.low or 0) < (narrow.value or 0)
+    with pytest.raises(ParameterError, match="does not say which numbers"):
+        compared.mean("a")
+
+
 @pytest.mark.parametrize("value", [0.1, 0.0])
 def test_a_ratio_to_what_may_be_zero_has_its_lower_end(value: float) -> None:
     """There the change of second − ρ·first ends at zero; the other end is missing, and said so."""

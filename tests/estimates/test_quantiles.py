@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import veiltab as vt
 from tests.support.mean_coverage import EDGES, SCHEMA, settings, true_quantile
+from veiltab.inference.conditions import everybody_or
 from veiltab.inference.quantiles import Cumulative, monotone
 from veiltab.inference.scores import Variable
 
@@ -207,7 +208,7 @@ def test_categories_of_the_interval_hold_the_true_one() -> None:
 def test_the_distribution_function_is_divided_by_category_alone() -> None:
     """Whatever else is in the table, which only adds up."""
     question = ESTIMATE._question(0.95, "finite")
-    everybody = ESTIMATE._everybody_or(None)
+    everybody = everybody_or(None, ESTIMATE.schema)
     function = Cumulative.of(question, Variable("age"), np.arange(4), everybody)
     assert function.atoms.shares.shape == (4,)
     np.testing.assert_allclose(function.shares, np.cumsum(ESTIMATE.marginal("age").unbiased))

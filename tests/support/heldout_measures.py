@@ -480,6 +480,12 @@ PAIRS: tuple[PairMeasure, ...] = (
         lambda s: float(_risk(s.truth("independent")) / _risk(s.truth())),
         "independent",
     ),
+    PairMeasure(
+        "change of a mean",
+        lambda a, b, s: of(vt.compare(a, b).mean("x", _scores(s), given=last(s, "y"))),
+        lambda s: _mean_within(s.truth("independent")[:, -1]) - _mean_within(s.truth()[:, -1]),
+        "independent",
+    ),
     PairMeasure("change of the table", lambda a, b, _: vt.compare(a, b).test().p_value),
 )
 

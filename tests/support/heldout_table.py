@@ -36,7 +36,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "more of the same": (
         *("quantile", "quantile category", "weighted mean", "difference in a group"),
         *("raked conditional", "people by category", "people in common", "ratio of shares"),
-        "small areas",
+        *("change of a mean", "small areas"),
     ),
     "predictions": ("prediction", "contrast", "chance of a category", "fitted share"),
     "tests": (*(test.name for test in TESTS), "change of the table"),

@@ -13,10 +13,11 @@ from veiltab.errors import ParameterError
 from veiltab.estimates.derived import PooledEstimate
 from veiltab.estimates.estimate import Estimate
 from veiltab.estimates.questions import Event
-from veiltab.inference import comparison, quantities
-from veiltab.inference.conditions import read_condition
+from veiltab.inference import comparison, means, quantities
+from veiltab.inference.conditions import everybody_or, read_condition
 from veiltab.inference.hypotheses import HypothesisTest
 from veiltab.inference.quantities import Quantity, Question
+from veiltab.inference.scores import Bounds, Scores, Variable
 from veiltab.inference.wording import described
 
 
@@ -55,6 +56,23 @@ class Comparison:
         first, second = (self._share(r, event, given, level) for r in (self.first, self.second))
         return comparison.ratio(first, second, f"{first.label}, second / first")
 
+    def mean(
+        self,
+        variable: str,
+        scores: Scores | None = None,
+        given: Event | None = None,
+        bounds: Bounds | None = None,
+        *,
+        level: float = 0.95,
+    ) -> Quantity:
+        """Estimate by how much the mean of a variable has changed, scored as in `Estimate.mean`."""
+        numbered, within = Variable(variable, scores, bounds), everybody_or(given, self.schema)
+        first, second = (
+            means.mean(self._ask(release, level), numbered, within)
+            for release in (self.first, self.second)
+        )
+        return comparison.change(first, second, f"change of {first.label}")
+
     def test(self) -> HypothesisTest:
         """Test whether anything in the whole table has changed."""
         return self._pooled.heterogeneity
@@ -76,10 +94,13 @@ class Comparison:
     def _pooled(self) -> comparison.Pooled:
         return comparison.Pooled((self.first, self.second), self.population)
 
+    def _ask(self, release: ReleasedCounts, level: float) -> Question:
+        return Question(released=release, level=level, population=self.population)
+
     def _share(
         self, release: ReleasedCounts, event: Event, given: Event | None, level: float
     ) -> Quantity:
-        question = Question(released=release, level=level, population=self.population)
+        question = self._ask(release, level)
         condition = read_condition(event, self.schema)
         if given is None:
             return quantities.probability(question, condition)

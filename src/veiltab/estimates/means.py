@@ -2,13 +2,12 @@
 
 from typing import overload
 
-import numpy as np
 import polars as pl
 
 from veiltab.core.uncertainty import Population
 from veiltab.estimates.questions import Event, Names, Questions, names_of
 from veiltab.inference import mean_tables, means, quantiles, weighting
-from veiltab.inference.conditions import Condition
+from veiltab.inference.conditions import everybody_or
 from veiltab.inference.quantiles import CategoryQuantile
 from veiltab.inference.quantities import Quantity
 from veiltab.inference.scores import Bounds, Scores, Variable
@@ -63,7 +62,7 @@ class MeanQuestions(Questions):
         and the largest possible value.  With ``by`` there is a table with a row for each group.
         """
         question = self._question(level, population)
-        numbered, within = Variable(variable, scores, bounds), self._everybody_or(given)
+        numbered, within = Variable(variable, scores, bounds), everybody_or(given, self.schema)
         if by is None:
             return means.mean(question, numbered, within)
         return mean_tables.mean_table(question, numbered, names_of(by), within)
@@ -83,7 +82,7 @@ class MeanQuestions(Questions):
         It is the mean square of the distance from the mean: of the scores, so that what varies
         within a bin is not in it.
         """
-        question, within = self._question(level, population), self._everybody_or(given)
+        question, within = self._question(level, population), everybody_or(given, self.schema)
         return means.variance(question, Variable(variable, scores, bounds), within)
 
     def mean_difference(
@@ -119,7 +118,7 @@ class MeanQuestions(Questions):
         largest possible value, for outer bins that are open; without them a quantile that falls
         into an open bin is not estimable, and an interval that reaches into one has no end there.
         """
-        question, within = self._question(level, population), self._everybody_or(given)
+        question, within = self._question(level, population), everybody_or(given, self.schema)
         numbered = Variable(variable, bounds=bounds)
         return quantiles.quantile(question, numbered, quantiles.check_q(q), within)
 
@@ -148,7 +147,7 @@ class MeanQuestions(Questions):
 
         It needs no numbers, only categories in a sensible order.
         """
-        question, within = self._question(level, population), self._everybody_or(given)
+        question, within = self._question(level, population), everybody_or(given, self.schema)
         numbered = Variable(variable)
         return quantiles.quantile_category(question, numbered, quantiles.check_q(q), within)
 
@@ -169,7 +168,7 @@ class MeanQuestions(Questions):
         as its number in ``scores``.  ``bounds`` are the smallest and the largest weight.  The
         answer also says how far the exact weights could move it.
         """
-        question, within = self._question(level, population), self._everybody_or(given)
+        question, within = self._question(level, population), everybody_or(given, self.schema)
         weights = Variable(weight, scores, bounds)
         return weighting.weighted(question, self._condition(event), weights, within)
 
@@ -190,13 +189,7 @@ class MeanQuestions(Questions):
 
         ``weight_scores`` and ``weight_bounds`` are about the weights, as in :meth:`weighted`.
         """
-        question, within = self._question(level, population), self._everybody_or(given)
+        question, within = self._question(level, population), everybody_or(given, self.schema)
         numbered = Variable(variable, scores, bounds)
         weights = Variable(weight, weight_scores, weight_bounds, prefix="weight_")
         return weighting.weighted_mean(question, numbered, weights, within)
-
-    def _everybody_or(self, given: Event | None) -> Condition:
-        """Return a condition, by default that which everybody meets."""
-        if given is not None:
-            return self._condition(given)
-        return Condition("everybody", np.ones(self.schema.domain_size, dtype=np.bool_))

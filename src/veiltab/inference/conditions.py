@@ -66,6 +66,13 @@ def read_condition(condition: str | Mapping[str, Categories], schema: Schema) ->
     return combine(text, np.broadcast_to(mask, schema.sizes).reshape(-1))
 
 
+def everybody_or(condition: str | Mapping[str, Categories] | None, schema: Schema) -> Condition:
+    """Read a condition, by default that which everybody meets."""
+    if condition is None:
+        return Condition("everybody", np.ones(schema.domain_size, dtype=np.bool_))
+    return read_condition(condition, schema)
+
+
 def combine(text: str, mask: Mask) -> Condition:
     """Return a condition that some cells meet; refuse one that none can."""
     if not mask.any():
