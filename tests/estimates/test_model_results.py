@@ -258,6 +258,9 @@ def test_chances_in_a_hidden_pattern_have_wider_intervals() -> None:
     assert (frame["low"] <= 1 / (1 + (half - odds).exp()) + 1e-12).all()
     assert (frame["high"] >= 1 / (1 + (-half - odds).exp()) - 1e-12).all()
     assert (frame["high"] - frame["low"]).min() > 0.1  # type: ignore[operator]
+    many = fit.predict([{"x": "2"}] * 11)
+    assert many["warning"].str.contains("ask for fewer patterns").all()
+    assert (many["high"][0] - many["low"][0]) < frame["high"][0] - frame["low"][0]
     clear = ESTIMATE.multinomial("education ~ gender").predict()
     assert clear["warning"].null_count() == clear.height
 

@@ -35,10 +35,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "models": ("logistic", "multinomial", "ordinal", "linear regression", "log-linear"),
     "more of the same": (
         *("quantile", "quantile category", "weighted mean", "difference in a group"),
-        *("raked conditional", "people by category", "people in common", "ratio of shares"),
-        *("change of a mean", "small areas"),
+        *("people by category", "people in common", "change of a mean", "ratio of shares"),
     ),
-    "predictions": ("prediction", "contrast", "chance of a category", "fitted share"),
+    "margins and models": (
+        *("raked conditional", "small areas", "prediction", "contrast"),
+        *("chance of a category", "fitted share"),
+    ),
     "tests": (*(test.name for test in TESTS), "change of the table"),
 }
 """The tables, each with its columns."""

@@ -27,6 +27,10 @@ OUTCOME = "outcome"
 NO_LOWER = "the interval has no lower limit above zero: the release does not exclude separation"
 NO_UPPER = "the interval has no upper limit below one: the release does not exclude separation"
 WIDENED = "the interval is put together from those of the predictors, and wider than needed"
+SHORT = "the interval may be too short here: ask for fewer patterns at once to have a wider one"
+
+MOST_WIDENED = 30
+"""How many intervals of combinations are found for that: each can take a fifth of a second."""
 
 MOST_ROWS = 1_000
 """How many patterns are predicted at once."""
@@ -73,21 +77,23 @@ def _hidden_words(fitted: Fitted, codes: NDArray[np.int64]) -> list[tuple[str, .
     """Warn of each pattern in which the noise hides whether anybody has an outcome."""
     names = [attribute.name for attribute in fitted.specification.covariates]
     listed = []
-    widened = (WIDENED,) if _several(fitted) else ()
     for row in codes:
         labels = [
             a.categories[i] for a, i in zip(fitted.specification.covariates, row, strict=True)
         ]
         pattern = set(zip(names, labels, strict=True))
         mine = [cell for cell in fitted.hidden_cells if set(cell.group.items()) <= pattern]
-        listed.append((*hidden_words(mine), *widened) if mine else ())
-    return listed
+        listed.append(hidden_words(mine))
+    more = _about_chances(fitted, sum(map(bool, listed)))
+    return [(*words, *more) if words else () for words in listed]
 
 
-def _several(fitted: Fitted) -> bool:
-    """Tell whether a model has several predictors, from which its chances are computed."""
+def _about_chances(fitted: Fitted, patterns: int) -> tuple[str, ...]:
+    """Say what becomes of the intervals of chances in so many hidden patterns."""
     equations = fitted.specification.equations
-    return isinstance(equations, RegressionEquations) and equations.family.predictors > 1
+    if not isinstance(equations, RegressionEquations) or equations.family.predictors == 1:
+        return ()
+    return (WIDENED if patterns * len(equations.family.contrasts) <= MOST_WIDENED else SHORT,)
 
 
 def _limits(fitted: Fitted, row: "Row") -> tuple[str, ...]:
@@ -171,7 +177,8 @@ def _widened(
     The chance of a level follows from a few combinations of coefficients.  Intervals of these that
     hold all together (Bonferroni) give one that holds at least as often.
     """
-    if not hidden.any():
+    wanted = np.count_nonzero(hidden) * len(equations.family.contrasts)
+    if not 0 < wanted <= MOST_WIDENED:
         return rows
     family, hold = equations.family, 1 - (1 - fitted.level) / equations.family.together
     designs = family.contrasts @ equations.design[patterns[hidden]]
