@@ -30,6 +30,7 @@ from tests.support.heldout_measures import (
     weights_of,
 )
 from veiltab.core.coin_design import CoinDesign
+from veiltab.core.intervals import Interval
 from veiltab.core.ratios import share_of_both
 from veiltab.core.resampling import apportion
 from veiltab.core.schema import CountTable
@@ -81,32 +82,52 @@ def measure_at_once(setting: HeldOut, runs: int, seed: int) -> Iterator[Measured
 
 
 def measure_change(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
-    """Measure the change of a conditional share between two releases, or the ratio of both."""
-    condition, outcome = (
-        read_condition(last(setting, each), setting.schema).mask for each in ("x", "y")
-    )
+    """Measure the change of a conditional share or mean between two releases, or a ratio."""
     ends, doubts = [], []
     for place, kind in enumerate(("associated", "independent")):
         counts = setting.releases(runs, seed + place, "super", cast("Truth", kind))
-        events = estimate_events(
-            counts, _design(setting, counts, "super"), [outcome & condition, condition]
-        )
-        share = share_of_both(events.ratio(part_and_rest, critical_value(0.95)))
-        part, whole = np.moveaxis(events.shares, -1, 0)
-        plain = np.divide(part, whole, where=whole > 0, out=np.zeros(runs))
-        value = np.clip(plain, 0, 1)
-        ends.append((value, share.low, share.high, share.bounded))
-        doubts.append(~clearness(events, 1, critical_value(0.95))[1] | (value != plain))
+        value, interval, clear = _share_or_mean(name, setting, counts)
+        ends.append((np.clip(value, 0, 1), interval.low, interval.high, interval.bounded))
+        doubts.append(~clear | (value != np.clip(value, 0, 1)))
     made = divided if name == "ratio of shares" else changed
     first, second = (cast("Ends", three[:3]) for three in ends)
     _, low, high = made(first, second)
     bounded = ends[0][3] & ends[1][3] & ((low > 0) | np.isfinite(high))
     [what] = [pair for pair in PAIRS if pair.name == name]
-    truth, doubted = what.truth(setting), doubts[0] | doubts[1]
+    unit = setting.sizes[0] - 1 if name == "change of a mean" else 1
+    truth, doubted = what.truth(setting) / unit, doubts[0] | doubts[1]
     if name == "ratio of shares":
         doubted |= ~(first[0] > CLEARLY * (first[0] - first[1]))
     measured = _measured(setting, name, ((low <= truth) & (truth <= high))[bounded], bounded)
     return replace(measured, doubted=float(doubted[bounded].mean()) if bounded.any() else 0.0)
+
+
+def _share_or_mean(
+    name: str, setting: HeldOut, counts: NDArray[np.int64]
+) -> tuple[Shares, Interval, NDArray[np.bool_]]:
+    """Return a share or a mean between 0 and 1 in a group: values, intervals, if it is clear.
+
+    A mean of two scores is the share of the second.
+    """
+    critical = critical_value(0.95)
+    condition, outcome = (
+        read_condition(last(setting, each), setting.schema).mask for each in ("x", "y")
+    )
+    if name == "change of a mean":
+        condition, outcome = outcome, condition
+        units = np.indices(setting.sizes)[0].reshape(-1) / (setting.sizes[0] - 1)
+        if setting.sizes[0] > 2:
+            rows = np.stack([units * condition, condition]).astype(np.float64)
+            atoms, (part, whole) = _atoms(setting, counts, rows, "super")
+            ratio = BoundedRatio(atoms, part, whole)
+            return ratio.value, ratio.interval(critical), ratio.clear(critical, CLEARLY)
+    events = estimate_events(
+        counts, _design(setting, counts, "super"), [outcome & condition, condition]
+    )
+    share = share_of_both(events.ratio(part_and_rest, critical))
+    part, whole = np.moveaxis(events.shares, -1, 0)
+    value = np.divide(part, whole, where=whole > 0, out=np.zeros(len(counts)))
+    return value, share, clearness(events, 1, critical)[1]
 
 
 def measure_means_apart(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
@@ -273,6 +294,7 @@ EACH_AT_ONCE = {
     "weighted mean": measure_weighted_mean,
     "trend within groups": measure_trend,
     "change of a share": measure_change,
+    "change of a mean": measure_change,
     "ratio of shares": measure_change,
 }
 """What is asked of many releases at once, one name at a time."""
