@@ -60,11 +60,9 @@ def test_many_releases_are_judged_as_each_alone(name: str) -> None:
     assert together.rate is not None
 
 
-@pytest.mark.parametrize(
-    "what", [w for w in PREDICTIONS if w.name in BY_MODELS], ids=lambda what: what.name
-)
+@pytest.mark.parametrize("what", PREDICTIONS, ids=lambda what: what.name)
 def test_predictions_of_many_releases_are_those_of_each_alone(what: Interval) -> None:
-    """Combinations of coefficients, and a share by the delta method."""
+    """Combinations of coefficients, and a chance and a share by the delta method."""
     setting, runs = SETTINGS["matched, few people"], 4
     together = BY_MODELS[what.name](what.name, setting, runs, SEED)
     assert together == measure(what, setting, runs, SEED)

@@ -28,7 +28,7 @@ from veiltab.core.resampling import apportion
 from veiltab.core.schema import CountTable
 from veiltab.errors import ModelError
 from veiltab.estimates import Estimate, Quantity
-from veiltab.inference.models.equations import LogLinearEquations
+from veiltab.inference.models.equations import LogLinearEquations, RegressionEquations
 
 
 def three_levels(setting: HeldOut) -> bool:
@@ -179,23 +179,56 @@ def _doubted(name: str, setting: HeldOut, releases: NDArray[np.int64]) -> float:
     return float(np.mean(doubts)) if doubts else 0.0
 
 
-def measure_fitted_share(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
-    """Predict the share of the last cell, with an interval by the delta method."""
-    fit = MODELS["log-linear"][0](setting)
+DELTA = {"chance of a category": "multinomial", "fitted share": "log-linear"}
+"""What is predicted with an interval by the delta method, and by which model."""
+
+
+def measure_delta(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
+    """Predict a chance or a share, whose interval is by the delta method, in many releases at once.
+
+    Where the noise hides an outcome, the interval of a chance holds that of the delta method; so it
+    is asked for only where that misses.
+    """
+    fit = MODELS[DELTA[name]][0](setting)
     [what] = [each for each in PREDICTIONS if each.name == name]
     [truth] = what.truth(setting.truth(), setting)
-    releases = setting.releases(runs, seed, "super")
+    releases, before = setting.releases(runs, seed, "super"), 0
     hits: list[bool] = []
     for many in models.together(fit, map(setting.estimate, releases)):
-        equations = many.distance.equations
-        assert isinstance(equations, LogLinearEquations)
-        shares = equations.fitted(many.estimates)
-        share = shares[:, -1]
-        slopes = share[:, np.newaxis] * (equations.design[-1] - shares @ equations.design)
+        values, slopes = _predicted(many)
         errors = np.sqrt(np.einsum("ri,rij,rj->r", slopes, many.covariances, slopes))
-        apart = np.abs(logit(share) - logit(truth)) * share * (1 - share)
-        hits += (apart <= models.CRITICAL * errors).tolist()
-    return replace(_of_models(name, setting, hits, runs), doubted=_doubted(name, setting, releases))
+        apart = np.abs(logit(values) - logit(truth)) * values * (1 - values)
+        for row, held in zip(many.rows.tolist(), apart <= models.CRITICAL * errors, strict=True):
+            [(ends, _)] = (
+                [((0, 1), False)]
+                if held
+                else what.ask(setting.estimate(releases[before + row]), setting)
+            )
+            assert ends is not None
+            hits.append(ends[0] <= truth <= ends[1])
+        before += many.tried
+    first = models.fits(fit, map(setting.estimate, releases[:DOUBTS]))
+    pattern = set(_pattern(setting, *setting.schema.names).items())
+    doubts = [
+        any(set(cell.group.items()) <= pattern for cell in fitted.hidden_cells)
+        for fitted in first
+        if fitted.converged
+    ]
+    doubted = float(np.mean(doubts)) if doubts else 0.0
+    return replace(_of_models(name, setting, hits, runs), doubted=doubted)
+
+
+def _predicted(many: models.Many) -> tuple[Shares, Shares]:
+    """Return the last chance of the last pattern, or the share of the last cell, and its slopes."""
+    equations = many.distance.equations
+    if isinstance(equations, LogLinearEquations):
+        shares = equations.fitted(many.estimates)
+        centred = equations.design[-1] - shares @ equations.design
+        return shares[:, -1], shares[:, -1:] * centred
+    assert isinstance(equations, RegressionEquations)
+    predictors = equations.predictors(many.estimates)[:, -1]
+    slopes: NDArray[np.float64] = equations.family.slopes(predictors)[:, -1] @ equations.design[-1]
+    return equations.family.means(predictors)[:, -1], slopes
 
 
 def measure_effect(name: str, setting: HeldOut, runs: int, seed: int) -> Measured:
@@ -212,7 +245,7 @@ def measure_effect(name: str, setting: HeldOut, runs: int, seed: int) -> Measure
 BY_MODELS = {
     **dict.fromkeys(MODELS, measure_model),
     **dict.fromkeys(COMBINATIONS, measure_combination),
-    "fitted share": measure_fitted_share,
+    **dict.fromkeys(DELTA, measure_delta),
     "effect in a model": measure_effect,
 }
 """What is asked of models, of many releases at once."""

@@ -167,12 +167,16 @@ def fits(fit: Fit, estimates: Iterable[Estimate]) -> Iterator[Fitted]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Many:
-    """One model fitted to many releases at once: those that have a fit, and how many were tried."""
+    """One model fitted to many releases at once: those that have a fit, and how many were tried.
+
+    ``rows`` are the places of the former among the latter.
+    """
 
     distance: Distance
     estimates: NDArray[np.float64]
     covariances: NDArray[np.float64]
     tried: int
+    rows: NDArray[np.int64]
 
     def nearest(self, combination: NDArray[np.float64], value: float) -> Nearest:
         """Return the nearest coefficients whose combination has a value, for each release."""
@@ -211,7 +215,7 @@ def together(fit: Fit, estimates: Iterable[Estimate]) -> Iterator[Many]:
         roots = roots.reshape(len(rows), distance.equations.parameters)
         slopes = np.linalg.inv(distance.equations.jacobian(roots, distance.shares))
         covariances = slopes @ distance.at(roots).covariance @ np.swapaxes(slopes, -1, -2)
-        yield Many(distance, roots, covariances, len(several))
+        yield Many(distance, roots, covariances, len(several), rows)
 
 
 def joined(distances: Sequence[Distance]) -> Distance:
