@@ -65,7 +65,7 @@ def rehearse(
     columns in ``on`` tell respondents apart; every other column becomes an attribute, whose
     categories are its values, unless ``recode`` has :class:`~veiltab.Bins` or a
     :class:`~veiltab.ValueMap` for it.  They are in the order of the alphabet, or that of a column
-    that has one (an enum, a pandas categorical), or that of a map that names them all.  With
+    that has one (an enum, an ordered categorical of pandas), or that of a map of them all.  With
     ``linkage="aligned"`` all tables must hold the same respondents; with ``linkage="matched"`` they
     may differ.
 

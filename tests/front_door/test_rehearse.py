@@ -167,9 +167,8 @@ def test_categories_have_the_order_that_is_given() -> None:
     sizes = ["low", "middle", "high"]
     people = pl.DataFrame({"person": range(300), "income": sizes * 100})
     enum = people.with_columns(pl.col("income").cast(pl.Enum(sizes)))
-    categorical = pd.DataFrame(
-        {"person": range(300), "income": pd.Categorical([*sizes[:2], None] * 100, sizes)}
-    )
+    texts = pd.Categorical([*sizes[:2], None] * 100, sizes, ordered=True)
+    categorical = pd.DataFrame({"person": range(300), "income": texts})
     named = {"income": vt.ValueMap({"low": "low", "middle": "middle", "high": "high"})}
     partly = {"income": vt.ValueMap({"low": "low"})}
 
@@ -180,6 +179,14 @@ def test_categories_have_the_order_that_is_given() -> None:
     assert categories(people) == categories(people, partly) == ("high", "low", "middle")
     assert categories(enum) == categories(people, named) == tuple(sizes)
     assert categories(categorical) == ("low", "middle", "(missing)")
+    ages = pd.Categorical(["20", "50", "70"] * 100, ["20", "50", "70"], ordered=True)
+    binned = vt.rehearse(
+        [categorical.assign(income=ages)],
+        on="person",
+        epsilon=4.0,
+        recode={"income": vt.Bins([60])},
+    )
+    assert binned.schema.attributes[0].categories == ("<60", ">=60")
 
 
 @pytest.mark.parametrize(

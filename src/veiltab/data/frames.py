@@ -201,8 +201,8 @@ def _from_column(name: str, column: Any) -> pl.Series:  # noqa: ANN401 - as abov
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in _NUMPY_KINDS:
         return pl.Series(name, column.to_numpy(), nan_to_null=True)
     values = column.astype(object).where(column.notna(), None).tolist()
-    # The order of its categories, which a categorical column is used for, is kept.
-    listed = list(column.dtype.categories) if column.dtype.name == "category" else []
+    # An ordered categorical column keeps its order, as an enum.
+    listed = list(column.dtype.categories) if getattr(column.dtype, "ordered", False) else []
     if listed and all(isinstance(category, str) for category in listed):
         return pl.Series(name, values, dtype=pl.Enum(listed))
     try:

@@ -168,6 +168,8 @@ class _Numbers:
         self._listed = fold_values(listed, bins.fold)
 
     def codes(self, column: pl.Series) -> Codes:
+        if column.dtype in (pl.Categorical, pl.Enum):
+            column = column.cast(pl.String)
         numbers = self._numbers(column)
         missing = self._are_missing(column)
         unknown = numbers.is_null() & ~missing if missing is not None else numbers.is_null()
