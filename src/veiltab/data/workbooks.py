@@ -1,6 +1,7 @@
 """Workbooks, .xlsx and .ods: one sheet, its cells as texts, through polars' own readers."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -108,7 +109,11 @@ class WorkbookTable:
             )
         # -P: nothing is imported from the folder that somebody happens to be in.
         command = [sys.executable, "-P", "-m", READER, str(self._path.absolute())]
-        done = subprocess.run(command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, check=False)  # noqa: S603 - ours
+        # A thread for each of many cores would take most of the memory that there may be.
+        environment = os.environ | {"POLARS_MAX_THREADS": "1"}
+        done = subprocess.run(  # noqa: S603 - ours
+            command, env=environment, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, check=False
+        )
         if done.returncode == UNREADABLE:
             raise self._unreadable()
         if done.returncode:
