@@ -18,7 +18,7 @@ from veiltab.data.profile import MISSING_WORDS, Use, profile_table, quantile_edg
 from veiltab.data.recode import Bins, Recode, ValueMap
 from veiltab.data.recode_file import parse_recode
 from veiltab.errors import SchemaError, StudyFileError
-from veiltab.party.draft import PARTNER_FILE, Draft, draft_study
+from veiltab.party.draft import PARTNER_FILE, Draft, draft_recode, draft_study
 from veiltab.party.proposal import StudyDraft
 from veiltab.party.spelling import spelling
 from veiltab.party.study_file import read_study_file
@@ -108,6 +108,19 @@ def test_what_is_left_out_is_explained_locally() -> None:
         ("visits", Use.UNUSABLE),
     ):
         assert f'Left out: "{name}" {why.value}.' in draft.recode
+
+
+def test_incomes_that_almost_all_differ_are_put_into_intervals_when_asked_for() -> None:
+    """Whoever names such a column gets its intervals; others see them in a comment."""
+    ids = [f"P{number}" for number in range(99)]
+    table = pl.DataFrame({"nr": ids, "income": range(8_000, 107_000, 1000)})
+    asked, _ = draft_recode(table, ["income"])
+    bins = tomllib.loads(asked)["attributes"]["income"]["bins"]
+    assert len(bins) > 2
+    assert '"income" looks like an id' not in asked
+    every, _ = draft_recode(table)
+    assert "attributes" not in tomllib.loads(every)
+    assert f"# bins = {bins}" in every
 
 
 def test_ids_of_people_with_several_rows_are_ids() -> None:

@@ -108,7 +108,8 @@ class _Look:
 
     @property
     def ids(self) -> list[ColumnProfile]:
-        return id_columns(self.profiles)
+        used = {proposal.column for proposal in self.proposals}
+        return [one for one in id_columns(self.profiles) if one.name not in used]
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -135,7 +136,7 @@ class _Look:
         """Say, in comments, why each other column was left out."""
         used = {proposal.column for proposal in (*self.proposals, *self.too_many)}
         parts = [
-            comment(f"Left out: {toml_string(profile.name)} {_why(profile)}.")
+            comment(f"Left out: {toml_string(profile.name)} {_why(profile)}.{_instead(profile)}")
             for profile in self.profiles
             if profile.name not in used and profile.name in self.asked
         ]
@@ -162,9 +163,9 @@ def _look_at(table: pl.DataFrame | Iterable[pl.DataFrame], attributes: Sequence[
     check_columns(attributes, columns)
     proposals, too_many, cells = [], [], 1
     for profile, name in zip(profiles, names, strict=True):
-        if profile.use not in (Use.ATTRIBUTE, Use.BINS):
-            continue
         if attributes and profile.name not in attributes:
+            continue
+        if profile.use not in (Use.ATTRIBUTE, Use.BINS) and not (attributes and _measured(profile)):
             continue
         proposal = propose(profile, name)
         if proposal.attribute.size == 1:
@@ -175,6 +176,11 @@ def _look_at(table: pl.DataFrame | Iterable[pl.DataFrame], attributes: Sequence[
             cells *= proposal.attribute.size
             proposals.append(proposal)
     return _Look(profiles, proposals, too_many, attributes or columns)
+
+
+def _measured(profile: ColumnProfile) -> bool:
+    """Tell whether a column that looks like an id could hold measurements, such as incomes."""
+    return profile.use is Use.ID and profile.bins() is not None
 
 
 def check_columns(wanted: Sequence[str], columns: Sequence[str]) -> None:
@@ -209,6 +215,17 @@ def _why(profile: ColumnProfile) -> str:
     if profile.use in (Use.ATTRIBUTE, Use.BINS):
         return "has one value in every row, but for its spelling"
     return str(profile.use.value)
+
+
+def _instead(profile: ColumnProfile) -> str:
+    """Show how numbers that look like ids are used as an attribute after all."""
+    if not _measured(profile):
+        return ""
+    (name,) = printable_texts([profile.name])
+    proposal = propose(profile, name)
+    column = None if name == profile.name else profile.name
+    lines = attribute_lines(name, column, proposal.rule)
+    return f"  If it holds measurements:\n  {_inline(proposal.attribute)},\n" + "\n".join(lines)
 
 
 def _study_text(me: PublicIdentity, title: str, epsilon: float) -> str:

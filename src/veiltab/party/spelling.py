@@ -35,7 +35,7 @@ def propose(profile: ColumnProfile, name: str) -> ProposedAttribute:
 
     Words for a missing value, and missing values, have a category of their own.
     """
-    bins = profile.bins() if profile.use is Use.BINS else None
+    bins = profile.bins() if profile.use in (Use.BINS, Use.ID) else None
     words = profile.missing_words
     missing = MISSING if words or profile.missing else None
     if bins is not None:
