@@ -44,6 +44,15 @@ def shown() -> dict[str, set[str]]:
     return {package: set(re.findall(r"`(\w+)`", cell)) for package, cell in lines}
 
 
+def test_every_module_that_is_named_is_there() -> None:
+    """A record's way, above all, goes through files that exist."""
+    named = set(re.findall(r"`veiltab((?:\.\w+)+)`", PAGE.read_text("utf-8")))
+    assert len(named) > 20
+    for name in named:
+        place = SOURCES.joinpath(*name.strip(".").split("."))
+        assert place.with_suffix(".py").exists() or (place / "__init__.py").exists(), name
+
+
 def test_who_imports_whom() -> None:
     """Every package has a row; its last cell has its importers, unless it says so in words."""
     real, table = importers(), shown()
