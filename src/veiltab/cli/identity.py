@@ -13,6 +13,7 @@ from veiltab.cli.output import (
     ask_secret,
     confirm,
     console,
+    ending_its_line,
     json_option,
     on_terminal,
     print_facts,
@@ -347,8 +348,8 @@ def register_command(
 
     \b
     Examples:
-      veiltab register tax-office.json
-      veiltab register tax-office.json \\
+      veiltab register tax-office.invitation
+      veiltab register tax-office.invitation \\
         --server-fingerprint "12345 67890 12345 67890 12345 67890"
       veiltab register https://stats.example.org
     """  # noqa: D301 - \b tells click to leave the lines alone
@@ -405,7 +406,10 @@ def _ask_code() -> str:
     from veiltab.wire.invitations import read_code
 
     def ask() -> str:
-        typed: str = click.prompt("The code of your invitation (you see what you type)", err=True)
+        with ending_its_line():
+            typed: str = click.prompt(
+                "The code of your invitation (you see what you type)", err=True
+            )
         return read_code(typed)
 
     for _ in range(CODE_TRIES - 1):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -59,6 +60,9 @@ def _explained(command: click.Command) -> click.Command:
     return command
 
 
+_LONGEST_SENTENCE = 300
+
+
 class OrderedGroup(click.Group):
     """A group whose help lists the commands in the order in which they are used."""
 
@@ -66,6 +70,15 @@ class OrderedGroup(click.Group):
         """Return the names as they were given, not by the alphabet."""
         del ctx
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first sentence of each command's help in full, on several lines if need be."""
+        rows = [
+            (name, self.commands[name].get_short_help_str(limit=_LONGEST_SENTENCE))
+            for name in self.list_commands(ctx)
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 class DefaultGroup(OrderedGroup):
@@ -86,6 +99,9 @@ USAGE, STOPPED, REFUSED = "usage", "stopped", "system_refused"
 """The codes of failures that have no class in :mod:`veiltab.errors`."""
 
 RUN_AGAIN = "nothing is left half-written; run it again"
+
+_DIGITS_WITH_MARKS = re.compile(r"'[0-9.,]*[0-9][.,][0-9]+' is not a valid (?:float|integer)")
+"""A number as people write it who put a comma before decimals, or marks between thousands."""
 
 COMMANDS = {
     "demo": "veiltab.cli.demo:demo_command",
@@ -163,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except VeiltabError as error:
         code = report(error.code, error.message, error.hint, error.exit_code)
     except click.ClickException as error:
-        code = report(USAGE, error.format_message(), _help_hint(error, words), error.exit_code)
+        code = report(USAGE, _usage_message(error), _help_hint(error, words), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         code = report(STOPPED, "stopped", RUN_AGAIN, INTERRUPTED)
     except BrokenPipeError:  # the reader of a pipe has gone
@@ -237,11 +253,32 @@ def _close_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+NOT_A_NUMBER = {
+    "is not a valid float": "is not a number",
+    "is not a valid float range": "is not a number",
+    "is not a valid integer": "is not a whole number",
+    "is not a valid integer range": "is not a whole number",
+}
+"""What Click says of numbers in the words of programmers, and how people say it."""
+
+
+def _usage_message(error: click.ClickException) -> str:
+    message = error.format_message()
+    for theirs, ours in NOT_A_NUMBER.items():
+        message = message.replace(f"{theirs}.", f"{ours}.")
+    return message
+
+
 def _help_hint(error: click.ClickException, words: Sequence[str]) -> str:
     """Say whose help to read; of an option without its value, click does not say which command."""
     context = getattr(error, "ctx", None)
-    path = _path(words) if context is None else context.command_path
-    return f"'{path} --help' explains every option"
+    command = _path(words) if context is None else context.command_path
+    if isinstance(error, click.exceptions.NoSuchCommand):
+        return f"'{command} --help' lists every command"
+    explained = f"'{command} --help' explains every option"
+    if _DIGITS_WITH_MARKS.search(error.format_message()):
+        return f"write a point before decimals, and nothing between thousands; {explained}"
+    return explained
 
 
 def _path(words: Sequence[str]) -> str:

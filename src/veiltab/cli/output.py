@@ -83,10 +83,23 @@ def confirm(
 ) -> None:
     """Ask before something that cannot be taken back; ``yes`` is the answer of a script."""
     check_can_ask(yes=yes, hint=hint)
-    if not yes:
-        explain()
-    if not yes and not click.confirm(question, err=True):
+    if yes:
+        return
+    explain()
+    with ending_its_line():
+        agreed = click.confirm(question, err=True)
+    if not agreed:
         raise click.Abort
+
+
+@contextmanager
+def ending_its_line() -> Iterator[None]:
+    """End the line of a question that is stopped by Ctrl-C; what follows has lines of its own."""
+    try:
+        yield
+    except click.Abort:
+        click.echo(err=True)
+        raise
 
 
 def check_can_ask(*, yes: bool, hint: str = "make sure that you want it, and give --yes") -> None:

@@ -10,6 +10,7 @@ from veiltab.cli.options import PartyOptions, party_options
 from veiltab.cli.output import (
     confirm,
     console,
+    ending_its_line,
     json_option,
     moment,
     on_terminal,
@@ -201,7 +202,7 @@ def block_command(party_name: str, study: str | None, party: PartyOptions, as_js
 @party_options
 @json_option
 def unblock_command(name: str, party: PartyOptions, as_json: bool) -> None:
-    """Work with the blocked party NAME again, if you like.
+    """Work with the blocked party NAME again.
 
     \b
     Example:
@@ -280,7 +281,8 @@ def _ask_digits(identity: "PublicIdentity", *, new: bool = False, optional: bool
     skip = " [Enter: not verified]" if optional else ""
     while True:
         prompt = f"Fingerprint of {identity.name!r}{skip}"
-        digits: str = click.prompt(prompt, default="", show_default=False, err=True)
+        with ending_its_line():
+            digits: str = click.prompt(prompt, default="", show_default=False, err=True)
         if optional and not digits.strip():
             return ""
         try:
