@@ -125,7 +125,9 @@ def existing_server(data: Path, database: str | None) -> ServiceContext:
     """Open a server that has been started before: a mistyped folder must not become a new one."""
     if not is_file(data / "server.key"):
         raise ParameterError(
-            f"there is no server in {data}", hint=f"start it first: veiltab serve --data {data}"
+            f"there is no server in {data}",
+            hint="name the folder that the server was started with; a new server is made with:"
+            f" veiltab serve --data {data}",
         )
     folders = DataDirectory(data)
     return open_server(folders, database, server_identity(folders, None))

@@ -170,7 +170,7 @@ def test_a_terminal_is_asked_without_echo(tmp_path: Path, monkeypatch: pytest.Mo
         (("--passphrase-file", "absent"), "cannot read the passphrase from absent"),
         (("--passphrase-file", "empty"), "there is no passphrase in empty"),
         (("--passphrase-file", "latin"), "the passphrase in latin is not UTF-8"),
-        (("--passphrase-file", "short"), "less than 8 characters"),
+        (("--passphrase-file", "short"), "fewer than 8 characters"),
         (("--passphrase-file", "repeated"), "one character repeated"),
     ],
 )

@@ -37,9 +37,9 @@ def test_what_is_not_given_stays(office: Office) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("x", "--epsilon", "0"), "is unusable"),
-        (("x", "--epsilon", "nan"), "is unusable"),
-        (("x", "--epsilon", "1", "--delta", "1"), "is unusable"),
+        (("x", "--epsilon", "0"), "a budget cannot have the limits"),
+        (("x", "--epsilon", "nan"), "a budget cannot have the limits"),
+        (("x", "--epsilon", "1", "--delta", "1"), "a budget cannot have the limits"),
         (("x", "--epsilon", "1", "--largest-epsilon", "0"), "cannot be 0"),
         (("a\nb", "--epsilon", "1"), "data set"),
         (("x",), "Missing option '--epsilon'"),

@@ -200,14 +200,14 @@ def test_a_table_that_is_read_wrongly(scene: Scene, tmp_path: Path) -> None:
     push = ("push", scene.opened, "--table", table, "--id", "nr", "--dry-run")
     for options, words, hint in (
         ((), "the first line has one field, and those below have 2", "--skip-lines 1"),
-        (("--separator", ","), "has no column 'nr', 'smoker'", "its columns are 'Export of 2025'"),
+        (("--separator", ","), "has no columns 'nr', 'smoker'", "its columns are 'Export of 2025'"),
         (
             ("--separator", ",", "--skip-lines", 1),
             "are probably separated by semicolons, not by commas",
             "--separator semicolon",
         ),
         (("--skip-lines", 2), "look like a row of data: '1', 'no'", "--no-header"),
-        (("--skip-lines", 2, "--no-header"), "has no column 'nr'", "'column_1', 'column_2'"),
+        (("--skip-lines", 2, "--no-header"), "has no columns 'nr'", "'column_1', 'column_2'"),
         (("--encoding", "utf-16"), "is not UTF-16, or has no byte", "--encoding utf-16-le"),
         (("--encoding", "klingon"), "there is no encoding 'klingon'", "cp1252"),
         (("--sheet", "1"), "a text file has no sheet to name", "leave it out"),

@@ -36,8 +36,8 @@ def test_keys_are_made_on_the_first_page(folder: Path, browser: Browser) -> None
     for wrong, words in (
         ({"name": ""}, "name is empty"),
         ({"again": f"{PASSPHRASE} "}, "the two passphrases differ"),
-        ({"passphrase": "short", "again": "short"}, "less than 8 characters"),
-        ({"passphrase": "", "again": ""}, "less than 8 characters"),
+        ({"passphrase": "short", "again": "short"}, "fewer than 8 characters"),
+        ({"passphrase": "", "again": ""}, "fewer than 8 characters"),
         ({"without": "1"}, "there is a passphrase"),
     ):
         refused = browser.fill_in("/begin", "/begin", **GOOD | wrong)

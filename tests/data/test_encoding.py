@@ -267,7 +267,7 @@ def test_absent_columns_are_listed_with_those_that_are_there() -> None:
     with pytest.raises(SchemaError) as caught:
         encode_table(frame, schema, columns={"b": "B"})
     assert caught.value.message == (
-        "the table has no column 'answer', 'B'; its columns are 'Answer', 'c'"
+        "the table has no columns 'answer', 'B'; its columns are 'Answer', 'c'"
     )
     assert "called differently" in caught.value.hint
     with pytest.raises(SchemaError, match="its columns are none"):

@@ -137,7 +137,7 @@ def test_a_push_goes_on_with_the_same_bytes(
 def test_a_table_is_pushed_when_all_have_signed(parties: StoredParties) -> None:
     """Not before; nobody's rows wait on the server for a vault that never opens."""
     vault = Session(parties.hospital).propose_vault(vault_file(parties, "unsigned"))
-    with pytest.raises(Exception, match="signatures on the vault are missing"):
+    with pytest.raises(Exception, match="the vault lacks"):
         vault.push(tables()[0], "id")
 
 

@@ -79,7 +79,7 @@ def console_command(
     them.  A home without keys gets them on the first page.
 
     With --server, the pages are those of a server's operator: parties, invitations, studies, disk,
-    requests and log.  They work while the server runs, and when it does not.
+    requests and log.  They work whether the server runs or not.
 
     \b
     Examples:

@@ -78,6 +78,9 @@ def grant_command(
 
     You are asked for the fingerprint of a researcher whom you have not verified yet.
 
+    Another grant adds to what the researcher may read already.  To let them read less, revoke, and
+    grant what is left.
+
     \b
     Examples:
       veiltab grant "Smoking and income" --to rivera.json

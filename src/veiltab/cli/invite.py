@@ -57,7 +57,7 @@ def invite_command(
     \b
     Examples:
       veiltab server invite --data /srv/veiltab "Tax office" \\
-        --url https://stats.example.org --out tax-office.json
+        --url https://stats.example.org --out tax-office.invitation
       veiltab server invite --data /srv/veiltab "Tax office" > tax-office.code
       veiltab server invite --data /srv/veiltab --list
     """  # noqa: D301 - \b tells click to leave the lines alone

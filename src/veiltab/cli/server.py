@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def server_group(context: click.Context) -> None:
     """Look after a server: invite parties, and see to its studies and its disk.
 
-    These commands work while the server runs, and when it does not.
+    These commands work whether the server runs or not.
 
     \b
     Examples:

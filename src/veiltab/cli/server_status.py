@@ -21,7 +21,7 @@ def status_command(
 ) -> None:
     """Show how the server is doing: studies, parties, disk, queue, and what waits for whom.
 
-    It reads, and changes nothing: on a server that runs, and on one that does not.
+    It changes nothing, and works whether the server runs or not.
 
     \b
     Example:

@@ -156,7 +156,7 @@ def check_passphrase(passphrase: str) -> None:
     """Refuse a passphrase that is short, or the same character again and again."""
     if len(passphrase) < SHORTEST_PASSPHRASE or len(set(passphrase)) == 1:
         raise KeyFileError(
-            f"the passphrase has less than {SHORTEST_PASSPHRASE} characters, or is one character"
+            f"the passphrase has fewer than {SHORTEST_PASSPHRASE} characters, or is one character"
             " repeated",
             hint="take several words that have nothing to do with each other",
         )
@@ -216,7 +216,7 @@ def _unlock(fields: "_KeyFile", passphrase: str | None) -> list[KeyPair]:
     except InvalidTag as error:
         raise PassphraseError(
             f"the key file {fields.where} does not unlock",
-            hint="check the passphrase; if it is right the file was changed: restore a copy",
+            hint="check the passphrase; if it is right, the file was changed: restore a copy",
         ) from error
     starts = range(0, len(secrets), _PAIR_BYTES)
     return [_pair(secrets[start : start + _PAIR_BYTES]) for start in starts]

@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 
 import polars as pl
 
@@ -18,6 +19,9 @@ from veiltab.remedies import Remedy
 
 Early = Sequence[tuple[int, Sequence[str | None]]]
 """The first rows of a file, each with the number of its line or, in a workbook, of its row."""
+
+_SLIP = 0.8
+"""How alike two names are, from 0 to 1, if one is probably the other with a slip of the keys."""
 
 
 def wanted_columns(
@@ -63,7 +67,7 @@ def _no_columns(
     absent: list[str], columns: list[str], how: TableFormat | None, early: Early
 ) -> TableError:
     """Say which columns there are, and why others may be missing."""
-    message = f"the table has no column {', '.join(map(repr, absent))}"
+    message = f"the table has no {columns_named(absent)}"
     there = f"its columns are {', '.join(map(repr, columns)) or 'none'}"
     if how is None or (how.encoding is None and how.sheet is None):
         return TableError(message, hint=there + _alike(absent, columns))
@@ -128,13 +132,19 @@ def _other_separator(absent: list[str], columns: list[str], used: str | None) ->
     return None
 
 
+def columns_named(names: Sequence[str]) -> str:
+    """Write the names of columns behind the word for one or for several."""
+    return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
+
+
 def _alike(absent: list[str], columns: list[str]) -> str:
-    """Name columns that differ from the absent ones by case, spaces or the form of letters.
+    """Name columns that differ from the absent ones by case, spaces or a slip of the keys.
 
     If there are none, say how a column of any other name is found.
     """
     forms = {_form(name): name for name in columns}
-    meant = [forms[_form(name)] for name in absent if _form(name) in forms]
+    close = [get_close_matches(_form(name), forms, n=1, cutoff=_SLIP) for name in absent]
+    meant = [forms[form] for matches in close for form in matches]
     if meant:
         return f"; did you mean {', '.join(map(repr, meant))}?"
     return f"; for an attribute, {Remedy.DRAFT_COLUMN}"

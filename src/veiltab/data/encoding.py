@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from veiltab.core.schema import Attribute, Codes, Schema, check_range
+from veiltab.data.batches import columns_named
 from veiltab.data.frames import as_frame
 from veiltab.data.mapping import Mapper, UnknownValues
 from veiltab.data.numbers import POINTS, NumberMarks
@@ -219,7 +220,7 @@ def _check_columns(sources: Sequence[str], frame: pl.DataFrame) -> None:
     if absent:
         there = ", ".join(map(repr, frame.columns)) or "none"
         raise SchemaError(
-            f"the table has no column {', '.join(map(repr, absent))}; its columns are {there}",
+            f"the table has no {columns_named(absent)}; its columns are {there}",
             hint="name the column of an attribute that is called differently in a recode file, with"
             ' column = "…", or fix the table',
         )

@@ -205,7 +205,7 @@ class ColumnProfile:
         found = {
             "nfc": ("are in different forms of Unicode", (composed != values).any()),
             "trim": ("have spaces at their ends", (values != values.str.strip_chars()).any()),
-            "lowercase": ("have capital and small letters", small and capital),
+            "lowercase": ("mix capital and small letters", small and capital),
         }
         return {
             rule: f"some ids in {self.name!r} {what}"

@@ -57,7 +57,7 @@ WIDTHS = (1, 2, 4, 8)
 Counts of a published copy are signed.
 """
 
-_HINT = "give a file that Estimate.save wrote"
+_HINT = "give the file that an estimate was saved to"
 
 
 def save(released: ReleasedCounts, origin: Provenance, path: Path) -> None:

@@ -21,6 +21,9 @@ FILL_IN = "FILL IN"
 _FILL_IN = re.compile(r"\bFILL[ _-]?IN\b")  # also in the name of a file
 
 LARGEST_FILE = 1 << 26
+_ALIKE = 0.62
+"""How alike two names are, from 0 to 1, if one was probably meant by the other."""
+
 DEEPEST = 20
 """How deep tables and lists may lie in each other; the files that people write need six."""
 
@@ -130,7 +133,8 @@ class Document:
             )
         return StudyFileError(
             f"{where}: {_POSITION.sub('', problem)}",
-            hint='write texts in quotes, as in title = "Smoking and income"',
+            hint='write texts in quotes, as in title = "Smoking and income", and numbers without'
+            " them, with a point, as in epsilon = 0.5",
         )
 
 
@@ -213,7 +217,7 @@ class TomlTable:
 def closest(text: str, known: Iterable[str]) -> str:
     """Suggest the known text that is closest, or list all of them."""
     names = list(known)
-    close = difflib.get_close_matches(text, names, n=1)
+    close = difflib.get_close_matches(text, names, n=1, cutoff=_ALIKE)
     return f"did you mean {close[0]!r}?" if close else f"there are {_listed(names)}"
 
 

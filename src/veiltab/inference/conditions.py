@@ -313,7 +313,7 @@ class _Reader:
         token = self._here
         if token.kind != "text":
             example = quote(attribute.categories[0])
-            raise self._unexpected(f"a category in single quotes, such as {example}")
+            raise self._unexpected(f"a category in single quotes, such as {example},")
         self._next += 1
         return token.text[1:-1].replace("''", "'"), token.position
 

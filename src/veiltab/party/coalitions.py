@@ -27,7 +27,7 @@ HARDLY = (
 )
 IDS = ", but of people whose ids the curator guesses, whether the others hold them"
 STORED = "; it knows a person again in every study on these stored tables"
-WHOM = "; and both learn whom of those who take part all curators hold"
+WHOM = "; and both learn which of those who take part all curators hold"
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,7 +266,7 @@ def checked_url(url: str, *, allow_insecure: bool) -> str:
 def _bad_url(problem: str) -> ParameterError:
     return ParameterError(
         f"the server's URL {problem}",
-        hint="write it as https://stats.example.org; the sender is known by its key alone",
+        hint="write it as https://stats.example.org, and no more: you are known by your key alone",
     )
 
 

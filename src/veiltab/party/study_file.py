@@ -370,7 +370,7 @@ class Parties:
             raise table.error(
                 "identity",
                 f"{party.name!r} is named already",
-                "name each party once: a curator is no researcher of the same study",
+                "name each party once: a curator cannot be a researcher of the same study",
             )
         self.seen.add(party.signing_key)
         return party

@@ -78,7 +78,7 @@ def verify(signed: Signed[Body], signers: Iterable[bytes]) -> Body:
     missing = expected - {signature.root for signature in signed.signatures}
     if missing:
         raise SignatureError(
-            f"{len(missing)} of {len(expected)} signatures on the {signed.body.kind} are missing",
+            f"the {signed.body.kind} lacks {len(missing)} of {len(expected)} signatures",
             hint="wait until everybody who has to sign has signed",
         )
     return signed.body

@@ -62,8 +62,9 @@ class Ledger:
         largest = self.epsilon_limit if self.largest_epsilon is None else self.largest_epsilon
         if not 0 < self.epsilon_limit < float("inf") or not 0 <= self.delta_limit < 1:
             raise ParameterError(
-                f"a limit of epsilon {self.epsilon_limit}, delta {self.delta_limit} is unusable",
-                hint="epsilon must be above 0 and finite, delta from 0 to below 1",
+                f"a budget cannot have the limits ε = {self.epsilon_limit:g} and"
+                f" δ = {self.delta_limit:g}",
+                hint="give an ε above 0 that is finite, and a δ from 0 to below 1",
             )
         if not largest > 0:
             raise ParameterError(

@@ -340,9 +340,9 @@ class ServerStudy:
         ]
         if missing:
             raise NotGrantedError(
-                f"this release is served with a grant of every curator: {', '.join(missing)} has"
-                " given you none that is good now",
-                hint="ask for one of any attribute",
+                "this release is served only to those who hold a grant from every curator; you have"
+                f" none that is good now from: {', '.join(missing)}",
+                hint="ask for a grant of at least one attribute",
             )
 
     def _check_published(self, body: Publication, now: int) -> None:

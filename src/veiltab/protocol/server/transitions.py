@@ -50,5 +50,5 @@ def expect(state: State, *allowed: State) -> None:
     if state not in allowed:
         raise StateError(
             f"the study is {state}, not {' or '.join(allowed)}",
-            hint="look at the study's status; each step has its time",
+            hint="look at the study's status, which says what it waits for",
         )

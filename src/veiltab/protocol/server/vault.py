@@ -112,5 +112,5 @@ def expect_vault(state: VaultState, *allowed: VaultState) -> None:
     if state not in allowed:
         raise StateError(
             f"the vault is {state}, not {' or '.join(allowed)}",
-            hint="look at the vault's status; each step has its time",
+            hint="look at the vault, which says whose signature or table is missing",
         )

@@ -252,7 +252,7 @@ def _translate(error: exc.DBAPIError) -> VeiltabError | None:
     if isinstance(error, exc.IntegrityError):
         return StateError(
             "the database refuses a record that contradicts what is there",
-            hint="look at the study's status; each step has its time, and happens once",
+            hint="look at the study's status: each step is possible in one state, and happens once",
         )
     gone = isinstance(error, exc.OperationalError | exc.InterfaceError)
     # SQLite reports a file that is no database, or a damaged one, by the root of its errors.
