@@ -16,6 +16,7 @@ class Remedy(StrEnum):
     HEADER = "--header (header=True)"
     NO_HEADER = "--no-header (in Python, header=False)"
     IDS = "name the columns of the ids in order: --id COLUMN, once for each"
+    TABLE = "name the table to push: --table FILE, and --id COLUMN for its ids"
     DUPLICATES = "--duplicates"
     WRITE_OFFENDERS = "`veiltab study check` writes every row that does not fit to a file"
     DRAFT_COLUMN = "a recode file names its column: `veiltab recode draft` writes one"

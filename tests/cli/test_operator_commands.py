@@ -81,7 +81,7 @@ def test_a_banned_party_is_refused_like_an_unknown_one(parties: Threesome) -> No
 
 
 def test_a_removed_party_needs_a_new_invitation(parties: Threesome, tmp_path: Path) -> None:
-    """Its proposals end, and the invitation that it has used is good no more."""
+    """Its proposals end, and the invitation that it has used is no longer good."""
     code = invite(parties.context, "short guest")
     guest = parties.service.join("guest", tmp_path / "guest")
     guest.server._clock = parties.time.clock

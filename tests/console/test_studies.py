@@ -216,7 +216,7 @@ def test_grants(world: World, office: Browser, researcher: Browser) -> None:
         ({"attribute": []}, "No attribute is ticked"),
         ({"days": "soon"}, "must be a number"),
         ({"days": "99999"}, "cannot be good for"),
-        ({"researcher": "nobody"}, "names no single researcher"),
+        ({"researcher": "nobody"}, "has that name in the contract"),
     ):
         refused = office.fill_in(page, f"{page}/grant", **good | wrong)
         assert words in plain(refused.text)

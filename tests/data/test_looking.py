@@ -185,7 +185,7 @@ def test_decimal_marks_can_be_named(tmp_path: Path) -> None:
         (
             b"a,b\r1,2\r3,4\r",
             "the lines of the file end with carriage returns alone",
-            "line ends of Windows or Unix",
+            "line endings of Windows or Unix",
         ),
         (
             b"PK\x03\x04abc",

@@ -83,7 +83,7 @@ MISTAKES: dict[str, tuple[Ask, str]] = {
         lambda e: e.weighted_mean("age", "gender"),
         "does not say which numbers",
     ),
-    "one estimate to pool": (vt.pool, "two releases at least"),
+    "one estimate to pool": (vt.pool, "at least two releases"),
     "scores for categories": (
         lambda e: e.logistic("salary ~ age", scores={"age": [1, 2, 3]}),
         "takes it as categories",
@@ -108,7 +108,7 @@ MISTAKES: dict[str, tuple[Ask, str]] = {
     "no formula": (lambda e: e.logistic(None), "a formula is text"),
     "half a formula": (lambda e: e.logistic("salary ~ (age + gender"), "cannot be read"),
     "two operators": (lambda e: e.logistic("salary ~ age + * gender"), "cannot be read"),
-    "a formula without terms": (lambda e: e.logistic("salary ~ 0"), "leaves no term"),
+    "a formula without terms": (lambda e: e.logistic("salary ~ 0"), "has no term left"),
     "a call in a formula": (lambda e: e.logistic("salary ~ log(age)"), "cannot be used"),
     "code in a formula": (lambda e: e.logistic("salary ~ open('x').read()"), "cannot be read"),
     "an outcome of three": (lambda e: e.logistic("age ~ salary"), "one event is wanted"),
@@ -139,7 +139,7 @@ MISTAKES: dict[str, tuple[Ask, str]] = {
         "int is no estimate",
     ),
     "a comparison with itself": (lambda e: vt.compare(e, e), "given twice"),
-    "a pool of nothing": (lambda _: vt.pool([]), "two releases at least"),
+    "a pool of nothing": (lambda _: vt.pool([]), "at least two releases"),
     "a pool of names": (lambda e: vt.pool([e, cast("Any", "x")]), "str is no estimate"),
     "margins without names": (lambda e: e.calibrate([1]), "by the names"),
     "margins of other people": (

@@ -332,7 +332,7 @@ def _write_texts(scene: Scene) -> None:
 
 
 def _write_invitations(scene: Scene) -> None:
-    """Write invitations that are good no more, or for another server, or damaged."""
+    """Write invitations that are no longer good, or for another server, or damaged."""
     folder, good = scene.folder, scene.folder / "invitation.json"
     made = run(
         "server", "invite", "--data", scene.data, "X", "--url", scene.server.url, "--out", good

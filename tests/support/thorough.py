@@ -163,7 +163,7 @@ class Thorough(Story):
         self.look(hospital, "a study that was ended")
         form = hospital.form("Take the charge back")
         hospital.fill("Reason, for your own ledger", "it ended unsigned", within=form)
-        hospital.tick("Nobody of us will go on with this study.", within=form)
+        hospital.tick("None of us will go on with this study.", within=form)
         hospital.press("Take it back", within=form)
         hospital.see("The charge is taken back: ε = 3 of 5 is left")
         self.look(hospital, "a charge that was taken back")

@@ -238,7 +238,8 @@ def estimate_command(
         )
     if load is not None and partial:
         raise ParameterError(
-            "--partial goes with a study, not with --load", hint="a saved estimate has all it has"
+            "--partial goes with a study, not with --load",
+            hint="nothing can be missing from a saved one",
         )
     if load is not None:
         estimate = _load(load, request)
@@ -312,5 +313,5 @@ def _say_what_ends(grants: "list[GrantStatus]", me: bytes) -> None:
 
     for one, names in ended_attributes(grants).items():
         missing = ", ".join(map(repr, names))
-        warn(f"without {missing} of {one.curator!r}, whose grant is good no more ({one.ended})")
+        warn(f"without {missing} of {one.curator!r}, whose grant is no longer good ({one.ended})")
     warn_of_ends(grants, me)

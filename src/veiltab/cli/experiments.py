@@ -177,7 +177,7 @@ def _check_options(
         )
     if mechanism == "decoys" and sample_sizes:
         raise ParameterError(
-            "with decoys nobody fixes the size of a sample: each respondent has a coin",
+            "with decoys the size of a sample cannot be fixed: each respondent has a coin",
             hint="leave --sample-size out, or choose --mechanism paper or shuffle",
         )
     if mechanism in ("paper", "shuffle") and epsilon_with_curator is not None:

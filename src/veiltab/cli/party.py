@@ -223,7 +223,7 @@ def _named(contract: "Contract", name: str) -> "PublicIdentity":
     if len(matches) == 1:
         return matches[0]
     listed = ", ".join(f"{one.name!r} ({one.party_id.hex()})" for one in parties)
-    raise InputError(f"the study has no single party {name!r}", hint=f"it has {listed}")
+    raise InputError(f"{name!r} is not one party of the study", hint=f"its parties are {listed}")
 
 
 def meet_parties(

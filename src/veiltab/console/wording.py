@@ -37,6 +37,7 @@ WORDS: Mapping[Remedy, str | Callable[[re.Match[str]], str]] = {
     Remedy.HEADER: "choose “has the names of the columns” for “The first line”",
     Remedy.NO_HEADER: "choose “is a row” for “The first line” where the table is chosen",
     Remedy.IDS: "tick the columns of the ids under “What tells respondents apart”",
+    Remedy.TABLE: "choose the table to push on the study's page",
     Remedy.DUPLICATES: "under “Rows with the same id”",
     Remedy.WRITE_OFFENDERS: "the check of the whole table writes every row that does not fit to a"
     " file, if you name one",

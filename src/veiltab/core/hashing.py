@@ -27,7 +27,7 @@ def party_id(signing_public: bytes, sealing_public: bytes) -> bytes:
     sizes = len(signing_public), len(sealing_public)
     if sizes != (SIGNING_PUBLIC_BYTES, SEALING_PUBLIC_BYTES):
         raise ParameterError(
-            f"public keys of {sizes[0]:,} and {sizes[1]:,} bytes are no party",
+            f"public keys of {sizes[0]:,} and {sizes[1]:,} bytes are not those of a party",
             hint=f"give {SIGNING_PUBLIC_BYTES} and {SEALING_PUBLIC_BYTES:,} raw bytes, not their"
             " hexadecimal text",
         )

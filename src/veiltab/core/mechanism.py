@@ -77,7 +77,7 @@ class WeightTable:
         """Refuse negative weights, and weights that do not sum to 2⁶⁴."""
         if not 1 <= len(self.weights) <= MAX_WEIGHTS:
             raise ParameterError(
-                f"a table of {len(self.weights):,} weights",
+                f"a law cannot have {len(self.weights):,} weights",
                 hint=f"give from 1 to {MAX_WEIGHTS:,} weights",
             )
         if min(self.weights) < 0 or sum(self.weights) != DRAW_RANGE:

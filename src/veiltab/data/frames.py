@@ -59,7 +59,8 @@ class ParquetTable:
         for start, frame in zip(starts, ordered_map(read, starts, _READERS), strict=True):
             if frame.height != min(READ_ROWS, count - start):
                 raise TableError(
-                    f"{str(self._path)!r} changed while it was read", hint="read it when it is done"
+                    f"{str(self._path)!r} changed while it was read",
+                    hint="read it again when it is complete",
                 )
             yield from cut(frame, rows)
 

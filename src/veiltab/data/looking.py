@@ -219,7 +219,7 @@ def _check_line_ends(head: bytes) -> None:
     if b"\n" not in head and head.rstrip(b"\r").count(b"\r"):
         raise TableError(
             "the lines of the file end with carriage returns alone",
-            hint="save it with the line ends of Windows or Unix",
+            hint="save it with the line endings of Windows or Unix",
         )
 
 

@@ -82,7 +82,7 @@ class Document:
             raise self._too_deep() from error
         except ValueError as error:  # Python reads no whole number of more than 4,300 digits
             raise StudyFileError(
-                f"{name} has a number with too many digits", hint="write a number that people use"
+                f"{name} has a number with too many digits", hint="write a shorter one"
             ) from error
         if _deeper(self.values, DEEPEST):
             raise self._too_deep()

@@ -476,7 +476,7 @@ def pool(releases: Sequence[ReleasedCounts], population: Population) -> Pooled:
             )
     if len(releases) < 2:  # noqa: PLR2004 - a pair at least
         raise ParameterError(
-            "it takes two releases at least to compare or pool them",
+            "it takes at least two releases to compare or pool them",
             hint="give two or more estimates",
         )
     for one, other in pairwise(sorted(releases, key=id)):

@@ -67,8 +67,8 @@ def small_areas(
     needed = SPARE + matrix.shape[1]
     if np.count_nonzero(clear) < needed:
         raise ParameterError(
-            f"of {clear.size:,} areas {np.count_nonzero(clear):,} can be told from zero: a model of"
-            f" areas needs at least {needed}",
+            f"only {np.count_nonzero(clear):,} of {clear.size:,} areas can be told from zero, and a"
+            f" model of areas needs at least {needed}",
             hint="use probability(event, given=…) for single areas, or merge small areas",
         )
     _check_rank(matrix[clear])

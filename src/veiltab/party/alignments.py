@@ -26,6 +26,7 @@ from veiltab.protocol.curator.upload import (
     verify_alignments,
 )
 from veiltab.protocol.verify import renew, sign
+from veiltab.remedies import Remedy
 from veiltab.wire.contract import Contract
 from veiltab.wire.messages import MAX_ATTEMPTS, Alignment
 from veiltab.wire.signed import Signed
@@ -205,9 +206,7 @@ def _send_own(
         alignments = context.server.alignments(study)
         own = folder.alignment()
         if own is None:
-            raise StateError(
-                "this home has not said yet what it holds", hint="name the table to push"
-            )
+            raise StateError("this home has not said yet what it holds", hint=Remedy.TABLE)
         newest = compare(contract, alignments).attempt
         if newest > own.body.attempt:
             own = _save(context, folder, own.body, newest)

@@ -298,8 +298,8 @@ def find_researcher(contract: Contract, researcher: str | PublicIdentity) -> Pub
         return named[0]
     names = ", ".join(repr(party.name) for party in candidates)
     raise InputError(
-        f"there is no identity file {researcher!r}, and the contract names no single researcher"
-        " like that",
+        f"there is no identity file {researcher!r}, and no researcher, or more than one, has"
+        " that name in the contract",
         hint=f"the contract names {names}"
         if names
         else f"ask the researcher for {Remedy.IDENTITY_FILE}",

@@ -63,7 +63,7 @@ def forget(home: "Home") -> None:
     """Take the passphrase out of the keyring again."""
     if not is_kept(home):
         raise HomeError(
-            f"the passphrase of {home.path} is not kept by a keyring", hint="nothing is to be done"
+            f"the passphrase of {home.path} is not kept by a keyring", hint="there is nothing to do"
         )
     keyring = _keyring()
     try:

@@ -85,7 +85,7 @@ def _named(source: Callable[[], Source] | None) -> Source:
     if source is None:
         raise ParameterError(
             "no table is named, and none was prepared for this study before",
-            hint="name the table to push",
+            hint=Remedy.TABLE,
         )
     return source()
 

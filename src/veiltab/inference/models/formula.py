@@ -105,7 +105,7 @@ def read_formula(text: str, schema: Schema) -> Formula:
     ]
     if not terms:
         raise FormulaError(
-            "the right side of the formula leaves no term",
+            "the right side of the formula has no term left",
             hint="leave the intercept in with 1, or name an attribute",
         )
     return Formula(text, outcome, tuple(dict.fromkeys(terms)))

@@ -14,8 +14,8 @@ def check_digits(expected: str) -> None:
     if not _FINGERPRINT.fullmatch(_digits(expected)):
         raise ParameterError(
             f"{expected!r} is not a fingerprint",
-            hint="it has thirty digits, such as 12345 67890 12345 67890 12345 67890; ask whoever it"
-            " belongs to",
+            hint="it has thirty digits, such as 12345 67890 12345 67890 12345 67890; ask the party"
+            " whose it is",
         )
 
 

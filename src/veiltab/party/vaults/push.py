@@ -24,6 +24,7 @@ from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.curator.upload import CuratorContext, Prepared, prepare_table
 from veiltab.protocol.logged import check_upload
 from veiltab.protocol.verify import renew, verify_agreement
+from veiltab.remedies import Remedy
 from veiltab.wire.contract import Vault
 from veiltab.wire.messages import Upload
 from veiltab.wire.signed import Signed
@@ -63,7 +64,7 @@ def _named(source: Callable[[], Source] | None) -> Source:
     if source is None:
         raise ParameterError(
             "no table is named, and none was prepared for this vault before",
-            hint="name the table to push",
+            hint=Remedy.TABLE,
         )
     return source()
 

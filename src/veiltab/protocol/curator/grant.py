@@ -87,12 +87,12 @@ def _in_order(names: Sequence[str], wanted: Sequence[str] | None) -> tuple[str, 
     """Put the wanted attributes in the contract's order; refuse what the curator does not hold."""
     if wanted is None:
         return tuple(names)
-    hint = f"the curator can grant {', '.join(map(repr, names))}"
+    hint = f"you can grant {', '.join(map(repr, names))}"
     if not wanted:
         raise SchemaError("a grant needs at least one attribute", hint=hint)
     unknown = sorted(set(wanted) - set(names))
     if unknown:
         raise SchemaError(
-            f"the curator has no attribute {', '.join(map(repr, unknown))}", hint=hint
+            f"in this study you have no attribute {', '.join(map(repr, unknown))}", hint=hint
         )
     return tuple(name for name in names if name in wanted)
