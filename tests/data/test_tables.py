@@ -56,7 +56,7 @@ def test_columns_are_chosen(kind: Callable[[Path], Table], tmp_path: Path) -> No
     table = kind(tmp_path)
     assert list(table.columns) == ["id", "n"]
     assert read(table, "n", "n").columns == ["n"]
-    with pytest.raises(TableError, match="no column 'x', 'N'") as caught:
+    with pytest.raises(TableError, match="no columns 'x', 'N'") as caught:
         read(table, "x", "n", "N", "x")
     assert caught.value.hint is not None
     assert caught.value.hint.startswith("its columns are 'id', 'n'")

@@ -150,7 +150,7 @@ def _share_files(play: Play) -> None:
         shutil.copy(play.offices[who].public, play.path("tax office", name))
     hospital, researcher = play.path("hospital"), play.path("researcher")
     (hospital / "hospital.invitation").rename(hospital / "city-hospital.invitation")
-    (researcher / "researcher.invitation").rename(researcher / "dr-rivera.json")
+    (researcher / "researcher.invitation").rename(researcher / "dr-rivera.invitation")
     people = range(RESPONDENTS)
     patients = pl.DataFrame(
         {

@@ -113,11 +113,15 @@ def test_categories_are_compared_by_their_bounds_or_their_order(
 
 
 CUTS = [
-    ("age >= 55", "55 cuts through the category '50–64' of 'age' (50 to 64)", ">= 0, 18, 50, 65"),
-    ("age <= 18", "18 cuts through the category '18–49'", "<= 17, 49, 64"),
-    ("income > 10", "'10 to <20.5' of 'income' (10 to <20.5)", ">= 10, 20.5"),
-    ("income <= 20.5", "'>=20.5' of 'income' (from 20.5)", "< 10, 20.5"),
-    ("income < 5", "the category '<10' of 'income' (below 10)", "< 10, 20.5"),
+    (
+        "age >= 55",
+        "55 cuts through the category '50–64' of 'age' (50 to 64)",
+        ">= 0, >= 18, >= 50, >= 65",
+    ),
+    ("age <= 18", "18 cuts through the category '18–49'", "<= 17, <= 49, <= 64"),
+    ("income > 10", "'10 to <20.5' of 'income' (10 to <20.5)", ">= 10, >= 20.5"),
+    ("income <= 20.5", "'>=20.5' of 'income' (from 20.5)", "< 10, < 20.5"),
+    ("income < 5", "the category '<10' of 'income' (below 10)", "< 10, < 20.5"),
 ]
 
 

@@ -123,6 +123,13 @@ def test_incomes_that_almost_all_differ_are_put_into_intervals_when_asked_for() 
     assert f"# bins = {bins}" in every
 
 
+def test_intervals_are_in_their_order_and_not_in_the_alphabet_s() -> None:
+    """Correlations, trends and comparisons go by the order of categories."""
+    ages = ["40 to <60", ">=60", "unknown", "<40", "<40"]
+    (profile,) = profile_table(pl.DataFrame({"age": ages}))
+    assert profile.values == ["<40", "40 to <60", ">=60", "unknown"]
+
+
 def test_ids_of_people_with_several_rows_are_ids() -> None:
     """Most of all there, odd ids and repeated ones have to be pointed out; towns are no ids."""
     numbers = [f" Abc-{n:04}" for n in range(300)]

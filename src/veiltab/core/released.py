@@ -116,7 +116,8 @@ class ReleasedCounts:
         if estimator not in get_args(Estimator):
             raise ParameterError(
                 f"there is no estimator {estimator!r}",
-                hint=f"choose one of {', '.join(get_args(Estimator))}",
+                hint=f"choose one of {', '.join(get_args(Estimator))}; for a table of some"
+                " attributes, take their marginal first",
             )
         if estimator == "most_likely":
             return estimators.most_likely(self.counts, self.design())

@@ -12,7 +12,7 @@ from veiltab.core.schema import UNPRINTABLE, Attribute
 from veiltab.data.dates import DateForm
 from veiltab.data.mapping import value_texts
 from veiltab.data.patterns import escaped
-from veiltab.data.recode import Bins, DecimalMark, Rule, ValueMap
+from veiltab.data.recode import Bins, DecimalMark, Rule, ValueMap, interval_begins
 from veiltab.errors import SchemaError
 from veiltab.wire.codec import MAX_TEXT
 
@@ -117,13 +117,14 @@ class ColumnProfile:
     def values(self) -> list[str]:
         """The texts of the different values, in the column's own order if it is an enum.
 
-        Otherwise numbers are ordered by size, and everything else by the alphabet.
+        Otherwise numbers and the names of intervals are ordered by size, and everything else by the
+        alphabet.
         """
         if isinstance(self._dtype, pl.Enum):
             return [text for text in self._dtype.categories.to_list() if text in self.counts]
         numbers = {text: _number(text) for text in self.counts}
         if None in numbers.values():
-            return sorted(self.counts)
+            return sorted(self.counts, key=_by_interval)
         return sorted(self.counts, key=lambda text: (numbers[text], text))
 
     @property
@@ -326,6 +327,12 @@ def _round_step(width: float, whole: bool) -> tuple[float, int]:  # noqa: FBT001
 
 def _plain(text: str) -> str:
     return text.strip().casefold()
+
+
+def _by_interval(text: str) -> tuple[bool, float, str]:
+    """Put intervals in front of other texts, so that <40 comes before 40 to <60."""
+    begins = interval_begins(text)
+    return begins is None, begins or 0.0, text
 
 
 def _number(text: str) -> float | None:

@@ -23,6 +23,10 @@ from veiltab.protocol.curator.table import Duplicates
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 DecimalMark = Literal[".", ","]
 
+EDGE = r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?"
+_INTERVAL = re.compile(rf"(?P<below><{EDGE})|(?P<between>{EDGE}) to <{EDGE}|>=(?P<from>{EDGE})")
+"""The names that bins give to their intervals."""
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class ValueMap:
@@ -146,6 +150,14 @@ class Bins:
                 " they have one of their own",
             )
         return categories
+
+
+def interval_begins(label: str) -> float | None:
+    """Return where an interval begins that is named as bins name theirs; None for other texts."""
+    named = _INTERVAL.fullmatch(label)
+    if named is None:
+        return None
+    return -math.inf if named["below"] else float(named["from"] or named["between"])
 
 
 Rule: TypeAlias = ValueMap | Bins

@@ -194,13 +194,13 @@ def _uncut(spans: Sequence[Span | None], sign: str) -> str:
     ends = sorted({end for span in named for end in (span.low, span.high) if np.isfinite(end)})
     for other in (sign, {">": ">=", "<=": "<"}.get(sign, sign)):
         good = [
-            f"{end:g}"
+            f"{other} {end:g}"
             for end in ends
             if all(span.compared(other, end) is not None for span in named)
         ]
         if good:
             more = " and others" if len(good) > _BOUNDS else ""
-            return f"no category is cut by {other} {', '.join(good[:_BOUNDS])}{more}"
+            return f"these cut no category: {', '.join(good[:_BOUNDS])}{more}"
     return "list categories with in (…)"
 
 

@@ -18,7 +18,7 @@ from veiltab.data.profile import (
     id_columns,
     profile_table,
 )
-from veiltab.data.recode import Bins, Rule
+from veiltab.data.recode import EDGE, Bins, Rule
 from veiltab.data.recode_file import attribute_lines
 from veiltab.errors import SchemaError
 from veiltab.files.toml import FILL_IN, closest, comment, toml_key, toml_string
@@ -34,9 +34,8 @@ _UNKNOWN = frozenset(
         spelling, ("missing", "(missing)", "unknown", "not known", "no answer", "unbekannt", "k.A.")
     )
 )
-_EDGE = r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?"
-_FIRST, _LAST = re.compile(f"<({_EDGE})"), re.compile(f">=({_EDGE})")
-_MIDDLE = re.compile(f"({_EDGE}) to <({_EDGE})")
+_FIRST, _LAST = re.compile(f"<({EDGE})"), re.compile(f">=({EDGE})")
+_MIDDLE = re.compile(f"({EDGE}) to <({EDGE})")
 
 
 def draft_recode_for(
