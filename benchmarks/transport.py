@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -131,7 +131,7 @@ class _Stage:
         signed = SignedGrant(sign(grant, self.curator.identity.signing), None)
         with self.context.database.transaction() as records:
             stored = StoredStudy.find(self.context, records, study)
-            records.update_study(replace(stored.record, state=str(State.RELEASED)))
+            records.change_study(study, state=str(State.RELEASED))
             stored.keep(Release.kind, self.context.identity.party_id, bytes(32), release)
             stored.keep(Grant.kind, grant.curator, bytes(32), signed.dumps())
             records.add_member(study, grant.researcher, RESEARCHER)

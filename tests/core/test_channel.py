@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.channels import gamma_channel
 from tests.support.laws import channel_matrix, fractions
 from veiltab.core.channel import MAX_ESTIMATED_CELLS, GammaDiagonal
 from veiltab.errors import ParameterError
@@ -18,7 +19,7 @@ CASES = [(1, Fraction(3)), (2, Fraction(3)), (3, Fraction(5, 2)), (6, Fraction(3
 @pytest.mark.parametrize(("cells", "gamma"), CASES)
 def test_probabilities_are_the_papers_matrix(cells: int, gamma: Fraction) -> None:
     """A[released, cell] is γ/q on the diagonal and 1/q off it, and columns sum to one."""
-    channel = GammaDiagonal.from_gamma(cells, gamma)
+    channel = gamma_channel(cells, gamma)
     matrix = channel_matrix(cells, gamma)
     for released, cell in product(range(cells), repeat=2):
         assert channel.probability(released=released, cell=cell) == matrix[released][cell]
@@ -30,7 +31,7 @@ def test_probabilities_are_the_papers_matrix(cells: int, gamma: Fraction) -> Non
 @pytest.mark.parametrize(("cells", "gamma"), CASES)
 def test_transform_and_inverse_are_the_matrix_and_its_inverse(cells: int, gamma: Fraction) -> None:
     """A⁻¹A = I exactly, with A⁻¹ = (qI − J)/(γ − 1), and the closed forms agree with both."""
-    channel = GammaDiagonal.from_gamma(cells, gamma)
+    channel = gamma_channel(cells, gamma)
     matrix = np.array(channel_matrix(cells, gamma), dtype=object)
     identity = np.array([[Fraction(int(i == j)) for j in range(cells)] for i in range(cells)])
     inverse = (identity * channel.normalizer - 1) / (gamma - 1)
@@ -44,7 +45,7 @@ def test_transform_and_inverse_are_the_matrix_and_its_inverse(cells: int, gamma:
 @pytest.mark.parametrize(("cells", "gamma"), CASES[1:])
 def test_condition_number(cells: int, gamma: Fraction) -> None:
     """The ratio of the extreme singular values is 1 + N/(γ − 1) (Theorem 2)."""
-    channel = GammaDiagonal.from_gamma(cells, gamma)
+    channel = gamma_channel(cells, gamma)
     assert channel.condition_number == 1 + cells / (gamma - 1)
     numeric = np.linalg.cond(np.array(channel_matrix(cells, gamma), dtype=float))
     assert float(channel.condition_number) == pytest.approx(numeric, rel=1e-12)
@@ -55,7 +56,7 @@ def test_the_marginal_of_the_channel_is_the_channel_of_the_marginal(
     kept: int, dropped: int
 ) -> None:
     """Summing A over the attributes that are left out gives a γ-diagonal matrix with the same p."""
-    joint = GammaDiagonal.from_gamma(kept * dropped, Fraction(17, 3))
+    joint = gamma_channel(kept * dropped, Fraction(17, 3))
     marginal = joint.marginal(kept)
     for released, cell, other in product(range(kept), range(kept), range(dropped)):
         summed = sum(
@@ -68,7 +69,7 @@ def test_the_marginal_of_the_channel_is_the_channel_of_the_marginal(
 
 def test_the_marginal_estimate_is_the_sum_of_the_joint_estimate() -> None:
     """A researcher with one curator's keys gets exactly what the joint estimate sums to."""
-    joint = GammaDiagonal.from_gamma(6, Fraction(4))
+    joint = gamma_channel(6, Fraction(4))
     shares = fractions(["0.1", "0.2", "0.05", "0.25", "0.3", "0.1"])
     summed = joint.invert(shares).reshape(2, 3).sum(axis=1)
     assert (joint.marginal(2).invert(shares.reshape(2, 3).sum(axis=1)) == summed).all()
@@ -77,7 +78,7 @@ def test_the_marginal_estimate_is_the_sum_of_the_joint_estimate() -> None:
 @pytest.mark.parametrize(("cells", "gamma"), CASES)
 def test_two_channels_in_a_row_are_one(cells: int, gamma: Fraction) -> None:
     """The product of two γ-diagonal matrices is one with p = p₁p₂."""
-    first, second = (GammaDiagonal.from_gamma(cells, g) for g in (gamma, gamma + 2))
+    first, second = (gamma_channel(cells, g) for g in (gamma, gamma + 2))
     both = np.array(channel_matrix(cells, gamma + 2), dtype=object) @ np.array(
         channel_matrix(cells, gamma), dtype=object
     )
@@ -95,7 +96,7 @@ def test_the_estimate_sums_to_one_and_undoes_the_channel(
     counts: list[int], gamma: Fraction
 ) -> None:
     """Estimating from the expected release gives the distribution back."""
-    channel = GammaDiagonal.from_gamma(len(counts), gamma)
+    channel = gamma_channel(len(counts), gamma)
     table = np.array(counts, dtype=np.int64)
     estimate = channel.estimate(table)
     assert estimate.sum() == pytest.approx(1, abs=1e-9)
@@ -104,7 +105,7 @@ def test_the_estimate_sums_to_one_and_undoes_the_channel(
 
 def test_many_releases_are_estimated_at_once() -> None:
     """Cells run along the last axis; each row is a release of its own."""
-    channel = GammaDiagonal.from_gamma(3, Fraction(4))
+    channel = gamma_channel(3, Fraction(4))
     table = np.array([[1, 2, 3], [10, 0, 0]])
     both = channel.estimate(table)
     for row in range(2):
@@ -127,15 +128,13 @@ def test_a_threshold_gives_exact_probabilities() -> None:
         (lambda: GammaDiagonal(0, Fraction(1, 2)), "no gamma-diagonal channel"),
         (lambda: GammaDiagonal(2, Fraction(0)), "no gamma-diagonal channel"),
         (lambda: GammaDiagonal(2, Fraction(1)), "no gamma-diagonal channel"),
-        (lambda: GammaDiagonal.from_gamma(2, Fraction(1)), "no gamma-diagonal channel"),
+        (lambda: gamma_channel(2, Fraction(1)), "no gamma-diagonal channel"),
         (lambda: GammaDiagonal.from_threshold(3, 2**63), "same number of draws"),
         (lambda: GammaDiagonal.from_threshold(3, 2**64), "no gamma-diagonal channel"),
-        (lambda: GammaDiagonal.from_gamma(6, Fraction(2)).marginal(4), "no marginal"),
-        (lambda: GammaDiagonal.from_gamma(6, Fraction(2)).marginal(0), "no marginal"),
+        (lambda: gamma_channel(6, Fraction(2)).marginal(4), "no marginal"),
+        (lambda: gamma_channel(6, Fraction(2)).marginal(0), "no marginal"),
         (
-            lambda: GammaDiagonal.from_gamma(6, Fraction(2)).compose(
-                GammaDiagonal.from_gamma(5, Fraction(2))
-            ),
+            lambda: gamma_channel(6, Fraction(2)).compose(gamma_channel(5, Fraction(2))),
             "do not compose",
         ),
         (lambda: GammaDiagonal(2, Fraction(1, 3)).keep_threshold, "not a multiple"),

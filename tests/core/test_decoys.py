@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.channels import gamma_channel
 from tests.support.laws import neighbours
 from veiltab.core import decoys, privacy
-from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
+from veiltab.core.channel import DRAW_RANGE
 from veiltab.core.decoy_search import two_sided_table
 from veiltab.core.mechanism import Coin, Geometric, Law, Mechanism, WeightTable
 from veiltab.core.plan import DECOYS, Plan
@@ -275,7 +276,7 @@ def test_with_a_channel_the_researcher_alone_learns_less() -> None:
     With f₀, f₁ what the channel makes of a record, the tables' generating function is
     (1 − β + βf)/((1 − qf₀)(1 − qf₁)) up to a factor, f being the respondent's own.
     """
-    beta, q, channel = Fraction(1, 3), Fraction(1, 2), GammaDiagonal.from_gamma(2, Fraction(5))
+    beta, q, channel = Fraction(1, 3), Fraction(1, 2), gamma_channel(2, Fraction(5))
     same = channel.probability(released=0, cell=0)
     other = channel.probability(released=0, cell=1)
     depth = 24

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.support.channels import gamma_channel
 from tests.support.laws import fractions
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.estimators import most_likely, project, projected, unbiased
@@ -82,7 +83,7 @@ def expectation_maximisation(counts: Shares, channel: GammaDiagonal, steps: int)
 @pytest.mark.parametrize("gamma", [Fraction(3, 2), Fraction(3), Fraction(20)])
 def test_the_most_likely_is_the_best_of_all_active_sets(counts: list[int], gamma: Fraction) -> None:
     """Sorting finds what trying every set of cells finds, in exact arithmetic; ties included."""
-    channel = GammaDiagonal.from_gamma(len(counts), gamma)
+    channel = gamma_channel(len(counts), gamma)
     table = fractions(counts)
     found = most_likely(table, design_for(channel))
     assert (found == exact_most_likely(table, channel)).all()
@@ -97,7 +98,7 @@ def test_the_most_likely_meets_the_conditions_of_an_optimum(
     counts: NDArray[np.int64], gamma: Fraction
 ) -> None:
     """Where a share is positive the gradient is the same; where it is zero it is no larger."""
-    channel = GammaDiagonal.from_gamma(counts.size, gamma)
+    channel = gamma_channel(counts.size, gamma)
     found = most_likely(counts, design_for(channel))
     assert found.min() >= 0
     assert found.sum() == pytest.approx(1, abs=1e-9)
@@ -112,7 +113,7 @@ def test_estimates_depend_on_shares_alone(
     counts: NDArray[np.int64], gamma: Fraction, factor: int
 ) -> None:
     """Ten times the records in every cell say the same, whatever the estimator."""
-    channel = GammaDiagonal.from_gamma(counts.size, gamma)
+    channel = gamma_channel(counts.size, gamma)
     for estimator in (unbiased, projected, most_likely):
         np.testing.assert_allclose(
             estimator(counts * factor, design_for(channel)),
@@ -131,7 +132,7 @@ def test_the_most_likely_is_what_em_converges_to(
     counts: NDArray[np.int64], gamma: Fraction
 ) -> None:
     """Never less likely than EM's answer after many steps, and the same if EM has converged."""
-    channel = GammaDiagonal.from_gamma(counts.size, gamma)
+    channel = gamma_channel(counts.size, gamma)
     found = most_likely(counts, design_for(channel))
     slow = expectation_maximisation(counts.astype(np.float64), channel, 3000)
     likelihood, reached = (
@@ -145,7 +146,7 @@ def test_the_most_likely_is_what_em_converges_to(
 def test_the_most_likely_equals_em_on_random_tables(cells: int) -> None:
     """To 1e-8, on fifty random tables each, with shares on the boundary."""
     generator = np.random.default_rng(cells)
-    channel = GammaDiagonal.from_gamma(cells, Fraction(2 * cells + 1))
+    channel = gamma_channel(cells, Fraction(2 * cells + 1))
     released = channel.transform(generator.dirichlet(np.full(cells, 0.3), size=50))
     # Not whole numbers: where a cell is exactly at the edge of being empty, EM never arrives.
     counts = generator.gamma(released * generator.integers(20, 500, size=(50, 1)))
@@ -185,7 +186,7 @@ def test_many_releases_are_estimated_at_once() -> None:
     """Cells run along the last axis, whatever comes before it."""
     generator = np.random.default_rng(1)
     counts = generator.integers(0, 9, size=(3, 4, 6)) + np.eye(6, dtype=np.int64)[0]
-    channel = GammaDiagonal.from_gamma(6, Fraction(5))
+    channel = gamma_channel(6, Fraction(5))
     for estimator in (unbiased, projected, most_likely):
         together = estimator(counts, design_for(channel))
         for row in np.ndindex(3, 4):
@@ -196,7 +197,7 @@ def test_many_releases_are_estimated_at_once() -> None:
 
 def test_the_unbiased_estimate_is_the_channels_own() -> None:
     """One formula, in two places."""
-    channel = GammaDiagonal.from_gamma(3, Fraction(4))
+    channel = gamma_channel(3, Fraction(4))
     counts = np.array([1, 2, 5])
     np.testing.assert_array_equal(unbiased(counts, design_for(channel)), channel.estimate(counts))
 
@@ -204,7 +205,7 @@ def test_the_unbiased_estimate_is_the_channels_own() -> None:
 @pytest.mark.parametrize("counts", [[1, 2], [0, 0, 0], [3, -1, 1]])
 def test_what_is_no_release_is_refused(counts: list[int]) -> None:
     """A count for each cell, at least one record, none negative."""
-    channel = GammaDiagonal.from_gamma(3, Fraction(4))
+    channel = gamma_channel(3, Fraction(4))
     for estimator in (unbiased, projected, most_likely):
         with pytest.raises(ParameterError) as caught:
             estimator(np.array(counts), design_for(channel))

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.channels import gamma_channel
 from tests.support.entropy import ScriptedEntropy
 from tests.support.laws import assert_fits
 from veiltab.core import group
-from veiltab.core.channel import GammaDiagonal
 from veiltab.core.schema import Attribute, Codes, Schema
 from veiltab.crypto.entropy import CipherEntropy
 
@@ -34,7 +34,7 @@ def test_lemma_1(sizes: tuple[int, ...]) -> None:
     Every record, every pad and every noise is enumerated, with the package's own arithmetic.
     """
     law = _decrypted_law(sizes, group.subtract)
-    channel = GammaDiagonal.from_gamma(prod(sizes), Fraction(7, 2))
+    channel = gamma_channel(prod(sizes), Fraction(7, 2))
     for cell, released in product(range(prod(sizes)), repeat=2):
         assert law[cell, released] == channel.probability(released=released, cell=cell)
 
@@ -42,7 +42,7 @@ def test_lemma_1(sizes: tuple[int, ...]) -> None:
 def test_decrypting_by_addition_fails_in_z3() -> None:
     """The paper writes ⊕ for decryption too; with three categories that gives another law."""
     law = _decrypted_law((3,), group.add)
-    channel = GammaDiagonal.from_gamma(3, Fraction(7, 2))
+    channel = gamma_channel(3, Fraction(7, 2))
     assert law[0, 0] != channel.probability(released=0, cell=0)
 
 
@@ -50,7 +50,7 @@ def _decrypted_law(sizes: tuple[int, ...], decrypt: object) -> Counter[tuple[int
     assert callable(decrypt)
     schema = schema_of(sizes)
     cells = schema.domain_size
-    channel = GammaDiagonal.from_gamma(cells, Fraction(7, 2))
+    channel = gamma_channel(cells, Fraction(7, 2))
     chance = [channel.probability(released=noise, cell=0) / cells for noise in range(cells)]
     triples = np.array(list(product(range(cells), repeat=3)), dtype=np.int64)
     record, pad, noise = (schema.codes(column) for column in triples.T)

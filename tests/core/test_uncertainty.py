@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from tests.support.channels import gamma_channel
 from tests.support.laws import fractions
 from veiltab.core.channel import GammaDiagonal
 from veiltab.core.intervals import sup_t
@@ -31,7 +32,7 @@ def matrix_of(uncertainty: VarianceComponents) -> NDArray[np.object_]:
 def test_both_parts_sum_to_the_textbook_covariance(n: int, m: int) -> None:
     """(1/m)[A⁻¹ diag(AT) A⁻ᵀ − diag(T)] + (f/m)(diag(T) − TTᵀ), written out as matrices."""
     truth, gamma = fractions(["1/2", "1/3", "1/6"]), Fraction(7, 2)
-    channel = GammaDiagonal.from_gamma(3, gamma)
+    channel = gamma_channel(3, gamma)
     uncertainty = VarianceComponents(truth, RankDesign(channel, n, m))
     inverse = (np.diag(fractions([1] * 3)) * channel.normalizer - 1) / (gamma - 1)
     factor = finite_population_correction(n, m)
@@ -49,7 +50,7 @@ def test_both_parts_sum_to_the_textbook_covariance(n: int, m: int) -> None:
 def test_a_larger_population_is_a_multinomial_sample_through_the_channel() -> None:
     """With f = 1 the covariance is A⁻¹(diag(v) − vvᵀ)A⁻ᵀ/m, whatever n is."""
     truth, gamma = fractions(["1/2", "1/3", "1/6"]), Fraction(7, 2)
-    channel = GammaDiagonal.from_gamma(3, gamma)
+    channel = gamma_channel(3, gamma)
     released = channel.transform(truth)
     inverse = (np.diag(fractions([1] * 3)) * channel.normalizer - 1) / (gamma - 1)
     expected = inverse @ (np.diag(released) - np.outer(released, released)) @ inverse.T / 4

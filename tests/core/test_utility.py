@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.support.channels import gamma_channel
 from tests.support.laws import channel_matrix, fractions, orderings, release_law
 from veiltab.core import utility
-from veiltab.core.channel import GammaDiagonal
 from veiltab.core.privacy import gamma_for
 from veiltab.core.rank_design import RankDesign, finite_population_correction
 from veiltab.core.uncertainty import VarianceComponents
@@ -33,7 +33,7 @@ def enumerated_moments(
     database: tuple[int, ...], m: int, cells: int, gamma: Fraction
 ) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
     """Return the exact mean and covariance matrix of the estimate, by brute force."""
-    channel = GammaDiagonal.from_gamma(cells, gamma)
+    channel = gamma_channel(cells, gamma)
     law = release_law(database, orderings(len(database), m), channel_matrix(cells, gamma))
     mean = fractions([0] * cells)
     second = np.outer(mean, mean)
@@ -56,7 +56,7 @@ def test_exact_error_and_covariance(
 ) -> None:
     """Mean, mean squared error and every entry of the covariance are exactly as stated."""
     n, truth = len(database), distribution_of(database, cells)
-    channel = GammaDiagonal.from_gamma(cells, gamma)
+    channel = gamma_channel(cells, gamma)
     mean, matrix = enumerated_moments(database, m, cells, gamma)
     assert (mean == truth).all()
     error = utility.mean_squared_error(n, m, cells, gamma, (truth**2).sum())
@@ -72,7 +72,7 @@ def test_exact_error_and_covariance(
 def test_the_covariance_of_a_marginal_is_that_of_its_own_channel() -> None:
     """Summing joint cells, or estimating the marginal alone: the same variance, exactly."""
     joint = fractions(["0.1", "0.2", "0.3", "0.25", "0.05", "0.1"])
-    channel = GammaDiagonal.from_gamma(6, Fraction(5))
+    channel = gamma_channel(6, Fraction(5))
     design = RankDesign(channel, 20, 7)
     whole = VarianceComponents(joint, design)
     part = VarianceComponents(joint.reshape(2, 3).sum(axis=1), design.marginal(2))
@@ -83,7 +83,7 @@ def test_the_covariance_of_a_marginal_is_that_of_its_own_channel() -> None:
 def test_floats_and_fractions_agree() -> None:
     """The everyday path in floats gives the exact path's answers."""
     shares = ["0.1", "0.2", "0.3", "0.4"]
-    channel = GammaDiagonal.from_gamma(4, Fraction(5))
+    channel = gamma_channel(4, Fraction(5))
     design = RankDesign(channel, 100, 30)
     exact = VarianceComponents(fractions(shares), design)
     everyday = VarianceComponents(np.array(shares, dtype=float), design)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.channels import gamma_channel
 from veiltab.core import privacy, utility
 from veiltab.core.channel import DRAW_RANGE, GammaDiagonal
 from veiltab.core.mechanism import LinkageMode, WeightTable
@@ -108,7 +109,7 @@ def test_the_error_with_a_known_population_is_exact(
 ) -> None:
     """Every coin, decoy, channel and noise enumerated: unbiased, and with exactly this error."""
     n, truth = len(database), shares_of(database, cells)
-    channel = None if gamma is None else GammaDiagonal.from_gamma(cells, gamma)
+    channel = None if gamma is None else gamma_channel(cells, gamma)
     keep = Fraction(1) if channel is None else channel.keep_probability
     law = released_tables(database, cells, beta, channel)
     if noise:
@@ -133,7 +134,7 @@ def test_the_error_with_a_known_population_is_exact(
 
 def test_the_error_in_three_cells_is_exact() -> None:
     """Once more with a third cell, where the channel can move a record to two others."""
-    database, beta, channel = (0, 2), HALF, GammaDiagonal.from_gamma(3, Fraction(4))
+    database, beta, channel = (0, 2), HALF, gamma_channel(3, Fraction(4))
     truth = shares_of(database, 3)
     law = released_tables(database, 3, beta, channel)
     keep = channel.keep_probability

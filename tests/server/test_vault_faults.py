@@ -4,7 +4,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -244,7 +243,7 @@ def test_other_rows_are_never_put_in_the_place_of_the_first(context: ServiceCont
     with pytest.raises(UnavailableError):
         study.positions(0)
     with context.database.transaction() as records:
-        records.update_study(replace(study.record, noise_key=bytes(32)))
+        records.change_study(study.record.study, noise_key=bytes(32))
     assert study.work() == "aborted"
     assert study.status.reason == "the drawn rows were damaged, and cannot be drawn again"
 

@@ -52,11 +52,6 @@ class GammaDiagonal:
             )
 
     @classmethod
-    def from_gamma(cls, domain_size: int, gamma: Fraction) -> "GammaDiagonal":
-        """Build the channel with the paper's parameter γ > 1."""
-        return cls(domain_size, (gamma - 1) / (gamma + domain_size - 1))
-
-    @classmethod
     def from_threshold(cls, domain_size: int, keep_threshold: int) -> "GammaDiagonal":
         """Build the channel that keeps a record when a 64-bit draw is below the threshold."""
         channel = cls(domain_size, Fraction(keep_threshold, DRAW_RANGE))

@@ -50,12 +50,6 @@ class Shape:
         safe = np.where(second > _LEAST_VARIANCE, second, 1.0)
         return cls(third / safe**1.5, fourth / safe**2)
 
-    @property
-    def nearly_normal(self) -> bool:
-        """Whether scores would hardly differ from the deviations themselves."""
-        limit = 1e-3
-        return bool((np.abs(self.skewness) < limit).all() and (np.abs(self.excess) < limit).all())
-
     def score(self, deviation: "Array") -> "Array":
         """Return the normal deviates that are as unlikely as these standardised errors."""
         side, skewness, freedom = self._parameters()

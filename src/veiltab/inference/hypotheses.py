@@ -1,20 +1,19 @@
 """The answer of every test of a hypothesis: a statistic, a p-value, and how it was found."""
 
-from dataclasses import asdict, dataclass
-from html import escape
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from veiltab.core.released import ReleasedCounts, Shares
 from veiltab.core.resampling import Statistic, resample, seeded_generator
 from veiltab.core.uncertainty import Population, ReleaseDesign
+from veiltab.inference.answer import Answer
 from veiltab.inference.diagnostics import sample_warnings
 from veiltab.inference.significance import LAW, SMALLEST, TAIL, FoundBy, significance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HypothesisTest:
+class HypothesisTest(Answer):
     """How far a release is from a hypothesis, and how unusual that would be if it were true.
 
     ``found_by`` says whether the p-value was counted among releases that were drawn under the
@@ -33,20 +32,6 @@ class HypothesisTest:
     found_by: FoundBy = LAW
     degrees_of_freedom: int | None = None
     warnings: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
-        return asdict(self) | {"warnings": list(self.warnings)}
-
-    def __str__(self) -> str:
-        """Return the result in one line, followed by a line for each warning."""
-        return "\n".join([f"{self.label}: {self._text()}", *(f"  {w}" for w in self.warnings)])
-
-    def _repr_html_(self) -> str:
-        """Return a paragraph and a list of warnings for notebooks."""
-        warnings = "".join(f"<li>{escape(warning)}</li>" for warning in self.warnings)
-        listed = f"<ul>{warnings}</ul>" if warnings else ""
-        return f"<p><b>{escape(self.label)}</b>: {escape(self._text())}</p>{listed}"
 
     def _text(self) -> str:
         p_value = f"p = {self.p_value:.3g}"

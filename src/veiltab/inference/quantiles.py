@@ -6,9 +6,7 @@ taken to be spread evenly, so that F is a line there.
 """
 
 import math
-from dataclasses import asdict, dataclass
-from html import escape
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +16,7 @@ from veiltab.core.released import Shares
 from veiltab.core.schema import Attribute
 from veiltab.core.uncertainty import Population
 from veiltab.errors import ParameterError
+from veiltab.inference.answer import Answer
 from veiltab.inference.atoms import Atoms, atoms_of
 from veiltab.inference.bounded import BoundedMean, BoundedRatio, Errors
 from veiltab.inference.conditions import Condition
@@ -34,7 +33,7 @@ STEPS, ROUNDS = 32, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CategoryQuantile:
+class CategoryQuantile(Answer):
     """A quantile of an ordered variable, as a category: at most a share q lies below it.
 
     ``low`` and ``high`` are the first and the last category that the release does not exclude.  If
@@ -50,20 +49,6 @@ class CategoryQuantile:
     population: Population
     estimable: bool = True
     warnings: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
-        return asdict(self) | {"warnings": list(self.warnings)}
-
-    def __str__(self) -> str:
-        """Return the result in one line, followed by a line for each warning."""
-        return "\n".join([f"{self.label}: {self._text()}", *(f"  {w}" for w in self.warnings)])
-
-    def _repr_html_(self) -> str:
-        """Return a paragraph and a list of warnings for notebooks."""
-        warnings = "".join(f"<li>{escape(warning)}</li>" for warning in self.warnings)
-        listed = f"<ul>{warnings}</ul>" if warnings else ""
-        return f"<p><b>{escape(self.label)}</b>: {escape(self._text())}</p>{listed}"
 
     def _text(self) -> str:
         if not self.estimable:

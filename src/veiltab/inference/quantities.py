@@ -1,7 +1,6 @@
 """Quantities made of a few conditions: shares, differences and ratios, each with its error."""
 
-from dataclasses import asdict, dataclass
-from html import escape
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from veiltab.core.ratios import share_of_both
 from veiltab.core.released import ReleasedCounts, Shares
 from veiltab.core.uncertainty import Population, ReleaseDesign, critical_value
 from veiltab.inference import wording
+from veiltab.inference.answer import Answer
 from veiltab.inference.conditions import Condition, combine, negate
 from veiltab.inference.diagnostics import sample_warnings
 from veiltab.inference.events import (
@@ -41,7 +41,7 @@ Factors = tuple[Condition, Condition, Condition, Condition]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quantity:
+class Quantity(Answer):
     """An estimated number with its standard error, in two parts, and its interval.
 
     ``sampling_error`` arises because not everybody took part, ``privacy_error`` because of noise
@@ -83,20 +83,6 @@ class Quantity:
             estimable=False,
             warnings=(f"not estimable: {why}",),
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
-        return asdict(self) | {"warnings": list(self.warnings)}
-
-    def __str__(self) -> str:
-        """Return the result in one line, followed by a line for each warning."""
-        return "\n".join([f"{self.label}: {self._text()}", *(f"  {w}" for w in self.warnings)])
-
-    def _repr_html_(self) -> str:
-        """Return a paragraph and a list of warnings for notebooks."""
-        warnings = "".join(f"<li>{escape(warning)}</li>" for warning in self.warnings)
-        listed = f"<ul>{warnings}</ul>" if warnings else ""
-        return f"<p><b>{escape(self.label)}</b>: {escape(self._text())}</p>{listed}"
 
     @property
     def interval_text(self) -> str:

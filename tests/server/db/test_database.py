@@ -5,7 +5,6 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,7 +90,7 @@ def test_reading_sees_one_moment(database: Database) -> None:
     with database.reading() as records:
         assert records.study(STUDY) == study_record()
         with database.transaction() as others:
-            others.update_study(study_record(state="aborted"))
+            others.change_study(STUDY, state="aborted")
         assert records.study(STUDY) == study_record()
     with database.reading() as records:
         assert records.study(STUDY) == study_record(state="aborted")
@@ -166,7 +165,7 @@ def test_requests_on_one_study_follow_each_other(database: Database, address: st
             with (database, other)[number % 2].transaction() as records:
                 record = records.study(STUDY)
                 assert record is not None
-                records.update_study(replace(record, updated=record.updated + 1))
+                records.change_study(STUDY, updated=record.updated + 1)
                 records.append_audit(STUDY, b"%d" % record.updated, b"h" * 32)
 
     assert at_once(6, count) == [None] * 6
@@ -201,7 +200,7 @@ def test_an_erased_noise_key_is_in_no_file(tmp_path: Path) -> None:
         add_study(database)
         assert found()
         with database.transaction() as records:
-            records.update_study(replace(study_record(), noise_key=None))
+            records.change_study(STUDY, noise_key=None)
         database.scrub()
         assert not found()
         add_study(database, b"t" * 32)  # and the connection that scrubbed still works
@@ -215,7 +214,7 @@ def test_scrubbing_says_so_if_it_cannot(tmp_path: Path) -> None:
         with database.reading() as records:
             assert records.study(STUDY) is not None
             with database.transaction() as writing:
-                writing.update_study(replace(study_record(), noise_key=None))
+                writing.change_study(STUDY, noise_key=None)
             with pytest.raises(UnavailableError, match="still being read"):
                 database.scrub()
         database.scrub()
@@ -231,7 +230,7 @@ def test_readers_cannot_hold_up_an_abort(tmp_path: Path) -> None:
         with database.reading() as records:
             assert records.study(STUDY) is not None
             with database.transaction() as writing:
-                writing.update_study(replace(study_record(), noise_key=None))
+                writing.change_study(STUDY, noise_key=None)
             database.scrub_soon()
             add_study(database, b"t" * 32)
         assert time.monotonic() - started < 30
@@ -257,7 +256,7 @@ def test_scrubbing_disturbs_nothing(database: Database) -> None:
 
     def fail() -> None:
         with database.transaction() as records:
-            records.update_study(study_record(state="aborted"))
+            records.change_study(STUDY, state="aborted")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

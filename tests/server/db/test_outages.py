@@ -57,7 +57,7 @@ def assert_up(database: Database) -> None:
 def abort(database: Database, meanwhile: Callable[[Records], None]) -> None:
     """Abort the study in a transaction during which something else happens."""
     with database.transaction() as records:
-        records.update_study(study_record(state="aborted"))
+        records.change_study(STUDY, state="aborted")
         meanwhile(records)
 
 

@@ -1,6 +1,7 @@
 """Studies and their members, on both databases."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -54,11 +55,15 @@ def test_a_study_is_updated_in_place(database: Database) -> None:
     """Every field can change, and only in the study that is named."""
     add_study(database)
     add_study(database, OTHER_STUDY)
-    changed = replace(
-        study_record(), state="released", noise_key=None, reason=None, contract=b"", updated=2**40
-    )
+    changes: dict[str, Any] = {
+        "state": "released",
+        "noise_key": None,
+        "contract": b"",
+        "updated": 2**40,
+    }
+    changed = replace(study_record(), **changes)
     with database.transaction() as records:
-        records.update_study(changed)
+        records.change_study(STUDY, **changes)
     with database.reading() as records:
         assert records.study(STUDY) == changed
         assert records.study(OTHER_STUDY) == study_record(OTHER_STUDY)
@@ -66,8 +71,10 @@ def test_a_study_is_updated_in_place(database: Database) -> None:
 
 def test_only_a_study_that_is_there_is_updated(database: Database) -> None:
     """An update never adds a study."""
-    with pytest.raises(StateError, match="no study"), database.transaction() as records:
-        records.update_study(study_record())
+    with database.transaction() as records:
+        records.change_study(STUDY, state="released")
+    with database.reading() as records:
+        assert records.study(STUDY) is None
 
 
 def test_members_keep_their_first_role(database: Database) -> None:

@@ -211,15 +211,6 @@ class StudyRecords(TransactionView):
         row = self._connection.execute(statement, {"wanted": study}).mappings().one_or_none()
         return None if row is None else StudyRecord(**row)
 
-    def update_study(self, record: StudyRecord) -> None:
-        """Replace the record of a study."""
-        values = {**asdict(record), "size": len(record.contract)}
-        statement = update(STUDIES).where(STUDIES.c.study == record.study).values(**values)
-        if self._connection.execute(statement).rowcount != 1:
-            raise StateError(
-                f"there is no study {record.study.hex()} to change", hint="add the study first"
-            )
-
     def change_study(self, study: bytes, **changes: Any) -> None:
         """Change some fields of a study, and write nothing else: a contract can be long."""
         if "contract" in changes:
