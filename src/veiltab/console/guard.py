@@ -112,7 +112,7 @@ class Door:
         return None
 
     def leave(self, session: BrowserSession) -> None:
-        """Let a browser in no more."""
+        """Let a browser in no longer."""
         with self._lock:
             self._sessions.pop(session.cookie, None)
 

@@ -26,7 +26,7 @@ from veiltab.wire.messages import Grant, GrantRevocation, SignedGrant
 from veiltab.wire.signed import digest
 
 NOTICE_DAYS = 7
-"""How long before its end a grant is worth a word."""
+"""So many days before a grant ends, its curator and its researcher are warned."""
 
 CANNOT_UNDO = (
     "What was downloaded, estimated or published before stays with whoever has it; the server"

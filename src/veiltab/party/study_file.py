@@ -403,7 +403,7 @@ class Parties:
 
 
 def any_server() -> PublicIdentity:
-    """Return a server that stands for whichever it will be, to check everything else."""
+    """Return a server in the place of the one that is not known yet, to check everything else."""
     return PublicIdentity("server", bytes(SIGNING_PUBLIC_BYTES), bytes(SEALING_PUBLIC_BYTES))
 
 

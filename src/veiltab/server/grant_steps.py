@@ -61,7 +61,7 @@ def _add_grant(stored: StoredStudy, body: Grant) -> None:
 
 
 def revoke(context: ServiceContext, sender: Sender, study: bytes) -> bool:
-    """Take a curator's word that a grant of its own is good no more; erase its sealed part.
+    """Take a curator's word that a grant of its own is no longer good; erase its sealed part.
 
     Neither a full disk nor a used-up quota stands in the way: like an abort, it only takes access
     away.  The same word again changes nothing, also when the study is archived.

@@ -1,4 +1,4 @@
-"""What the operator does with parties and studies, while the server runs or stands still."""
+"""What the operator does with parties and studies, whether the server runs or not."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

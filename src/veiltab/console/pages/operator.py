@@ -1,6 +1,6 @@
 """The operator's pages: parties, invitations, studies, disk, requests and the log of a server.
 
-They read the server's folder as the operator's commands do, while it runs or stands still.  Two
+They read the server's folder as the operator's commands do, whether it runs or not.  Two
 things can be done here: somebody is invited, and a study is ended.
 """
 

@@ -171,7 +171,7 @@ class UsageRecords(TransactionView):
         return int(self._connection.execute(statement).scalar_one())
 
     def revoke_grant(self, study: bytes, grant_id: bytes, header: bytes, now: int) -> None:
-        """Note that a grant is good no more, and keep its header alone."""
+        """Note that a grant is no longer good, and keep its header alone."""
         self._connection.execute(
             update(GRANTED)
             .where(GRANTED.c.study == study, GRANTED.c.grant_id == grant_id)
