@@ -254,6 +254,12 @@ def test_mistakes_are_typed_and_lose_nothing(world: World) -> None:
             study.wait("released")
         with pytest.raises(vt.errors.StateError, match="aborted"):
             study.push(smokers(), "id")
+        file = world.study_file()
+        file.write_text(file.read_text("utf-8").replace(TITLE, "Never signed"), "utf-8")
+        never = me.propose(file)
+        never.abort("nobody else wants it")
+        with pytest.raises(vt.errors.StateError, match="the study is aborted: .*nobody else"):
+            never.push(smokers(), "id")
 
 
 def _check_a_table_that_does_not_fit(world: World, study: vt.Study) -> None:

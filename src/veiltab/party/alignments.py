@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from veiltab.errors import AlignmentError, MismatchError, StateError
 from veiltab.party.context import PartyContext
 from veiltab.party.progress import OnProgress, Patience, Progress
+from veiltab.party.remote import Status
 from veiltab.party.study_folder import StudyFolder
 from veiltab.protocol.curator.table import Intake
 from veiltab.protocol.curator.upload import (
@@ -237,8 +238,18 @@ def check_open(context: PartyContext, study: bytes) -> None:
     """Refuse before a long table is read, or others are waited for, if the study is not open."""
     status = context.server.status(study)
     if status.state != State.OPEN:
-        reason = f": {status.reason}" if status.reason else ""
-        raise StateError(
-            f"the study is {status.state}{reason}",
-            hint="tables are pushed while a study is open; look at its status",
-        )
+        raise _not_open(status)
+
+
+def check_not_ended(status: Status) -> None:
+    """Refuse a study that has ended; for its signatures nobody need wait any more."""
+    if status.state == State.ABORTED:
+        raise _not_open(status)
+
+
+def _not_open(status: Status) -> StateError:
+    reason = f": {status.reason}" if status.reason else ""
+    return StateError(
+        f"the study is {status.state}{reason}",
+        hint="tables are pushed while a study is open; look at its status",
+    )

@@ -11,7 +11,7 @@ from veiltab.errors import AlignmentError, DigestError, ParameterError, StateErr
 from veiltab.files.chunks import FolderChunks
 from veiltab.files.private import locked
 from veiltab.files.spool import FolderSpool
-from veiltab.party.alignments import TRIES, agree, check_open, state_holding
+from veiltab.party.alignments import TRIES, agree, check_not_ended, check_open, state_holding
 from veiltab.party.checking import Source, check_fresh, read_table
 from veiltab.party.context import PartyContext
 from veiltab.party.evidence import check_uploaded
@@ -109,6 +109,7 @@ def _check_signed(context: PartyContext, signed: Signed[Contract]) -> Contract:
     signers = {signature.root for signature in signed.signatures}
     missing = [t for t in signed.body.curators if t.identity.signing_key not in signers]
     if missing:
+        check_not_ended(context.server.status(signed.body.study_id))
         mine = context.identity.party_id in [terms.party_id for terms in missing]
         raise StateError(
             "not every curator has signed; missing:"

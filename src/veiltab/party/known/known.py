@@ -217,7 +217,12 @@ class KnownParties:
             return party
         if is_file(party):
             return read_identity(Path(party))
-        return self.find(str(party)).identity
+        try:
+            return self.find(str(party)).identity
+        except InputError as error:
+            raise InputError(
+                f"{error.message}, and there is no such file", hint=error.hint
+            ) from None
 
     def _check_other(self, identity: PublicIdentity) -> None:
         """Refuse to count oneself, or the pinned server, among the others."""
