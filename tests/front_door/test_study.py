@@ -258,7 +258,7 @@ def test_mistakes_are_typed_and_lose_nothing(world: World) -> None:
         file.write_text(file.read_text("utf-8").replace(TITLE, "Never signed"), "utf-8")
         never = me.propose(file)
         never.abort("nobody else wants it")
-        with pytest.raises(vt.errors.StateError, match="the study is aborted: .*nobody else"):
+        with pytest.raises(vt.errors.StateError, match="nobody else wants it"):
             never.push(smokers(), "id")
 
 
