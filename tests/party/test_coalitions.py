@@ -66,8 +66,8 @@ def test_matched_respondents() -> None:
     assert membership is not None
     assert 0 < membership < EPSILON
     assert "ids the curator guesses" in found["server and curator"].words
-    assert "whom of those who take part all" in found["researcher and curator"].words
-    assert "whom of those" not in learned(contract_of())["researcher and curator"].words
+    assert "which of those who take part all" in found["researcher and curator"].words
+    assert "which of those" not in learned(contract_of())["researcher and curator"].words
 
 
 @pytest.mark.parametrize("population", [None, 10_000])
