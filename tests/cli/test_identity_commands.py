@@ -145,19 +145,20 @@ def test_a_lost_public_identity_is_written_again(
 
 
 def test_a_terminal_is_asked_without_echo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice for a new key; what is typed is nowhere in the output."""
+    """Twice for a new key, and again after a slip; what is typed is nowhere in the output."""
     monkeypatch.setattr("veiltab.cli.output.on_terminal", lambda: True)
     monkeypatch.setattr("veiltab.cli.identity.on_terminal", lambda: True)
     asked: list[str] = []
 
     def answer(prompt: str) -> str:
         asked.append(prompt)
-        return PASSPHRASE
+        return "a slip" if len(asked) == 2 else PASSPHRASE
 
     monkeypatch.setattr("click.termui.hidden_prompt_func", answer)
     outcome = run("id", "new", "--name", "Klinik", "--home", tmp_path / "home")
     assert outcome.code == 0
-    assert len(asked) == 2
+    assert len(asked) == 4
+    assert "warning: the two differ" in outcome.err
     assert PASSPHRASE not in outcome.out + outcome.err
     assert json.loads((tmp_path / "home" / "identity.key").read_text())["kind"] == "locked-identity"
 

@@ -85,7 +85,11 @@ def _new_passphrase(file: Path | None, *, no_passphrase: bool) -> str | None:
     if file is not None:
         return read_secret(file, "passphrase")
     if on_terminal():
-        return ask_secret("A passphrase for the key", twice=True)
+        from veiltab.crypto.identity import SHORTEST_PASSPHRASE
+
+        return ask_secret(
+            f"A passphrase for the key, of {SHORTEST_PASSPHRASE} characters or more", twice=True
+        )
     raise ParameterError(
         "there is no terminal to ask for a passphrase on",
         hint="name a file that holds it with --passphrase-file, or give --no-passphrase",

@@ -30,6 +30,8 @@ __all__ = ["moment"]
 
 LONGEST_SECRET = 1 << 16
 
+TWICE = "The same again, so that a slip is noticed"
+
 
 class Seconds(click.FloatRange):
     """Seconds to wait: NaN is refused, which compares with nothing, so that no wait would end."""
@@ -112,9 +114,12 @@ def check_can_ask(*, yes: bool, hint: str = "make sure that you want it, and giv
 
 
 def ask_secret(prompt: str, *, twice: bool = False) -> str:
-    """Ask on the terminal, without echo."""
-    answer: str = click.prompt(prompt, hide_input=True, confirmation_prompt=twice, err=True)
-    return answer
+    """Ask on the terminal, without echo; ``twice`` until both answers are the same."""
+    while True:
+        answer: str = click.prompt(prompt, hide_input=True, err=True)
+        if not twice or answer == click.prompt(TWICE, hide_input=True, err=True):
+            return answer
+        warn("the two differ; type it twice again")
 
 
 def read_secret(path: Path, what: str, *, private: bool = True) -> str:
