@@ -52,7 +52,7 @@ def check_private_file(descriptor: int, path: Path) -> None:
     if mode & (stat.S_IRWXO if _is_credential(path) else UNSAFE_MODE):
         raise HomeError(
             f"others can open {path} (mode {mode:04o})",
-            hint=f"run: chmod 600 {path}; if others may have read it, change what is in it",
+            hint=f"run: chmod 600 {path}; if others may have read it, replace what is secret in it",
         )
     if status.st_uid not in (os.geteuid(), 0):
         raise HomeError(
