@@ -147,7 +147,7 @@ def run_command(policy_file: Path, once: bool, party: PartyOptions, as_json: boo
 @click.option(
     "--passphrase",
     type=click.Path(path_type=Path),
-    help="The file with the passphrase, for root's eyes alone; systemd hands it to the agent.",
+    help="The file with the passphrase, which only root can read; systemd gives it to the agent.",
 )
 @click.option(
     "--home",

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 @click.command("console")
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), default=0, help="Where to listen.  Any free port."
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    help="The port to listen on.  Any free one by default.",
 )
 @click.option(
     "--idle",
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
     type=click.IntRange(0, 65_535),
     default=METRICS_PORT,
     show_default=True,
-    help="Where the server answers for its metrics, on this computer; 0 is nowhere.",
+    help="The port for the server's metrics, on this computer; 0 for none.",
 )
 @click.option(
     "--log",

@@ -163,14 +163,18 @@ _OPTIONS = (
         help="How shares are estimated; intervals do not depend on it.",
     ),
     click.option("--report", type=FILE, help="Write a report to this HTML file."),
-    click.option("--csv", "csv_file", type=FILE, help="Write every cell to this file."),
-    click.option("--parquet", type=FILE, help="Write every cell to this file."),
+    click.option("--csv", "csv_file", type=FILE, help="Write every cell to this CSV file."),
+    click.option("--parquet", type=FILE, help="Write every cell to this Parquet file."),
     click.option(
         "--figures",
         type=click.Path(file_okay=False, path_type=Path),
         help="Draw PNG and SVG pictures into this folder, which must be new or empty.",
     ),
-    click.option("--save", type=FILE, help="Write all that it takes for --load to this file."),
+    click.option(
+        "--save",
+        type=FILE,
+        help="Save the estimate to this new file; `veiltab estimate --load` reads it.",
+    ),
 )
 
 

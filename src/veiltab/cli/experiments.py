@@ -77,7 +77,13 @@ DELTAS_OF_ALL = (0.0, 1e-6)
     help="The sample, m; may be repeated.  The default is the best one for each ε.  Decoys have"
     " none.",
 )
-@click.option("--runs", type=int, default=1000, show_default=True, help="Releases a setting.")
+@click.option(
+    "--runs",
+    type=int,
+    default=1000,
+    show_default=True,
+    help="How many releases are simulated for each setting.",
+)
 @click.option("--seed", type=int, help="Makes the results repeatable.  Drawn if left out.")
 @click.option(
     "--engine",
@@ -258,7 +264,13 @@ def _print_results(results: "list[Result]", seed: int) -> None:
     required=True,
     help="The folder for figures and results; made if it is not there.",
 )
-@click.option("--runs", type=int, default=1000, show_default=True, help="Releases a point.")
+@click.option(
+    "--runs",
+    type=int,
+    default=1000,
+    show_default=True,
+    help="How many releases are simulated for each point.",
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="Makes it repeatable.")
 @json_option
 def reproduce_command(out: Path, runs: int, seed: int, as_json: bool) -> None:

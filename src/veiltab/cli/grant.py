@@ -48,7 +48,7 @@ DAYS = 30
     type=click.IntRange(1, 3650),
     default=DAYS,
     show_default=True,
-    help="How long the server serves it.",
+    help="For how many days the server serves it.",
 )
 @click.option(
     "--out",

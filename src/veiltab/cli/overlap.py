@@ -93,7 +93,7 @@ def plan_command(people: int, epsilon: float, curators: int, as_json: bool) -> N
     metavar="FILE_OR_NAME",
     multiple=True,
     required=True,
-    help="Another curator: its public identity, or its name among your known parties; repeat it.",
+    help="Another curator: its public identity, or a name that you know; may be repeated.",
 )
 @_EPSILON
 @_PEOPLE
@@ -108,7 +108,7 @@ def plan_command(people: int, epsilon: float, curators: int, as_json: bool) -> N
     "--normalise",
     type=click.Choice(NORMALISATIONS),
     multiple=True,
-    help="How ids are made alike on every side; repeat it.",
+    help="How ids are made alike on every side; may be repeated.",
 )
 @click.option("--dataset", help=DATASET)
 @click.option("--verified", metavar="FINGERPRINT", multiple=True, help=VERIFIED)

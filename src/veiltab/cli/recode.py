@@ -47,7 +47,7 @@ def recode_group(context: click.Context) -> None:
     "columns",
     metavar="ATTRIBUTE=COLUMN",
     multiple=True,
-    help="With a study: the column of an attribute, if it is called otherwise; repeatable.",
+    help="With a study: the column of an attribute, if it is called otherwise; may be repeated.",
 )
 @click.option("--out", type=FILE, help="The new recode file.  stdout by default.")
 @party_options

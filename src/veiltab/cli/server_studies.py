@@ -115,7 +115,11 @@ def show_study(
 
 @study_group.command("abort")
 @click.argument("study")
-@click.option("--reason", default="ended by its operator", help="What all who are named see.")
+@click.option(
+    "--reason",
+    default="ended by its operator",
+    help="What everybody who is named in it is told.",
+)
 @YES
 @operator_options
 def abort_study(
@@ -152,7 +156,7 @@ def abort_study(
     type=click.IntRange(0, 3650),
     default=30,
     show_default=True,
-    help="How old the proposals are at least.",
+    help="The least age of the proposals, in days.",
 )
 @operator_options
 def expire_studies(

@@ -416,7 +416,7 @@ def abort_command(study: str, reason: str, yes: bool, party: PartyOptions, as_js
     "--compare",
     type=FILE,
     multiple=True,
-    help="Compare the log with the end that another party has written; repeatable.",
+    help="Compare the log with the end that another party has written; may be repeated.",
 )
 @click.option(
     "--proof",
