@@ -77,13 +77,14 @@ def test_a_parquet_file_says_what_was_promised(
 
 
 def test_odd_names_in_files(capsys: Capture, tmp_path: Path) -> None:
-    """Quotes, emoji and right-to-left text come back from every file."""
+    """Quotes, emoji and right-to-left text come back from every file; in CSV, no formula does."""
     odd_estimate().save(tmp_path / "odd")
     options = ("--csv", tmp_path / "t.csv", "--parquet", tmp_path / "t.parquet")
     assert load(capsys, tmp_path / "odd", *options).code == 0
     table = odd_estimate().table()
     names = table.columns[:3]
-    assert pl.read_csv(tmp_path / "t.csv", infer_schema=False)[names].rows() == table[names].rows()
+    texts = table[names].with_columns(pl.all().cast(pl.String).str.replace(r"^[=+@-]", "'$0"))
+    assert pl.read_csv(tmp_path / "t.csv", infer_schema=False)[names].rows() == texts.rows()
     assert pl.read_parquet(tmp_path / "t.parquet")[names].rows() == table[names].rows()
 
 
