@@ -164,7 +164,7 @@ def test_covariates_explain_areas() -> None:
 
 def test_too_few_areas_and_conditions_about_areas_are_refused() -> None:
     """Four areas say too little about a variance between them."""
-    with pytest.raises(ParameterError, match="of 4 areas 4 can be told"):
+    with pytest.raises(ParameterError, match="4 of 4 areas can be told"):
         draw(np.full(4, 0.3), 5_000, 1).small_areas("b = 'b0'", "a")
     with pytest.raises(ParameterError, match="decides about whole areas"):
         draw(np.full(8, 0.3), 5_000, 1).small_areas("a = 'a0'", "a")

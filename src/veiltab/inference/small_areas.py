@@ -67,7 +67,7 @@ def small_areas(
     needed = SPARE + matrix.shape[1]
     if np.count_nonzero(clear) < needed:
         raise ParameterError(
-            f"only {np.count_nonzero(clear):,} of {clear.size:,} areas can be told from zero, and a"
+            f"{np.count_nonzero(clear):,} of {clear.size:,} areas can be told from zero, and a"
             f" model of areas needs at least {needed}",
             hint="use probability(event, given=…) for single areas, or merge small areas",
         )
