@@ -228,9 +228,9 @@ def test_nothing_is_published_without_a_grant(
     first = study.curators[0]
     to = public_identity(reader.identity)
     made = curator.give_grant(first, first.contract(study.study), to, None, LATER)
-    with pytest.raises(NotGrantedError, match="every curator: office has"):
+    with pytest.raises(NotGrantedError, match=r"every curator; .* from: office$"):
         reader.server.release(study.study)
-    with pytest.raises(NotGrantedError, match="every curator: office has"):
+    with pytest.raises(NotGrantedError, match=r"every curator; .* from: office$"):
         publish(study, reader, "first")
     assert reader.home.study(study.study).published() is None
     give(study, reader)

@@ -126,7 +126,7 @@ def test_attributes_are_granted_in_the_contracts_order() -> None:
     rehearsal, outcome = study()
     assert granted(rehearsal, outcome, 0, ["age", "smoker"]).body.attributes == ("smoker", "age")
     for names in (["income"], ["age", "shoe size"]):
-        with pytest.raises(SchemaError, match="has no attribute"):
+        with pytest.raises(SchemaError, match="you have no attribute"):
             granted(rehearsal, outcome, 0, names)
     with pytest.raises(SchemaError, match="at least one attribute"):
         granted(rehearsal, outcome, 0, [])

@@ -312,5 +312,5 @@ def test_with_decoys_one_revocation_closes_a_matched_release() -> None:
     outcome.study.accept_revocation(revoke(outcome.contexts[1].identity, grants[1].body))
     assert not may_read(rehearsal, outcome)
     column = outcome.study.release().body.columns[0].chunks[0]
-    with pytest.raises(NotGrantedError, match="a grant of every curator"):
+    with pytest.raises(NotGrantedError, match="a grant from every curator"):
         outcome.study.check_granted(rehearsal.researcher.party_id, [column], 0)

@@ -88,7 +88,7 @@
     card.style.top = `${below + place.height < innerHeight ? below : Math.max(4, event.clientY - place.height - 12)}px`;
   }
 
-  // A spreadsheet would take a name such as =A1 for a formula, and compute it.
+  /* A spreadsheet would take a name such as =A1 for a formula, and compute it. */
   const plain = (name) => (/^[+-]?([0-9][0-9.,]*(e[+-]?[0-9]+)?%?)?$/.test(name) ? name
     : name.replace(/(^|;[ ;]*)([=@+＝＠＋－-])/g, "$1'$2"));
 
