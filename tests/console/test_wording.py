@@ -1,13 +1,16 @@
 """What pages say instead of options and commands, and that no text names one in another way."""
 
 import ast
+import math
 import re
 from dataclasses import fields
 
 import pytest
 
+from tests.support.cases import for_each
 from tests.support.documents import ROOT
 from tests.support.pages import NAMES_OPTION
+from veiltab.console.pages.ledger import odds
 from veiltab.console.wording import WORDS, on_page
 from veiltab.data.table_format import FormatOptions, option
 from veiltab.remedies import Remedy
@@ -89,3 +92,12 @@ def test_no_text_names_an_option_by_itself() -> None:
             and node.value != NO_HOME
         ]
     assert found == []
+
+
+@for_each("epsilon", [0.001, 0.1, 0.5, 1, 2, 3, 5, 6.9])
+def test_what_a_guess_could_become_is_rounded_up(epsilon: float) -> None:
+    """A promise of "at most" must not be less than the truth, and says no more than it needs to."""
+    said = re.search(r"become ([0-9.]+)% at most", odds(epsilon))
+    assert said is not None
+    truth = 100 / (1 + math.exp(-epsilon))
+    assert truth <= float(said[1]) <= truth + 0.1

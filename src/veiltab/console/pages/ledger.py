@@ -88,10 +88,10 @@ def counted(ledger: Ledger) -> dict[str, Entry]:
 
 
 def odds(epsilon: float) -> str:
-    """Say what ε means to a person: how far a guess at even odds can move."""
+    """Say what ε means to a person: how far a guess at even odds can move, rounded up."""
     if epsilon <= 0:
         return "nothing can be learnt about anybody"
     if epsilon > math.log(999):
         return "a guess at even odds about one person could become near certainty"
-    chance = 100 / (1 + math.exp(-epsilon))
-    return f"a guess at 50% about one person could become {chance:.0f}% at most"
+    chance = math.ceil(1000 / (1 + math.exp(-epsilon))) / 10
+    return f"a guess at 50% about one person could become {chance:g}% at most"
