@@ -1,6 +1,7 @@
 """Workbooks: one sheet, its cells as texts; what a workbook has lost is said."""
 
 import datetime as dt
+import sys
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -212,6 +213,19 @@ def test_a_small_file_that_is_a_huge_table(tmp_path: Path) -> None:
     message, hint = refused(path)
     assert message.startswith(f"{str(path)!r} cannot be opened: reading it needs more than 4 GiB")
     assert hint == "save the sheet with the table alone, or save it as CSV"
+
+
+def test_a_reader_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in its way is said; the file is not called too large, or damaged."""
+    path = write_xlsx(tmp_path / "t.xlsx", S=PEOPLE)
+    monkeypatch.setattr(workbooks, "READER", "veiltab.data.absent")
+    message, _ = refused(path)
+    assert "did not start" in message
+    assert "No module named veiltab.data.absent)" in message
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "absent"))
+    message, hint = refused(path)
+    assert "No such file or directory" in message
+    assert f"check that {tmp_path / 'absent'} finds veiltab" in hint
 
 
 def test_a_search_that_a_file_could_make_endless() -> None:

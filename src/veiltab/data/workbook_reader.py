@@ -22,20 +22,27 @@ MOST_MEMORY = 4 << 30
 UNREADABLE = 3
 """What the process ends with if the file is no complete workbook."""
 
+BEGUN = b"\n"
+"""The first output; without it the process did not even start."""
+
 _MIDNIGHT = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}) 00:00:00$"
 
 
 def main() -> None:
     """Read the workbook that the command line names; its sheets are the output."""
+    out = sys.stdout.buffer
+    out.write(BEGUN)
+    out.flush()
     _limit_memory()
     path = Path(sys.argv[1])
     try:
         sheets = _read(path)
+    except MemoryError:
+        raise
     except Exception:  # noqa: BLE001 - whatever the reader does not understand
         sys.exit(UNREADABLE)
     streams = {name: _stream(cells) for name, cells in sheets.items()}
     lengths = [(name, len(stream)) for name, stream in streams.items()]
-    out = sys.stdout.buffer
     out.write(json.dumps(lengths).encode() + b"\n")
     for stream in streams.values():
         out.write(stream)

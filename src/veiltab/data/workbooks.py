@@ -8,8 +8,9 @@ import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
-from subprocess import DEVNULL, PIPE
+from subprocess import DEVNULL
 
 import polars as pl
 
@@ -17,7 +18,7 @@ from veiltab.data.batches import check_names, cut, wanted_columns
 from veiltab.data.looking import MOST_TITLES, check_header, column_names, numbered_columns
 from veiltab.data.numbers import POINTS
 from veiltab.data.table_format import FormatOptions, TableFormat, option
-from veiltab.data.workbook_reader import MOST_MEMORY, UNREADABLE
+from veiltab.data.workbook_reader import BEGUN, MOST_MEMORY, UNREADABLE
 from veiltab.errors import TableError
 
 _ARCHIVE, _OLD = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
@@ -108,12 +109,17 @@ class WorkbookTable:
                 hint="install it with: pip install 'veiltab[spreadsheets]'",
             )
         # -P: nothing is imported from the folder that somebody happens to be in.
-        command = [sys.executable, "-P", "-m", READER, str(self._path.absolute())]
+        command = [sys.executable or "", "-P", "-m", READER, str(self._path.absolute())]
         # A thread for each of many cores would take most of the memory that there may be.
         environment = os.environ | {"POLARS_MAX_THREADS": "1"}
-        done = subprocess.run(  # noqa: S603 - ours
-            command, env=environment, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, check=False
-        )
+        try:
+            done = subprocess.run(  # noqa: S603 - ours
+                command, env=environment, stdin=DEVNULL, capture_output=True, check=False
+            )
+        except OSError as error:
+            raise self._no_reader(str(error)) from error
+        if not done.stdout:
+            raise self._no_reader(done.stderr.decode("utf-8", "replace"))
         if done.returncode == UNREADABLE:
             raise self._unreadable()
         if done.returncode:
@@ -122,12 +128,9 @@ class WorkbookTable:
                 f" {MOST_MEMORY >> 30} GiB of memory, or it is damaged",
                 hint="save the sheet with the table alone, or save it as CSV",
             )
-        head, _, streams = done.stdout.partition(b"\n")
-        sheets, start = {}, 0
-        for name, length in json.loads(head):
-            sheets[name] = pl.read_ipc_stream(streams[start : start + length])
-            start += length
-        return sheets
+        answer = BytesIO(done.stdout.removeprefix(BEGUN))
+        sheets = json.loads(answer.readline())
+        return {name: pl.read_ipc_stream(answer.read(length)) for name, length in sheets}
 
     def _check_kind(self) -> None:
         try:
@@ -155,6 +158,14 @@ class WorkbookTable:
     def _protected(self) -> TableError:
         return TableError(
             f"{self._path.name!r} is protected by a password", hint="save it without one"
+        )
+
+    def _no_reader(self, said: str) -> TableError:
+        why = (said.strip().splitlines() or ["it said nothing"])[-1]
+        return TableError(
+            f"{str(self._path)!r} cannot be opened: the process that reads workbooks did not start"
+            f" ({why})",
+            hint=f"check that {sys.executable or 'Python'} finds veiltab; or save the table as CSV",
         )
 
     def _unreadable(self) -> TableError:
