@@ -14,9 +14,26 @@ FORMULAS = {
     "-2-3": "'-2-3",
     "＝A1": "'＝A1",
     "low; =A1;-B2": "low; '=A1;'-B2",  # where semicolons separate fields
+    'low;"=A1;x': "low;\"'=A1;x",  # doubled, which is an empty text before it there
+    "-5 to <0+A1": "'-5 to <0+A1",
     "\t=A1": "\t'=A1",
 }
-PLAIN = ("-5", "+1.5e3", "-0,5", "-", "low", "a=b", "C34.1", "e-mail", "'=A1", "18 - 25", "a, -b")
+PLAIN = (
+    "-5",
+    "+1.5e3",
+    "-0,5",
+    "-5%",
+    "-5 to <0",
+    "-1.5e3 to <-2",
+    "-",
+    "low",
+    "a=b",
+    "C34.1",
+    "e-mail",
+    "'=A1",
+    "18 - 25",
+    "a, -b",
+)
 
 
 def read(data: bytes) -> list[list[str]]:

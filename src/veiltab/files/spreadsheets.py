@@ -7,11 +7,16 @@ of a table from anybody.
 
 import polars as pl
 
-_FORMULA = r"(^|[;\t\r\n][ ;\t\r\n]*)([=@+＝＠＋－-])"
-"""How a formula begins: also after a semicolon, which separates fields in half of the world."""
+_FORMULA = r"(^|[;\t\r\n][ ;\t\r\n\"]*)([=@+＝＠＋－-])"
+"""How a formula begins: also after a semicolon, which separates fields in half of the world.
 
-_HARMLESS = r"^[+-]?([0-9][0-9.,]*(e[+-]?[0-9]+)?%?)?$"
-"""A number, or a sign alone."""
+Quotes may be between the two: in the middle of a field they are doubled, and at its beginning two
+of them are none.
+"""
+
+_NUMBER = r"[0-9][0-9.,]*(e[+-]?[0-9]+)?"
+_HARMLESS = rf"^[+-]?({_NUMBER}(%| to <-?{_NUMBER})?)?$"
+"""A number, an interval as bins name theirs, or a sign alone."""
 
 
 def csv_bytes(frame: pl.DataFrame, *, header: bool = True) -> bytes:

@@ -89,8 +89,9 @@
   }
 
   /* A spreadsheet would take a name such as =A1 for a formula, and compute it. */
-  const plain = (name) => (/^[+-]?([0-9][0-9.,]*(e[+-]?[0-9]+)?%?)?$/.test(name) ? name
-    : name.replace(/(^|;[ ;]*)([=@+＝＠＋－-])/g, "$1'$2"));
+  const number = "[0-9][0-9.,]*(e[+-]?[0-9]+)?";
+  const harmless = new RegExp(`^[+-]?(${number}(%| to <-?${number})?)?$`);
+  const plain = (name) => (harmless.test(name) ? name : name.replace(/(^|;[ ;"]*)([=@+＝＠＋－-])/g, "$1'$2"));
 
   function download() {
     const quoted = (value) => (value === null ? "" : typeof value === "number" ? String(value)
