@@ -185,6 +185,12 @@ def test_patterns_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = pl.Series(["a" * length for length in range(1, 61)])
     assert table.targets(texts).tolist() == list(range(60))
     assert len(calls) <= 60**2
+    prefixes = [Pattern((f"C{number}", "")) for number in range(60)]
+    mixed = PatternTable((pattern, number) for number, pattern in enumerate([*patterns, *prefixes]))
+    calls.clear()
+    found = mixed.targets(pl.Series([f"C{number}" for number in range(60)]))
+    assert found.tolist() == list(range(60, 120))
+    assert len(calls) <= 60
     many = [(Pattern(("", f"{number}.", "")), 0) for number in range(MOST_PATTERNS + 1)]
     with pytest.raises(SchemaError, match="2,001 patterns with a star elsewhere than at their end"):
         PatternTable(many)

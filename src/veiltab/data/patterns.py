@@ -185,19 +185,25 @@ class PatternTable:
         return self._resolved[key]
 
     def _most_specific(self, numbers: Sequence[int]) -> list[int]:
-        """Return those that cover none of the others; at most the last of them is a prefix."""
+        """Return those that cover none of the others.
+
+        There can be any number of prefixes, so they are compared with these patterns alone.
+        """
         place = self._places
         among = np.array([place[number] for number in numbers if number in place], dtype=np.intp)
         prefixes = [number for number in numbers if number not in place]
-        return [
-            number
-            for number in numbers
-            if np.count_nonzero(self._covers(number)[among]) == (number in place)
-            and not any(self._is_within(prefix, number) for prefix in prefixes)
-        ]
+
+        def covers_another(number: int) -> bool:
+            if number not in place:
+                return any(self._is_within(other, number) for other in numbers)
+            if np.count_nonzero(self._covers(number)[among]) > 1:
+                return True
+            return any(self._is_within(prefix, number) for prefix in prefixes)
+
+        return [number for number in numbers if not covers_another(number)]
 
     def _covers(self, number: int) -> NDArray[np.bool_]:
-        """Tell which of the patterns that are no prefixes one covers, itself included."""
+        """Tell which of the patterns that are no prefixes one of them covers, itself included."""
         if number not in self._covered:
             pattern = self._patterns[number][0]
             covered = [pattern.covers(self._patterns[other][0]) for other, _ in self._others]
