@@ -100,7 +100,9 @@ function closeWhenIdle() {
 // Without this, a part of a page that gets no answer would stand still, and say nothing.  The next
 // answer takes the place of what is said.
 function say(event, what, todo) {
-  document.getElementById("trouble")?.remove();
+  const before = document.getElementById("trouble");
+  if (before?.firstChild.textContent === what) return; // a page that asks every second says it once
+  before?.remove();
   const trouble = document.createElement("div");
   trouble.id = "trouble";
   trouble.className = "care";
