@@ -5,7 +5,7 @@ the names of those that look like ids.  Everything else goes into a recode file,
 the curator.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import fill
 from typing import Literal
@@ -183,7 +183,7 @@ def _measured(profile: ColumnProfile) -> bool:
     return profile.use is Use.ID and profile.bins() is not None
 
 
-def check_columns(wanted: Sequence[str], columns: Sequence[str]) -> None:
+def check_columns(wanted: Iterable[str], columns: Collection[str]) -> None:
     """Refuse names that no column has."""
     for name in wanted:
         if name not in columns:

@@ -22,7 +22,7 @@ from veiltab.data.recode import EDGE, Bins, Rule
 from veiltab.data.recode_file import attribute_lines
 from veiltab.errors import SchemaError
 from veiltab.files.toml import FILL_IN, closest, comment, toml_key, toml_string
-from veiltab.party.draft import ABOUT_RECODE, id_comments
+from veiltab.party.draft import ABOUT_RECODE, check_columns, id_comments
 from veiltab.party.spelling import spelling, value_map
 from veiltab.remedies import Remedy
 
@@ -48,24 +48,21 @@ def draft_recode_for(
     ``columns`` names those of attributes that are called otherwise.
     """
     named = columns or {}
-    _check_names(named, schema.names, "you have no attribute {!r} here")
+    for name in named:
+        if name not in schema.names:
+            raise SchemaError(
+                f"you have no attribute {name!r} here", hint=closest(name, schema.names)
+            )
     profiles = {profile.name: profile for profile in profile_table(table)}
     if not profiles:
         raise SchemaError("the table has no rows to look at", hint="give a table with some rows")
-    _check_names(named.values(), profiles, "the table has no column {!r}")
+    check_columns(named.values(), profiles)
     ids = id_columns(profiles.values())
     text = comment(ABOUT_RECODE) + "".join(map(id_comments, ids))
     for attribute in schema.attributes:
         lines = _attribute(attribute, profiles, named.get(attribute.name))
         text += "\n" + "".join(f"{line}\n" for line in lines)
     return text, tuple(line for profile in ids for line in profile.id_warnings().values())
-
-
-def _check_names(names: Iterable[str], there: Iterable[str], message: str) -> None:
-    known = list(there)
-    for name in names:
-        if name not in known:
-            raise SchemaError(message.format(name), hint=closest(name, known))
 
 
 def _attribute(
