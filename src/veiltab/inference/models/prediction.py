@@ -93,7 +93,12 @@ def _about_chances(fitted: Fitted, patterns: int) -> tuple[str, ...]:
     equations = fitted.specification.equations
     if not isinstance(equations, RegressionEquations) or equations.family.predictors == 1:
         return ()
-    return (WIDENED if patterns * len(equations.family.contrasts) <= MOST_WIDENED else SHORT,)
+    return (WIDENED if _can_be_widened(equations, patterns) else SHORT,)
+
+
+def _can_be_widened(equations: RegressionEquations, patterns: int) -> bool:
+    """Tell whether intervals for so many hidden patterns are found in a few seconds."""
+    return patterns * len(equations.family.contrasts) <= MOST_WIDENED
 
 
 def _limits(fitted: Fitted, row: "Row") -> tuple[str, ...]:
@@ -177,8 +182,7 @@ def _widened(
     The chance of a level follows from a few combinations of coefficients.  Intervals of these that
     hold all together (Bonferroni) give one that holds at least as often.
     """
-    wanted = np.count_nonzero(hidden) * len(equations.family.contrasts)
-    if not 0 < wanted <= MOST_WIDENED:
+    if not hidden.any() or not _can_be_widened(equations, int(hidden.sum())):
         return rows
     family, hold = equations.family, 1 - (1 - fitted.level) / equations.family.together
     designs = family.contrasts @ equations.design[patterns[hidden]]
