@@ -314,6 +314,7 @@ def _find_researcher(
         return matches[0]
     listed = ", ".join(f"{names.get(one, 'somebody')!r} ({fingerprint(one)})" for one in ids)
     raise InputError(
-        f"you have given no grant of {contract.title!r} to anybody called {text!r}, or to several",
+        f"you have given no grant of {contract.title!r} to anybody called {text!r}, or to"
+        " several of that name",
         hint=f"you have given grants to: {listed}" if listed else "you have given none to anybody",
     )
