@@ -25,7 +25,7 @@ from veiltab.party.home import Home, read_identity
 from veiltab.party.ledgers import Note
 from veiltab.party.proposal import StudyDraft
 from veiltab.party.refunds import refund
-from veiltab.party.remote import Status
+from veiltab.party.remote import Status, is_unknown
 from veiltab.party.secrets import is_proposer, share_contribution
 from veiltab.party.times import SECONDS_A_DAY
 from veiltab.party.vaults.answers import answer_folder, check_own_answer
@@ -108,19 +108,10 @@ def _send_proposal(context: PartyContext, signed: Signed[Contract]) -> None:
         raise
     except VeiltabError as error:
         study = signed.body.study_id
-        if _is_unknown(context, study):
+        if is_unknown(context.server.status, study):
             _take_back(context, study, f"the proposal was refused: {error.message}", error)
             context.home.study(study).forget()
         raise
-
-
-def _is_unknown(context: PartyContext, study: bytes) -> bool:
-    """Tell whether the server says that there is no such study."""
-    try:
-        context.server.status(study)
-    except VeiltabError as error:
-        return isinstance(error, NotFoundError)
-    return False
 
 
 def _take_back(context: PartyContext, study: bytes, reason: str, error: VeiltabError) -> None:
@@ -185,7 +176,7 @@ def _unfinished_stored(
         if signed is None or contract_with(signed.body.nonce) != signed.body:
             continue
         if ledgers.ledger_of(study) is None:
-            if _is_unknown(context, study):
+            if is_unknown(context.server.status, study):
                 context.home.study(study).forget()
         elif ledgers.refund_of(study) is None and _still_proposed(context, study):
             proposal = signed

@@ -14,7 +14,9 @@ from veiltab.crypto.entropy import SystemEntropy
 from veiltab.crypto.identity import PrivateIdentity
 from veiltab.errors import (
     MismatchError,
+    NotFoundError,
     UnauthenticatedError,
+    VeiltabError,
     VersionError,
 )
 from veiltab.party.answers import (
@@ -427,6 +429,15 @@ class RemoteServer(ClosedAtEnd):
         created, party = int(self._clock()), self.identity.party_id
         signature = self.identity.signing.sign(signature_base(parts, created, nonce, party))
         return signature_headers(parts, RequestSignature(created, nonce, party, signature))
+
+
+def is_unknown(fetch: Callable[[bytes], object], scope: bytes) -> bool:
+    """Tell whether the server knows no such study or vault, whose state is fetched so."""
+    try:
+        fetch(scope)
+    except VeiltabError as error:
+        return isinstance(error, NotFoundError)
+    return False
 
 
 def _unsigned(_: Call) -> Headers:

@@ -20,6 +20,7 @@ from veiltab.party.context import PartyContext
 from veiltab.party.evidence import read_log, read_whole_log
 from veiltab.party.home import Home
 from veiltab.party.proposal import VaultDraft
+from veiltab.party.remote import is_unknown
 from veiltab.party.vaults.remote import VaultStatus
 from veiltab.protocol.audit_log import Seen
 from veiltab.protocol.curator import agreement
@@ -93,18 +94,9 @@ def _send_proposal(context: PartyContext, signed: Signed[Vault]) -> None:
     except ConnectionFailedError:
         raise
     except VeiltabError:
-        if _is_unknown(context, vault):
+        if is_unknown(context.server.vaults.status, vault):
             context.home.vault(vault).forget()
         raise
-
-
-def _is_unknown(context: PartyContext, vault: bytes) -> bool:
-    """Tell whether the server says that there is no such vault."""
-    try:
-        context.server.vaults.status(vault)
-    except VeiltabError as error:
-        return isinstance(error, NotFoundError)
-    return False
 
 
 def sign_vault(context: PartyContext, signed: Signed[Vault]) -> VaultStatus:
