@@ -92,7 +92,7 @@ def draft_command(
             "--column goes with a study, whose attributes it names",
             hint="give --study, or name columns to propose with --attribute",
         )
-    named = dict(map(_named, columns))
+    named = _columns_of(columns)
     if out is not None:
         check_new(out)
     opened = table.open()
@@ -118,14 +118,21 @@ def draft_command(
         tell(f"Look at {out}, complete it where it says FILL IN, and push with --recode {out}.")
 
 
-def _named(words: str) -> tuple[str, str]:
-    attribute, equals, column = words.partition("=")
-    if not equals:
-        raise ParameterError(
-            f"{words!r} does not name an attribute and its column",
-            hint="write both, as in --column diagnosis=Hauptdiagnose",
-        )
-    return attribute, column
+def _columns_of(columns: tuple[str, ...]) -> dict[str, str]:
+    named: dict[str, str] = {}
+    for words in columns:
+        attribute, equals, column = words.partition("=")
+        if not equals:
+            raise ParameterError(
+                f"{words!r} does not name an attribute and its column",
+                hint="write both, as in --column diagnosis=Hauptdiagnose",
+            )
+        if attribute in named:
+            raise ParameterError(
+                f"two columns are named for {attribute!r}", hint="give --column once for each"
+            )
+        named[attribute] = column
+    return named
 
 
 def _schema(study: str, party: PartyOptions) -> "Schema":
