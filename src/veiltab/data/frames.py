@@ -202,10 +202,13 @@ def _from_column(name: str, column: Any) -> pl.Series:  # noqa: ANN401 - as abov
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in _NUMPY_KINDS:
         return pl.Series(name, column.to_numpy(), nan_to_null=True)
     values = column.astype(object).where(column.notna(), None).tolist()
-    # An ordered categorical column keeps its order, as an enum.
-    listed = list(column.dtype.categories) if getattr(column.dtype, "ordered", False) else []
-    if listed and all(isinstance(category, str) for category in listed):
-        return pl.Series(name, values, dtype=pl.Enum(listed))
+    # An ordered categorical column of texts, or of intervals as cut() makes them, is an enum.
+    if getattr(column.dtype, "ordered", False) and len(column.dtype.categories):
+        categories = column.dtype.categories
+        are_intervals = str(categories.dtype).startswith("interval")
+        if are_intervals or all(isinstance(category, str) for category in categories):
+            texts = [None if value is None else str(value) for value in values]
+            return pl.Series(name, texts, dtype=pl.Enum(map(str, categories)))
     try:
         return pl.Series(name, values, strict=True)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
