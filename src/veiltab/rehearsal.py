@@ -64,10 +64,10 @@ def rehearse(
     ``tables`` are whatever :func:`veiltab.open_table` takes; they are read into memory.  The
     columns in ``on`` tell respondents apart; every other column becomes an attribute, whose
     categories are its values, unless ``recode`` has :class:`~veiltab.Bins` or a
-    :class:`~veiltab.ValueMap` for it.  They are in the order of the alphabet, or that of a column
-    that has one (an enum, an ordered categorical of pandas), or that of a map of them all.  With
-    ``linkage="aligned"`` all tables must hold the same respondents; with ``linkage="matched"`` they
-    may differ.
+    :class:`~veiltab.ValueMap` for it.  They are in the order of the alphabet, numbers and intervals
+    in that of their size; or in that of a column that has one (an enum, an ordered categorical of
+    pandas), or of a map of them all.  With ``linkage="aligned"`` all tables must hold the same
+    respondents; with ``linkage="matched"`` they may differ.
 
     The mechanism is chosen as :func:`veiltab.plan` does, for as many respondents as the smallest
     table has; the promise of decoys does not depend on that number.  A ``sample_size`` stands for
