@@ -261,6 +261,7 @@ def test_no_page_shows_what_is_in_a_file_of_keys(world: World, hospital: Browser
     form = hospital.form("/identity", "/identity/add") | {"sure": "on"}
     for action, fields, kept in (
         ("/propose/terms", {"text": str(keys)}, str(keys)),
+        ("/propose/terms", {"text": keys.read_text()}, ""),
         ("/propose/party", {"identity": str(keys)}, str(keys)),
         ("/propose/party", {"identity": keys.read_text()}, ""),
         ("/identity/add", form | {"identity": str(keys)}, str(keys)),

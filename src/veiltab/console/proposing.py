@@ -112,7 +112,10 @@ class CuratorFields:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Everything on the page.  ``text`` is a study file, if one was given instead of a form."""
+    """Everything on the page.  ``text`` is a study file, if one was given instead of a form.
+
+    JSON in its place, as files of keys are, is not kept: no page shows it again.
+    """
 
     texts: dict[str, str] = field(default_factory=lambda: dict(TEXTS))
     normalisation: tuple[str, ...] = ("nfc", "trim")
@@ -120,19 +123,23 @@ class Fields:
     researchers: tuple[str, ...] = ("",)
     anyway: bool = False
     text: str = ""
+    is_json: bool = False
     folder: str = ""
 
     @classmethod
     def of(cls, form: Form) -> "Fields":
         """Read what was sent; nothing is refused before it is read as a study file."""
         texts = {name: form.text(name, default) for name, default in TEXTS.items()}
+        text = form.exact("text").replace("\r\n", "\n")
+        is_json = text.lstrip().startswith("{")
         return cls(
             texts=texts,
             normalisation=tuple(name for name in NORMALISATIONS if name in form.all("normalise")),
             curators=tuple(_curators(form)),
             researchers=tuple(form.all("researcher"))[:MOST_PARTIES],
             anyway=form.checked("anyway"),
-            text=form.exact("text").replace("\r\n", "\n"),
+            text="" if is_json else text,
+            is_json=is_json,
             folder=form.text("folder"),
         )
 
@@ -197,6 +204,11 @@ class Fields:
 
         What is no such file stays where it is: no page shows what is in a file of keys.
         """
+        if self.is_json:
+            raise InputError(
+                "what you have pasted is not a study file",
+                hint="paste the text of one, or write its path",
+            )
         given = self.text.strip()
         if not given or "\n" in given or "=" in given:
             return self
