@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -20,6 +21,7 @@ from veiltab.errors import (
     ServerChangedError,
 )
 from veiltab.party.registration import meet, read_invitation, write_invitation
+from veiltab.party.remote import RemoteServer
 from veiltab.server.invitations import invite
 from veiltab.wire.invitations import Invitation
 
@@ -112,7 +114,8 @@ def test_an_expired_invitation_is_refused_before_anybody_is_asked(
 ) -> None:
     """With whom to ask for a new one."""
     path = mail.change(expires=int(time.time()) - 1, url="https://127.0.0.1:1")
-    with pytest.raises(InvitationError, match="expired on") as caught:
+    nobody = mock.patch.object(RemoteServer, "discover", side_effect=AssertionError("it was asked"))
+    with nobody, pytest.raises(InvitationError, match="expired on") as caught:
         home.register(path, fingerprint=mail.digits)
     assert "'Statistics' (https://127.0.0.1:1)" in caught.value.hint
 
