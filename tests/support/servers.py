@@ -319,9 +319,13 @@ class KilledServer:
             self._process.stdout.close()
 
     def run(self, kills: int) -> None:
-        """Kill and restart until it was done so often; each time in another phase, if it comes."""
+        """Kill and restart until it was done so often.
+
+        Each time it waits for the phase with the fewest kills, which may not come, or be over
+        before it is hit.
+        """
         while not self._stop.is_set() and sum(self.kills.values()) < kills:
-            wanted = self._draw.choice(PHASES)
+            wanted = min(PHASES, key=lambda phase: self.kills[phase])
             end = time.monotonic() + 3.0
             while self.phase != wanted and time.monotonic() < end and not self._stop.is_set():
                 time.sleep(0.005)
