@@ -279,7 +279,7 @@ def _announced(process: subprocess.Popen[str], log: Path) -> dict[str, str]:
 
 
 PHASES = ("upload", "release", "download")
-LONGEST = {"upload": 0.6, "release": 0.25, "download": 0.3}
+LONGEST = {"upload": 0.6, "release": 0.1, "download": 0.3}
 """Seconds within which a phase is hit, from when the server is ready in it."""
 
 
